@@ -102,6 +102,10 @@ func (d *demux) dropPush(data []byte) (n int, err error) {
 	return n, err
 }
 
+// errUnasked is why a connection can't be used any more: what the upstream says next could be taken
+// for the reply to another request. Redis says why it closes a connection, and then closes it.
+var errUnasked = errors.New("the upstream sent a reply that nobody had asked for")
+
 // cut cuts up to limit replies from the front of data, and puts the bytes for the client into out.
 // It returns how many bytes it has cut, and how many replies ended there. Adjacent pieces for the
 // client become one. The client's mu is held.
@@ -122,6 +126,10 @@ func (d *demux) cut(c *client, data []byte, limit int) (at, replies int, err err
 			continue
 		}
 		if !d.scan.Began() {
+			if q.unasked(data[at]) {
+				cut(at)
+				return at, replies, errUnasked
+			}
 			d.dest = q.destination(data[at])
 			d.undecided = data[at] == '+' && q.monitor && (d.dest != relayed || q.Muted()) ||
 				data[at] == '-' && q.monitorAgain > 0 || data[at] == '*' && q.mutedPing()

@@ -33,6 +33,8 @@
 // When Redis closes a home, the client is closed too, as without the proxy. Exception: a client
 // that has not logged in itself goes on with a new home if the old one was in the state of a new
 // connection, and all of Redis was away rather than this connection closed alone (home.reportLoss).
+// What Redis says without having been asked is why it closes the connection: no reply is taken from
+// that connection any more (errUnasked).
 //
 // The routes are byHome, byLane, dropped and gone (client.setRoute); a client's end is notEnding,
 // WhenAnswered, ClientGone or AtOnce (Pipe.End).

@@ -18,7 +18,18 @@ type home struct {
 	closing bool // guarded by mu; the upstream knows that nothing more will be asked
 	// Only the reader: pushes that came while the lane replied, the last one perhaps in part.
 	early []byte
+	said  firstWords // only the reader
 }
+
+// firstWords is what a new connection has said so far. An error and nothing else, before the end,
+// is how Redis refuses a connection: there are too many, say.
+type firstWords uint8
+
+const (
+	nothing firstWords = iota
+	oneError
+	more
+)
 
 // consume gives the client what was read. Redis, which has limits for it, keeps what follows until
 // the client has read that: see clientWriter.waitBelow.
@@ -50,7 +61,15 @@ func (h *home) deliver(data []byte) (rest []byte, err error) {
 		}
 		return data, err
 	}
-	n, _, err := r.cut(h.client, data, math.MaxInt)
+	n, replies, err := r.cut(h.client, data, math.MaxInt)
+	switch {
+	case err == errUnasked && data[n] == '-': // as directly: the client is told, and closed
+		r.out = append(r.out, data[n:])
+	case replies == 1 && h.said == nothing && r.scan.Head().IsError():
+		h.said = oneError
+	case replies > 0:
+		h.said = more
+	}
 	if len(h.early) > 0 {
 		r.out = append([][]byte{h.early}, r.out...)
 		h.early = nil
@@ -75,12 +94,15 @@ func (h *home) deliver(data []byte) (rest []byte, err error) {
 	return data[n:], err
 }
 
-// deliverPushes takes what comes by the home while the lane replies: pushes, or an error before
-// Redis closes. The client gets each as a whole, between two replies. mu is held.
+// deliverPushes takes what comes by the home while the lane replies. The client gets each push as a
+// whole, between two replies. mu is held.
 func (h *home) deliverPushes(data []byte) error {
 	r := &h.replies
 	r.dest, r.undecided = relayed, false
 	for len(data) > 0 {
+		if !r.scan.Began() && data[0] != '>' {
+			return errUnasked
+		}
 		n, done, err := r.scan.Scan(data)
 		if err != nil {
 			return err
@@ -133,7 +155,8 @@ func (h *home) connEnded(err error) {
 func (h *home) reportLoss(err error) {
 	ended := time.Now()
 	h.mu.Lock()
-	asksFirst := h.home == h && h.route == byHome && h.pending.relaysOnly() && h.end < WhenAnswered
+	asksFirst := h.home == h && h.route == byHome && h.pending.relaysOnly() &&
+		h.end < WhenAnswered && h.said != oneError
 	if asksFirst {
 		// Redis answers none of these if it closes the client. What is sent meanwhile is lost too.
 		h.mu.Unlock()
@@ -148,6 +171,10 @@ func (h *home) reportLoss(err error) {
 	switch {
 	case h.home != h, h.route == gone: // closeIdle has closed it, or the session has ended
 		h.mu.Unlock()
+		return
+	case !onLane && (err == errUnasked || h.said == oneError):
+		h.mu.Unlock()
+		h.closeClient(&upstream.Error{Addr: h.pool.Upstream.Addr, Sent: true, Err: err})
 		return
 	case h.end >= WhenAnswered && onLane:
 		h.home = nil // the client still gets the lane's replies
@@ -176,7 +203,7 @@ func (h *home) reportLoss(err error) {
 }
 
 // closeClient closes the client without a reply, since Redis has closed its home: by CLIENT KILL,
-// or by its timeout for clients. err is the outcome of requests.
+// by its timeout for clients, or because it lets none in. err is the outcome of requests.
 func (h *home) closeClient(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -223,7 +223,7 @@ func (l *lane) distribute(data []byte, it *eventloop.Iteration) (err error) {
 			continue
 		}
 		if l.current.replies == 0 && !l.nextSpan() {
-			return errors.New("the upstream sent a reply that nobody had asked for")
+			return errUnasked
 		}
 		calls, limit := l.ahead()
 		if calls > 0 {

@@ -126,6 +126,18 @@ func (q *pendingQueue) destination(kind byte) replyKind {
 	return relayed
 }
 
+// unasked reports whether nothing is expected that begins with kind: neither a reply, nor what comes
+// without a request.
+func (q *pendingQueue) unasked(kind byte) bool {
+	switch {
+	case !q.empty(), q.Streaming, q.Untracked, kind == '>':
+		return false
+	case kind == '*':
+		return !q.Subscribed()
+	}
+	return !q.monitor
+}
+
 // mutedPing reports whether an array can be the reply to a PING, which CLIENT REPLY OFF hides. In
 // RESP2's subscribe mode that is an array, as confirmations and messages are, which nothing hides.
 func (q *pendingQueue) mutedPing() bool {

@@ -211,15 +211,6 @@ func TestPendingLossOfOwnRequest(t *testing.T) {
 	}
 }
 
-// A client without requests gets what the upstream sends unasked.
-func TestPendingUnaskedReply(t *testing.T) {
-	u := newUnplugged(upstream.Identity{Proto: 2})
-	u.answer(t, "-ERR max number of clients reached\r\n")
-	if got := u.took(); got != "-ERR max number of clients reached\r\n" {
-		t.Errorf("got %q", got)
-	}
-}
-
 func TestPendingUpstreamThatIsNoRedis(t *testing.T) {
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.ask(commands.NoEffect)

@@ -25,6 +25,7 @@ type clientEnd struct {
 func (c *clientEnd) Write(p []byte) (int, error)      { return c.got.Write(p) }
 func (c *clientEnd) Close() error                     { c.closed = true; return nil }
 func (c *clientEnd) SetWriteDeadline(time.Time) error { return nil }
+func (c *clientEnd) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
 
 // unplugged is a Pipe without an upstream: the test says what it answers.
 type unplugged struct {

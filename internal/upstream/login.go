@@ -37,6 +37,9 @@ func (u *Upstream) login(nc net.Conn, addr string, as Setup, more [][]string) er
 	replies, err := roundTrip(nc, cmds...)
 	for i, reply := range replies {
 		switch step := strings.ToUpper(cmds[i][0]); {
+		case isRefusal(reply.Head):
+			return &Refused{Addr: addr, From: nc.RemoteAddr().String(), Step: step,
+				Reply: string(reply.Line)}
 		case step == askRole:
 			if err := checkRole(reply.raw); err != nil {
 				return &Error{Addr: addr, Err: err}

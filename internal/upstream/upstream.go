@@ -10,6 +10,7 @@ import (
 
 	"lockproxy/internal/cluster"
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/resp"
 )
 
 // Upstream is the Redis that the proxy stands in front of. It is safe for concurrent use.
@@ -85,7 +86,7 @@ func (u *Upstream) DialAdmitted(ctx context.Context, id Identity) (net.Conn, err
 		err = context.Cause(ctx)
 	}
 	switch {
-	case len(replies) > 0 && strings.HasPrefix(string(replies[0].raw), noAuth):
+	case len(replies) > 0 && letsNobodyIn(replies[0].Head):
 		err = &Refused{Addr: u.Addr, From: conn.RemoteAddr().String(), Step: probe,
 			Reply: string(replies[0].Line)}
 	case err != nil:
@@ -97,5 +98,16 @@ func (u *Upstream) DialAdmitted(ctx context.Context, id Identity) (net.Conn, err
 	return nil, err
 }
 
-// noAuth begins the upstream's answer to a client that must log in first.
-const noAuth = "-NOAUTH"
+// letsNobodyIn reports whether a reply says that a new connection can't be used: the server demands
+// a login, or closes what it says it to. Other errors are about the probe itself.
+func letsNobodyIn(h resp.Head) bool {
+	return h.IsError() && (strings.HasPrefix(string(h.Line), "NOAUTH") || isRefusal(h))
+}
+
+// isRefusal reports whether a reply is no reply, but what Redis says to a connection before it
+// closes it: there are too many, or it is in protected mode.
+func isRefusal(h resp.Head) bool {
+	line := string(h.Line)
+	return h.IsError() && (strings.HasPrefix(line, "ERR max number of clients") ||
+		strings.HasPrefix(line, "DENIED"))
+}

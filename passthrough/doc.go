@@ -30,7 +30,8 @@
 // proxy can reply itself in turn (Reply) and keep a reply from the client (Do). Nothing is sent
 // twice. What is lost with a connection is answered as lost.
 //
-// When Redis closes a home, the client is closed too, as without the proxy. Exception: a client
+// When Redis closes a home, the client is closed too, as without the proxy. Exceptions: a client
+// that goes by a lane and has not used its home for a while (spareAfter) goes on without it; and one
 // that has not logged in itself goes on with a new home if the old one was in the state of a new
 // connection, and all of Redis was away rather than this connection closed alone (home.reportLoss).
 // What Redis says without having been asked is why it closes the connection: no reply is taken from

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/monotonic"
 	"lockproxy/internal/upstream"
 )
 
@@ -15,7 +16,8 @@ import (
 type home struct {
 	*client
 	connReader
-	closing bool // guarded by mu; the upstream knows that nothing more will be asked
+	closing bool  // guarded by mu; the upstream knows that nothing more will be asked
+	heardAt int64 // guarded by mu; when it last gave the client something, as monotonic.Now
 	// Only the reader: pushes that came while the lane replied, the last one perhaps in part.
 	early []byte
 	said  firstWords // only the reader
@@ -54,6 +56,7 @@ func (h *home) deliver(data []byte) (rest []byte, err error) {
 	case h.home == h && h.homeUse == unneeded:
 		h.homeUse = recent
 	}
+	h.heardAt = monotonic.Now()
 	if r.atBatch(&h.pending, data) {
 		first := h.pending.head().answer
 		if data, err = r.openBatch(data, first.calls); !r.opening() {
@@ -149,9 +152,10 @@ func (h *home) connEnded(err error) {
 	close(h.ended)
 }
 
-// reportLoss handles the end of the home. If Redis has closed it alone, it closes the client. If
-// the home was in the state of a new connection, except for missing replies, the session goes on
-// with another home. Otherwise it ends, as the client's connection would without the proxy.
+// reportLoss handles the end of the home. If the client did not need it, another is opened when it
+// does. If Redis has closed it alone, it closes the client. If the home was in the state of a new
+// connection, except for missing replies, the session goes on with another home. Otherwise it ends,
+// as the client's connection would without the proxy.
 func (h *home) reportLoss(err error) {
 	ended := time.Now()
 	h.mu.Lock()
@@ -181,6 +185,15 @@ func (h *home) reportLoss(err error) {
 		h.mu.Unlock()
 		return
 	}
+	if onLane && h.isSpareLocked() {
+		h.home, h.homeUse, h.writes = nil, unneeded, Unknown
+		own := h.pending.own()
+		h.mu.Unlock()
+		if own && h.pool.laneEnded(ended) { // Redis has ended this user's connections
+			h.homeLost(err, false)
+		}
+		return
+	}
 	replaceable := h.end < WhenAnswered && !withinReply && (onLane || h.pending.effects == 0) &&
 		!h.needsHome.open && !h.needsHome.pinned && h.pending.replaceable() &&
 		(onLane || h.pending.replies() <= maxLost)
@@ -200,6 +213,18 @@ func (h *home) reportLoss(err error) {
 	if !asksFirst && h.pool.closedAlone(h.conn.RemoteAddr(), ended) {
 		h.closeClient(ErrClosed)
 	}
+}
+
+// spareAfter is for how long a home must have been silent, while its client uses a lane, to be one
+// that the client does not need. What lies between the proxy and Redis cuts connections that are
+// silent for longer.
+const spareAfter = time.Second
+
+// isSpareLocked reports whether the client, which uses a lane, does not need the home, and a new one
+// can take its place when it does. mu is held.
+func (h *home) isSpareLocked() bool {
+	return monotonic.Since(h.heardAt) >= spareAfter && !h.needsHome.any() && h.end < WhenAnswered &&
+		h.pending.likeNew() && !h.pending.knownID
 }
 
 // closeClient closes the client without a reply, since Redis has closed its home: by CLIENT KILL,

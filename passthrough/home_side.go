@@ -5,6 +5,8 @@ package passthrough
 import (
 	"context"
 	"time"
+
+	"lockproxy/internal/monotonic"
 )
 
 // homeSide is the sending side of a session's home.
@@ -42,7 +44,7 @@ func (s *homeSide) openHome(ctx context.Context) error {
 			return err
 		}
 	}
-	h := &home{client: s.client}
+	h := &home{client: s.client, heardAt: monotonic.Now()}
 	h.init(conn, h, minBuf, s.pool.loops)
 	s.mu.Lock()
 	if before := s.lastHome; before != nil {

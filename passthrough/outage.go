@@ -27,16 +27,18 @@ type outageCheck struct {
 // closedAlone reports whether Redis at addr has closed a single connection rather than all: it
 // answers, and no lane has ended at about the same time.
 func (p *Pool) closedAlone(addr net.Addr, ended time.Time) bool {
-	if !p.outage.answers(p, addr, ended) {
-		return false
-	}
+	return p.outage.answers(p, addr, ended) && !p.laneEnded(ended)
+}
+
+// laneEnded waits, and reports whether a lane has ended at about the same time.
+func (p *Pool) laneEnded(ended time.Time) bool {
 	select {
 	case <-time.After(sameOutage - time.Since(ended)):
 	case <-p.ctx.Done():
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.laneLost.Before(ended.Add(-sameOutage))
+	return !p.laneLost.Before(ended.Add(-sameOutage))
 }
 
 // answers reports whether Redis at addr answers. Connections that ended before a probe began share

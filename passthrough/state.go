@@ -53,8 +53,12 @@ func (s *State) Shareable() bool {
 
 // replaceable reports whether a new home can take the place of this one.
 func (s *State) replaceable() bool {
-	own := s.LoggedIn && (s.User != s.initial.User || s.Password != s.initial.Password)
-	return s.likeNew() && !s.knownID && !own
+	return s.likeNew() && !s.knownID && !s.own()
+}
+
+// own reports whether the client has logged in as somebody else than a new one is.
+func (s *State) own() bool {
+	return s.LoggedIn && (s.User != s.initial.User || s.Password != s.initial.Password)
 }
 
 // likeNew reports whether the connection differs from a new one only by what setup says.

@@ -1,0 +1,87 @@
+package passthrough
+
+import (
+	"context"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"lockproxy/internal/monotonic"
+	"lockproxy/internal/testwait"
+)
+
+// A client that goes by a lane does not notice that its home, which nothing has used for a while, is
+// cut. It gets another when it needs one. A client that has logged in itself goes on only if its
+// lane does: otherwise Redis has ended what this user had.
+func TestUnneededHomeIsCut(t *testing.T) {
+	for _, test := range []struct {
+		name              string
+		own, idle, laneTo bool
+		closed            bool
+	}{
+		{"idle", false, true, false, false},
+		{"own login, idle", true, true, false, false},
+		{"own login, with its lane", true, true, true, true},
+		{"own login, in use", true, false, false, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := newScripted(t, 1)
+			c := s.client(t)
+			home := c.openHome(t, s)
+			c.ask(t, "PING")
+			c.Flush()
+			lane := testwait.For(t, "the lane is open", s.conns)
+			io.WriteString(lane, "+PONG\r\n")
+			if got := c.line(t); got != "+PONG" {
+				t.Fatal(got)
+			}
+			c.mu.Lock()
+			if test.own {
+				c.pending.LoggedIn, c.pending.User = true, "ann"
+			}
+			if test.idle {
+				c.home.heardAt = monotonic.Now() - int64(2*time.Second)
+			}
+			ended := c.home.ended
+			c.mu.Unlock()
+			if test.laneTo {
+				lane.Close()
+				<-c.lane.ended
+			}
+			home.Close()
+			testwait.For(t, "the home has ended", ended)
+			if lost := c.Status().Lost; lost != test.closed {
+				t.Fatalf("the client is closed: %v", lost)
+			}
+			if !test.closed {
+				c.mu.Lock()
+				c.pending.User, c.pending.LoggedIn = "", false // the script knows no AUTH
+				c.mu.Unlock()
+				c.ask(t, "PING")
+				c.Flush()
+				io.WriteString(lane, "+AGAIN\r\n")
+				if got := c.line(t); got != "+AGAIN" {
+					t.Error(got)
+				}
+				c.openHome(t, s)
+			}
+			c.End(AtOnce)
+			c.Wait()
+		})
+	}
+}
+
+// openHome has the client use its home, and returns the upstream's end of it.
+func (c *scriptedClient) openHome(t *testing.T, s *scripted) net.Conn {
+	t.Helper()
+	if err := c.Route(context.Background(), Home); err != nil {
+		t.Fatal(err)
+	}
+	answer := c.Do([]byte(probing))[0] // which the script answers
+	c.Flush()
+	if v, err := answer.Value(); err != nil || string(v.Text) != "PONG" {
+		t.Fatalf("%v, %v", v, err)
+	}
+	return testwait.For(t, "the home is open", s.conns)
+}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
@@ -16,13 +17,20 @@ import (
 	"lockproxy/internal/virtualnet"
 )
 
-// Run runs a test in virtual time, which begins at midnight UTC on 2000-01-01.
+// epoch is how long after the beginning of a bubble's time, 2000-01-01, a test begins: timestamps in
+// milliseconds have had 13 digits only since 2001.
+const epoch = 26 * 365 * 24 * time.Hour
+
+// Run runs a test in virtual time, which begins late in 2025.
 func Run(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	// go-redis keeps timers in a sync.Pool, and those of one bubble can't be used in another.
 	runtime.GC()
 	runtime.GC()
-	synctest.Test(t, test)
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(epoch)
+		test(t)
+	})
 }
 
 // Store is a miniredis whose clock is the bubble's.

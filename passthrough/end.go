@@ -8,6 +8,7 @@ import "time"
 type Status struct {
 	Lost      bool   // the upstream connection was lost: the session must end WhenAnswered
 	Owes      bool   // the client is owed a visible reply
+	Idle      bool   // no request is without a reply, visible or not
 	Given     uint64 // bytes for the client so far, read or not
 	ClientErr error  // why writing to the client failed; nil if it did not
 	Writes    Writes
@@ -18,7 +19,7 @@ func (p *Pipe) Status() (s Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.Lost, s.Writes = p.route == gone, p.writes
-	s.Owes = p.within || p.pending.owes()
+	s.Owes, s.Idle = p.within || p.pending.owes(), p.pending.empty()
 	_, s.Given, s.ClientErr = p.out.status()
 	return s
 }

@@ -146,6 +146,9 @@ func (d *dispatcher) stream(argc int) {
 	if cmd.Effect == commands.Hello {
 		expect.Proto = int(commands.ParseLogin(args).Proto)
 	}
+	if cmd.Effect == commands.Auth || cmd.Effect == commands.Hello {
+		d.awaitReplies()
+	}
 	expect.Replied = d.watchLockEnds(cmd, args, nil)
 	if d.skipped == nil && d.connected(passthrough.Home, expect.Effect) {
 		d.pipe.Relay(passthrough.Request{Raw: raw, Expect: expect, Piece: passthrough.First})
@@ -188,10 +191,16 @@ func (d *dispatcher) dispatch(req resp.Request) (more bool) {
 	return r.Effect != commands.Quit
 }
 
+// awaitReplies is for a login: behind a request without an answer, Redis as of 7.2 and Valkey can
+// leave out that they refuse it. Then every reply would be taken for that of the request before.
+func (d *dispatcher) awaitReplies() { d.await(d.pipe.Barrier()) }
+
 func (d *dispatcher) relay(r passthrough.Request) {
 	switch r.Effect {
 	case commands.Quit:
 		d.client.lingering.Store(true)
+	case commands.Auth, commands.Hello:
+		d.awaitReplies()
 	case commands.Unanswered:
 		if state, _ := d.pipe.State(); state.Streaming { // of a replica it is what it should be
 			break

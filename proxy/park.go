@@ -126,6 +126,10 @@ func (d *dispatcher) tryRelayOne(req resp.Request, it *eventloop.Iteration) bool
 	switch r.Effect {
 	case commands.Quit, commands.Reset, commands.Unanswered:
 		return false // these take several steps: see relay
+	case commands.Auth, commands.Hello:
+		if !d.pipe.Status().Idle {
+			return false // see awaitReplies
+		}
 	}
 	if d.delays(cmd, req.Args) {
 		return false

@@ -1,0 +1,69 @@
+package relay_test
+
+import (
+	"bytes"
+	"net"
+	"strings"
+	"testing"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/resp"
+)
+
+// Redis as of 7.2 and Valkey do not answer an AUTH that they refuse while the client has replies to
+// come: those to what has come with it. Here it comes alone.
+func TestRefusedLoginInAPipeline(t *testing.T) {
+	for _, login := range []string{"AUTH ann no", "HELLO 3 AUTH ann no"} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		go func() { // ends with ln
+			defer close(done)
+			for {
+				nc, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				t.Cleanup(func() { nc.Close() })
+				go answerPackets(nc) // ends with nc
+			}
+		}()
+		t.Cleanup(func() { ln.Close(); <-done })
+		p := proxytest.Start(t, "redis://"+ln.Addr().String(), nil)
+		k := proxytest.Dial(t, p.Addr)
+		k.Send("ECHO 1", "ECHO 2", login, "ECHO 3", "ECHO 4")
+		for _, want := range []string{"+1\r\n", "+2\r\n", "-WRONGPASS no\r\n", "+3\r\n", "+4\r\n"} {
+			k.WantReply(want)
+		}
+	}
+}
+
+// answerPackets answers ECHO, and a login only if it is the first of what has come together.
+func answerPackets(nc net.Conn) {
+	for buf := make([]byte, 1<<16); ; {
+		n, err := nc.Read(buf)
+		if err != nil {
+			return
+		}
+		var out []byte
+		for in := bytes.NewReader(buf[:n]); in.Len() > 0; {
+			raw, _, err := resp.ReadReply(in, 1<<16)
+			if err != nil {
+				return
+			}
+			v, _ := resp.ParseValue(raw)
+			switch last := string(v.Elems[len(v.Elems)-1].Text); {
+			case strings.EqualFold(string(v.Elems[0].Text), "echo"):
+				out = append(out, "+"+last+"\r\n"...)
+			case last == "no" && len(out) > 0:
+			case last == "no":
+				out = append(out, "-WRONGPASS no\r\n"...)
+			default:
+				out = append(out, "+OK\r\n"...)
+			}
+		}
+		nc.Write(out)
+	}
+}

@@ -12,7 +12,7 @@ import (
 // replies read as they come.
 func BenchmarkPipeline(b *testing.B) {
 	c := lasting.Cluster(b, 3, 1, patient...)
-	nc, err := cluster.New(c.Addrs()).Open(b.Context(), cluster.Options{Dial: dialer, Proto: 2,
+	nc, err := cluster.New(c.Addrs()).Open(b.Context(), cluster.Options{Dial: dialer,
 		Timeout: dialTimeout, Failure: failure})
 	if err != nil {
 		b.Fatal(err)

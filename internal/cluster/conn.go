@@ -26,7 +26,7 @@ const (
 // Options says how a Conn behaves.
 type Options struct {
 	Dial    Dialer
-	Proto   int           // the protocol of Dial's connections, 2 or 3
+	Setup   [][]string    // what its connections are sent first, as if the client had sent it
 	Timeout time.Duration // of opening the connection to a further node
 	// Early opens the connections to all masters at once, not when they are first needed.
 	Early bool
@@ -83,7 +83,7 @@ func newConn(cl *Cluster, o Options) *Conn {
 	c.answers, c.tx.c, c.subs.c = answers{c: c, slot: -1}, c, c
 	c.subs.shards, c.subs.told = map[string]*node{}, map[string]bool{}
 	c.subs.events = events{c: c, wanted: map[eventName]bool{}}
-	c.settings.proto = o.Proto
+	c.settings = newSettings(o.Setup)
 	return c
 }
 
@@ -281,7 +281,8 @@ func (c *Conn) refreshMap() {
 	if c.err != nil || !c.cluster.beginRefresh() {
 		return
 	}
+	login := c.settings.login()
 	c.goroutines.Go(func() { // ends after askTimeout for each node, or with ctx; Close waits for it
-		c.cluster.refresh(c.ctx, c.Dial, refreshGap)
+		c.cluster.refresh(c.ctx, c.Dial, login, refreshGap)
 	})
 }

@@ -80,7 +80,7 @@ func openAt(t *testing.T, cl *cluster.Cluster) *client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	nc, err := cl.Open(ctx, cluster.Options{Dial: dialer, Proto: 2, Timeout: dialTimeout,
+	nc, err := cl.Open(ctx, cluster.Options{Dial: dialer, Timeout: dialTimeout,
 		Early: true, Failure: failure, Loops: loops})
 	if err != nil {
 		t.Fatal(err)

@@ -16,15 +16,15 @@
 //
 // The row of a command in package commands says which nodes it goes to; handlers.go names those
 // that need code. A Conn opens the connection to a node when it is first needed, or those to all
-// masters at once (Options.Early), with the settings of the others (settings.go). When Write
+// masters at once (Options.Early), with what the client has set for it (settings.go). When Write
 // returns, each node has been sent as much as it takes without waiting. So requests of several Conns
 // run in the order in which they were written. Requests without keys go to the default node, always
 // the same master.
 //
 // A node that answers MOVED, ASK or TRYAGAIN has not run the request. It is sent again, to the node
-// that is named or after a delay. Later requests for the same slot are held meanwhile, and AUTH,
-// HELLO, RESET and QUIT wait until all earlier requests are answered, as does everything behind a
-// command that blocks (holding.go). A request
+// that is named or after a delay. Later requests for the same slot are held meanwhile. QUIT, and
+// what sets something for the connection, as AUTH (set.go), wait until all earlier requests are
+// answered, as does everything behind a command that blocks (holding.go). A request
 // that may have run is never sent again: if its node is lost it is answered with Options.Failure,
 // and the others go on. The Conn ends if it has lost what can't be restored: a transaction, a
 // WATCH, a subscription, CLIENT TRACKING.

@@ -83,7 +83,7 @@ func TestFirstRequestIsInOrderOfOthers(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		return dialer(ctx, addr, setup)
 	}
-	nc, err := cl.Open(t.Context(), cluster.Options{Dial: slow, Proto: 2, Timeout: dialTimeout,
+	nc, err := cl.Open(t.Context(), cluster.Options{Dial: slow, Timeout: dialTimeout,
 		Early: true, Failure: failure})
 	if err != nil {
 		t.Fatal(err)

@@ -57,7 +57,7 @@ func TestKeyspaceNotifications(t *testing.T) {
 	followed := make(chan struct{})
 	go func() { // ends with the test
 		defer close(followed)
-		cl.Follow(ctx, dialer, func(error) {})
+		cl.Follow(ctx, dialer, nil, func(error) {})
 	}()
 	defer func() { cancel(); <-followed }()
 	k := openAt(t, cl)

@@ -11,9 +11,14 @@ func init() { // not in table's declaration: some handlers look commands up
 	for i := range commands.Rows {
 		row := &commands.Rows[i]
 		cmd := command{Command: row, route: toDefault, join: joiners[row.Join]}
+		for name := range strings.FieldsSeq(settingNames) {
+			cmd.sets = cmd.sets || name == row.Name
+		}
 		switch {
 		case handlers[row.Name] != nil:
 			cmd.route = handlers[row.Name]
+		case cmd.sets:
+			cmd.route = set
 		case row.Refused != "":
 			cmd.route = refuse
 		case row.Nodes.Several():
@@ -24,6 +29,11 @@ func init() { // not in table's declaration: some handlers look commands up
 		table = append(table, cmd)
 	}
 }
+
+// settingNames are the commands that set something for the connection: see set.go.
+const settingNames = `auth hello reset select client|setname client|setinfo|lib-name
+	client|setinfo|lib-ver client|no-evict client|no-touch client|tracking client|tracking|on
+	client|tracking|off client|capa client|import-source`
 
 // handlersByName is the commands that need special code.
 func handlersByName() map[string]func(*Conn, *query) {
@@ -37,17 +47,13 @@ func handlersByName() map[string]func(*Conn, *query) {
 		"readonly readwrite asking":                     answerOK,
 		"quit":                                          quit,
 
-		"auth hello": login,
-		"client|setname client|setinfo|lib-name client|setinfo|lib-ver": connSetting,
-		"client|no-evict client|no-touch":                               connSetting,
-		"client|tracking client|tracking|on client|tracking|off":        tracking,
+		"client|tracking client|tracking|on client|tracking|off": tracking,
 		"client|caching": clientCaching,
 		"client|id":      clientID,
 		"client|info":    clientInfo,
 		"client|list":    clientList,
 		"client|kill":    clientKill,
 		"client|unblock": clientUnblock,
-		"reset":          reset,
 
 		"multi":   multi,
 		"watch":   watch,

@@ -3,21 +3,20 @@ package cluster
 import "lockproxy/internal/commands"
 
 // mustWait reports whether a request of cmd, with so many arguments, its name included, is routed
-// only when all earlier requests are answered. Redis runs nothing behind a command that blocks. An
-// earlier request that is sent again must not run as another user, be given up because of a QUIT,
-// nor be overtaken by the WAIT that is to confirm it. Which channels SUNSUBSCRIBE of all means is
+// only when all earlier requests are answered. Redis runs nothing behind a command that blocks. What
+// sets something for the connection is alone on its way (set.go): an earlier request that is sent
+// again must not run as another user. Nor must it be given up because of a QUIT, nor be overtaken by
+// the WAIT that is to confirm it. Which channels SUNSUBSCRIBE of all means is
 // known once they are confirmed. A node that has refused a MULTI has run what came behind it, so
 // nobody else must. In protocol 2's subscribe mode one node refuses a request, otherwise it goes to
 // those of its keys.
 func (in *requestReader) mustWait(cmd *command, args int) bool {
 	c := in.c
-	settles := c.replies.blocked() || cmd.Name == "wait" || cmd.Name == "waitaof"
-	switch cmd.Effect {
-	case commands.Auth, commands.Hello, commands.Reset, commands.Quit:
-		settles = true
-	case commands.SUnsubscribe:
-		settles = args == 1
+	if in.changing || cmd.sets && c.nodes.busy() {
+		return true
 	}
+	settles := c.replies.blocked() || cmd.sets || cmd.Name == "wait" || cmd.Name == "waitaof" ||
+		cmd.Effect == commands.Quit || cmd.Effect == commands.SUnsubscribe && args == 1
 	if t := c.tx.open; t != nil {
 		settles = settles || t.beginsAgain(cmd)
 	} else {

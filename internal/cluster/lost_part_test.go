@@ -43,7 +43,7 @@ func TestPartOfLostNodeGoesNowhereElse(t *testing.T) {
 		return nc, err
 	}
 	cl := cluster.New([]string{nodes.Nodes[1].Addr()})
-	nc, err := cl.Open(t.Context(), cluster.Options{Dial: dial, Proto: 2, Timeout: dialTimeout,
+	nc, err := cl.Open(t.Context(), cluster.Options{Dial: dial, Timeout: dialTimeout,
 		Early: true, Failure: failure})
 	if err != nil {
 		t.Fatal(err)

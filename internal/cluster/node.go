@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"net"
-	"slices"
 
 	"lockproxy/internal/commands"
 	"lockproxy/internal/eventloop"
@@ -209,17 +208,7 @@ func (n *node) dial(as settings) (net.Conn, error) {
 	c := n.c
 	ctx, cancel := context.WithTimeout(c.ctx, c.Timeout)
 	defer cancel()
-	nc, err := c.Dial(ctx, n.addr, as.commands())
-	if _, refused := refusalOf(err); refused && as.values[0] != nil {
-		c.mu.Lock()
-		reverted := !slices.Equal(as.values[0], c.settings.values[0])
-		c.mu.Unlock()
-		if reverted { // other nodes have refused that login too: the client has its old one
-			as.values[0] = nil
-			return c.Dial(ctx, n.addr, as.commands())
-		}
-	}
-	return nc, err
+	return c.Dial(ctx, n.addr, as.requests())
 }
 
 // nextWrite takes n.out. last says that nothing follows. c.mu is held.

@@ -43,6 +43,16 @@ func (s *nodeSet) open(addr string, nc net.Conn) *node {
 	return n
 }
 
+// busy reports whether the default node, or one that the client has used, has something to answer.
+func (s *nodeSet) busy() bool {
+	for _, n := range s.byAddr {
+		if (n.used || n == s.dflt) && n.waiting.len() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // openMasters opens a connection to each master that has none, so that no request has to wait until
 // there is one, and none of another client overtakes it meanwhile.
 func (s *nodeSet) openMasters() {
@@ -203,17 +213,17 @@ func (c *Conn) askAll(nodes []*node, raw []byte, finish func([][]byte) []byte) *
 func (c *Conn) askEach(nodes []*node, raws [][]byte, finish func([][]byte) []byte) *request {
 	r := c.addSplit(raws, finish)
 	for i, n := range nodes {
-		n.push(&r.parts[i])
+		n.push(r.parts[i])
 	}
 	return r
 }
 
 // addSplit makes a request of the client's whose parts are still to be sent.
 func (c *Conn) addSplit(raws [][]byte, finish func([][]byte) []byte) *request {
-	r := &request{unanswered: len(raws), parts: make([]part, len(raws))}
+	r := &request{unanswered: len(raws)}
 	r.finish = finish
-	for i, raw := range raws {
-		r.parts[i] = part{req: r, raw: raw, slot: -1}
+	for _, raw := range raws {
+		r.parts = append(r.parts, &part{req: r, raw: raw, slot: -1})
 		c.unanswered += len(raw)
 	}
 	c.add(r)

@@ -26,7 +26,7 @@ func (cl *Cluster) Open(ctx context.Context, o Options) (*Conn, error) {
 			dialCtx, cancel = context.WithTimeout(ctx, candidateTimeout)
 		}
 		var nc net.Conn
-		nc, err = o.Dial(dialCtx, addr, nil)
+		nc, err = o.Dial(dialCtx, addr, newSettings(o.Setup).requests())
 		cancel()
 		if _, refused := refusalOf(err); refused {
 			return nil, err

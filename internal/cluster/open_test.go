@@ -89,7 +89,7 @@ func TestOpenAmongPushes(t *testing.T) {
 			return here, nil
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		c, err := cl.Open(ctx, Options{Dial: dial, Proto: 3})
+		c, err := cl.Open(ctx, Options{Dial: dial, Setup: [][]string{{"HELLO", "3"}}})
 		cancel()
 		if err != nil {
 			t.Fatalf("%d: %v", at, err)

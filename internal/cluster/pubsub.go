@@ -24,7 +24,6 @@ type subscriptions struct {
 	channels *node // that of SUBSCRIBE and PSUBSCRIBE
 	last     *node // the last that was sent a subscription
 	awaited  int   // requests that change them and have no answer
-	changing int   // AUTH, HELLO and RESET without an answer
 	// shards is the nodes of sharded channels. The keys are encoded as bulk strings. nil is a node
 	// that is being found because the slot has moved.
 	shards map[string]*node
@@ -90,7 +89,7 @@ func (s *subscriptions) awaits(r *request, q *query) {
 
 // unsettled reports whether missing answers decide if the client is in protocol 2's subscribe mode.
 func (s *subscriptions) unsettled() bool {
-	return s.awaited > 0 && s.c.settings.proto == 2 || s.last != nil && s.changing > 0
+	return s.awaited > 0 && s.c.settings.proto == 2
 }
 
 // refusedBy is a request that n refuses because the client is in protocol 2's subscribe mode. Nodes

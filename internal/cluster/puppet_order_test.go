@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +22,8 @@ type puppets struct {
 	in    *bufio.Reader
 	calls map[string]chan net.Conn // by node; the other ends of what was dialed
 	dials map[string]func() error  // what dialing waits for, if it does
+	setup map[string]string        // by node; what the last connection was to send first; see dial
+	mu    sync.Mutex               // guards setup
 }
 
 // opens has the client's first request answered by a node, and returns the connection to that.
@@ -52,13 +55,13 @@ func (p *puppets) await(done func() bool) {
 // newPuppets makes nodes, of which the first serves all slots.
 func newPuppets(t *testing.T, names ...string) *puppets {
 	p := &puppets{t: t, cl: New(names), calls: map[string]chan net.Conn{},
-		dials: map[string]func() error{}}
+		dials: map[string]func() error{}, setup: map[string]string{}}
 	for _, name := range names {
 		p.calls[name] = make(chan net.Conn, 10)
 	}
 	p.cl.slots.Store(allAt(names[0]))
 	p.cl.refreshing = true // so that no refresh asks them
-	p.conn = newConn(p.cl, Options{Dial: p.dial, Proto: 2, Timeout: time.Minute,
+	p.conn = newConn(p.cl, Options{Dial: p.dial, Timeout: time.Minute,
 		Failure: func(addr string, sent bool, err error) []byte {
 			return resp.AppendError(nil, "UPSTREAM "+addr+": sent "+strconv.FormatBool(sent))
 		}})
@@ -76,7 +79,15 @@ func allAt(addr string) *slotMap {
 	return m
 }
 
-func (p *puppets) dial(ctx context.Context, addr string, _ [][]string) (net.Conn, error) {
+// dial opens a connection, on which setup is not sent.
+func (p *puppets) dial(ctx context.Context, addr string, setup [][]string) (net.Conn, error) {
+	var lines []string
+	for _, words := range setup {
+		lines = append(lines, strings.Join(words, " "))
+	}
+	p.mu.Lock()
+	p.setup[addr] = strings.Join(lines, "; ")
+	p.mu.Unlock()
 	if wait := p.dials[addr]; wait != nil {
 		if err := wait(); err != nil {
 			return nil, err

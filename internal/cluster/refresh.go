@@ -25,20 +25,23 @@ const (
 	maxMap = 64 << 20
 )
 
-// Dialer opens a connection to a node, host:port, logs in, and sends setup, whose replies it reads.
-// If the node refuses the login the error has a method Refusal, with the reply to what the node
-// would have been asked.
+// Dialer opens a connection to a node, host:port, and sends setup, whose replies it reads. If the
+// node refuses some of it, but for what is only shown to people, the error has a method Refusal,
+// with the reply to what the node would have been asked.
 type Dialer func(ctx context.Context, addr string, setup [][]string) (net.Conn, error)
 
 var errNoNode = errors.New("no node is known")
 
-// Follow refreshes the map every second until ctx ends, and calls report with the outcome.
-func (cl *Cluster) Follow(ctx context.Context, dial Dialer, report func(err error)) {
+// Follow refreshes the map every second until ctx ends, and calls report with the outcome. login is
+// what each node is sent first.
+func (cl *Cluster) Follow(
+	ctx context.Context, dial Dialer, login [][]string, report func(err error),
+) {
 	tick := time.NewTicker(refreshInterval)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		if cl.beginRefresh() {
-			report(cl.refresh(ctx, dial, 0))
+			report(cl.refresh(ctx, dial, login, 0))
 		}
 		select {
 		case <-tick.C:
@@ -58,7 +61,9 @@ func (cl *Cluster) beginRefresh() bool {
 
 // refresh asks one node after the other, until one tells the map; the first not before gap has
 // passed since the last refresh. The error is the last node's.
-func (cl *Cluster) refresh(ctx context.Context, dial Dialer, gap time.Duration) error {
+func (cl *Cluster) refresh(
+	ctx context.Context, dial Dialer, login [][]string, gap time.Duration,
+) error {
 	cl.mu.Lock()
 	wait := time.NewTimer(time.Until(cl.refreshed.Add(gap)))
 	cl.refreshed = time.Now()
@@ -78,7 +83,7 @@ func (cl *Cluster) refresh(ctx context.Context, dial Dialer, gap time.Duration) 
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		m, epoch, askErr := askAt(ctx, dial, addr)
+		m, epoch, askErr := askAt(ctx, dial, login, addr)
 		if askErr == nil && !cl.update(m, epoch, time.Now()) {
 			askErr = errOutdated
 		}
@@ -112,10 +117,12 @@ type nodeError string
 
 func (e nodeError) Error() string { return string(e) }
 
-func askAt(ctx context.Context, dial Dialer, addr string) (*slotMap, int64, error) {
+func askAt(
+	ctx context.Context, dial Dialer, login [][]string, addr string,
+) (*slotMap, int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	nc, err := dial(ctx, addr, nil)
+	nc, err := dial(ctx, addr, login)
 	if err != nil {
 		return nil, 0, err
 	}

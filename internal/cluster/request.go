@@ -7,7 +7,7 @@ import "lockproxy/internal/resp"
 type request struct {
 	next       *request // in the replyQueue
 	one        part     // its only part if parts is nil
-	parts      []part   // of a request that goes to several nodes
+	parts      []*part  // of a request that goes to several nodes
 	unanswered int      // parts without an answer
 	turn       int64    // requests for the same slot run in its order
 	hooks
@@ -71,8 +71,8 @@ func (r *request) eachPart(f func(p *part)) {
 		f(&r.one)
 		return
 	}
-	for i := range r.parts {
-		f(&r.parts[i])
+	for _, p := range r.parts {
+		f(p)
 	}
 }
 

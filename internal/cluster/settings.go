@@ -1,46 +1,141 @@
 package cluster
 
-// The settings of a client's connection hold for those to all nodes: open ones are changed at once,
-// later ones begin with them.
+// What a client has set for its connection holds for those to all nodes: see set.go.
 
-import "slices"
+import (
+	"slices"
 
-// settings is what the connections to further nodes begin with.
+	"lockproxy/internal/commands"
+)
+
+// settings is what a client has set, as far as Redis has accepted it. It is never changed in place.
 type settings struct {
-	proto    int                         // of the replies
-	reset    bool                        // RESET undoes what Dial's connections begin with
-	tracking bool                        // CLIENT TRACKING is on
-	values   [len(settingNames)][]string // the requests; nil if not set
+	proto    int       // of the replies
+	tracking bool      // CLIENT TRACKING is on
+	list     []setting // what differs from a new connection, in the order in which it is sent
 }
 
-// settingNames are the names of values, in the order in which they are sent.
-var settingNames = [...]string{
-	"auth", "hello", "setname", "lib-name", "lib-ver", "no-evict", "no-touch", "tracking",
+// setting is one request of the client's.
+type setting struct {
+	name  string // of the command
+	words []string
 }
 
-// commands are the requests that set s on a connection.
-func (s *settings) commands() (cmds [][]string) {
-	if s.reset {
-		cmds = append(cmds, []string{"RESET"})
-	}
-	cmds = append(cmds, s.values[:]...)
-	return slices.DeleteFunc(cmds, func(cmd []string) bool { return cmd == nil })
-}
-
-// set changes a setting for the connections that are opened from now on.
-func (s *settings) set(name string, args ...[]byte) {
-	cmd := make([]string, len(args))
-	for i, arg := range args {
-		cmd[i] = string(arg)
-	}
-	s.values[slices.Index(settingNames[:], name)] = cmd
-}
-
-// revert undoes a change from before to after, but for settings that were changed again.
-func (s *settings) revert(before, after settings) {
-	for i, cmd := range after.values {
-		if !slices.Equal(cmd, before.values[i]) && slices.Equal(cmd, s.values[i]) {
-			s.values[i] = before.values[i]
+// newSettings is what a Conn begins with.
+func newSettings(setup [][]string) settings {
+	s := settings{proto: 2}
+	for _, words := range setup {
+		args := make([][]byte, len(words))
+		for i, word := range words {
+			args[i] = []byte(word)
 		}
+		s = s.with(lookup(args), args)
 	}
+	return s
+}
+
+// requests are what a new connection is sent. A login is the first: a server can leave out the
+// refusal of one that comes behind other requests.
+func (s settings) requests() (list [][]string) {
+	for _, one := range s.list {
+		list = append(list, one.words)
+	}
+	return list
+}
+
+// login is the part of requests that logs in.
+func (s settings) login() (list [][]string) {
+	if len(s.list) > 0 && s.list[0].name == "auth" {
+		list = append(list, s.list[0].words)
+	}
+	return list
+}
+
+func (s settings) equal(other settings) bool {
+	return s.proto == other.proto && s.tracking == other.tracking && slices.EqualFunc(s.list,
+		other.list, func(a, b setting) bool { return slices.Equal(a.words, b.words) })
+}
+
+// with is s after a request of cmd that was accepted.
+func (s settings) with(cmd *command, args [][]byte) settings {
+	words := make([]string, len(args))
+	for i, arg := range args {
+		words[i] = string(arg)
+	}
+	name, last := cmd.Name, words[len(words)-1]
+	switch cmd.Effect {
+	case commands.Auth, commands.Hello:
+		return s.loggedIn(commands.ParseLogin(args))
+	case commands.Reset: // all but these
+		keeps := map[string]bool{
+			"client|setinfo|lib-name": true, "client|setinfo|lib-ver": true, "client|capa": true,
+		}
+		s.list = slices.DeleteFunc(slices.Clone(s.list), func(old setting) bool {
+			return !keeps[old.name]
+		})
+		return settings{proto: 2, list: s.list}
+	case commands.Select:
+		return s.put(name, words, last == "0")
+	case commands.SetName, commands.SetLibName, commands.SetLibVer:
+		return s.put(name, words, last == "")
+	case commands.TrackingOn: // one with PREFIX adds to those before it
+		s.tracking = true
+		return s.add(name, words)
+	case commands.TrackingOff:
+		s.tracking = false
+		return s.put("client|tracking|on", nil, true)
+	}
+	if name == "client|capa" {
+		return s.add(name, words)
+	}
+	return s.put(name, words, cmd.isOff(args))
+}
+
+// isOff reports whether a request ends with OFF.
+func (cmd *command) isOff(args [][]byte) bool { return equalFold(args[len(args)-1], "off") }
+
+// loggedIn is s after AUTH or HELLO.
+func (s settings) loggedIn(asked commands.Login) settings {
+	switch {
+	case asked.User != nil:
+		s = s.put("auth", []string{"AUTH", string(asked.User), string(asked.Password)}, false)
+	case asked.Password != nil:
+		s = s.put("auth", []string{"AUTH", string(asked.Password)}, false)
+	}
+	if asked.Proto == 2 || asked.Proto == 3 {
+		s.proto = int(asked.Proto)
+		s = s.put("hello", []string{"HELLO", "3"}, s.proto == 2)
+	}
+	if asked.Name != nil {
+		name := string(asked.Name)
+		s = s.put("client|setname", []string{"CLIENT", "SETNAME", name}, name == "")
+	}
+	return s
+}
+
+// put is s with a request in place of one with the same name. As a new connection is, it needs
+// none.
+func (s settings) put(name string, words []string, asNew bool) settings {
+	s.list = slices.Clone(s.list)
+	at := slices.IndexFunc(s.list, func(old setting) bool { return old.name == name })
+	switch {
+	case asNew:
+		s.list = slices.DeleteFunc(s.list, func(old setting) bool { return old.name == name })
+	case at >= 0:
+		s.list[at].words = words
+	case name == "auth":
+		s.list = slices.Insert(s.list, 0, setting{name, words})
+	default:
+		s.list = append(s.list, setting{name, words})
+	}
+	return s
+}
+
+// add is s with one more request behind others of that name.
+func (s settings) add(name string, words []string) settings {
+	s.list = slices.DeleteFunc(slices.Clone(s.list), func(old setting) bool {
+		return old.name == name && slices.Equal(old.words, words)
+	})
+	s.list = append(s.list, setting{name, words})
+	return s
 }

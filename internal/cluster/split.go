@@ -48,7 +48,7 @@ func split(c *Conn, q *query, at []int) {
 	r := c.addSplit(raws, joinReplies(join, false))
 	for i, g := range gs {
 		r.parts[i].slot = g.slot
-		c.dispatch(&r.parts[i])
+		c.dispatch(r.parts[i])
 	}
 }
 

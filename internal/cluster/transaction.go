@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"bytes"
+	"strings"
 
 	"lockproxy/internal/resp"
 )
@@ -102,9 +103,11 @@ func multi(c *Conn, q *query) {
 	c.tx.open = t
 }
 
-// notWithinMulti is commands that can't be queued. Neither can those that go to several nodes.
+// notWithinMulti is commands that can't be queued. Neither can those that go to several nodes, or
+// set something for the connections to all.
 var notWithinMulti = map[string]bool{
 	"auth": true, "hello": true, "scan": true, "monitor": true,
+	"readonly": true, "readwrite": true, "asking": true,
 	"subscribe": true, "psubscribe": true, "ssubscribe": true,
 	"unsubscribe": true, "punsubscribe": true, "sunsubscribe": true,
 }
@@ -132,6 +135,8 @@ func (t *transaction) add(q *query) {
 		t.abort(notInMulti(name))
 	case q.cmd.Nodes.Several():
 		t.abort(notInMulti(string(q.args[0])))
+	case q.cmd.sets && !t.c.settings.equal(t.c.settings.with(q.cmd, q.args)):
+		t.abort(notInMulti(strings.ToUpper(strings.ReplaceAll(name, "|", " "))))
 	default:
 		t.enqueue(q)
 	}

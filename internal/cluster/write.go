@@ -91,6 +91,7 @@ type requestReader struct {
 	reserved int64    // of Cluster.held
 	keys     []int    // reused by slotOf
 	held     bool     // rest begins with a request that waits until earlier ones are answered
+	changing bool     // what sets something for the connection has no answer: see set.go
 	closing  bool     // CloseWrite was called meanwhile
 	streamTo *node    // where a request is relayed as it comes; nil if none is
 	behind   outgoing // what that node is sent next
@@ -130,7 +131,7 @@ func (in *requestReader) feed(b []byte) (err error) {
 		return nil
 	}
 	if len(b) > maxResent && in.streamTo == nil && !in.held {
-		if in.held = in.c.replies.blocked(); !in.held {
+		if in.held = in.changing || in.c.replies.blocked(); !in.held {
 			b, err = in.stream(b)
 		}
 		if err != nil {

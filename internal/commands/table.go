@@ -4,9 +4,10 @@ import "lockproxy/internal/foreign"
 
 // Why a cluster as a whole can't run a command.
 const (
-	oneNodesData = "it is about the data of one node"
-	endsOneNode  = "it would end one node"
-	aboutOneNode = "it is about one node"
+	oneNodesData  = "it is about the data of one node"
+	endsOneNode   = "it would end one node"
+	aboutOneNode  = "it is about one node"
+	debugsOneNode = "it debugs the scripts of one node"
 )
 
 // table is all that is known of commands, by name in lower case. Names that stand together are
@@ -81,7 +82,7 @@ var table = []Command{
 		Class: Shared,
 		Nodes: Masters},
 	{Name: "script|kill function|kill", Class: Stateful, Nodes: AnyMaster}, // not behind the script
-	{Name: "script|debug", Class: Stateful, Effect: StickyState},
+	{Name: "script|debug", Class: Stateful, Effect: StickyState, Refused: debugsOneNode},
 
 	// Transactions.
 	{Name: "multi", Class: Stateful, Effect: Multi},
@@ -102,7 +103,8 @@ var table = []Command{
 	{Name: "readonly readwrite asking", Class: Stateful, Effect: UnknownState},
 	{Name: "wait", Class: Stateful, Nodes: Masters, Join: Min},
 	{Name: "waitaof", Class: Stateful, Nodes: Masters, Join: MinEach},
-	{Name: "client client|no-evict client|no-touch", Class: Stateful, Effect: StickyState},
+	{Name: "client client|no-evict client|no-touch client|capa client|import-source",
+		Class: Stateful, Effect: StickyState},
 	{Name: "client|setname", Class: Stateful, Effect: SetName},
 	{Name: "client|setinfo", Class: Stateful},
 	{Name: "client|setinfo|lib-name", Class: Stateful, Effect: SetLibName},

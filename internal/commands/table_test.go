@@ -45,7 +45,7 @@ var unlisted = map[string]string{
 
 // newer are the commands that the installed Redis does not know yet, with those of its subcommands.
 var newer = strings.Fields(`
-	client|no-touch client|setinfo delex delifeq digest hexpire hexpireat hexpiretime hgetdel hgetex
+	client|capa client|import-source client|no-touch client|setinfo delex delifeq digest hexpire hexpireat hexpiretime hgetdel hgetex
 	hpersist
 	hpexpire hpexpireat hpexpiretime hpttl hsetex httl msetex vadd vcard vdim vemb vgetattr vinfo
 	vismember vlinks vrandmember vrange vrem vsetattr vsim waitaof xackdel xdelex`)

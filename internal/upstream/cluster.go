@@ -49,7 +49,7 @@ func (u *Upstream) dialCluster(ctx context.Context, as Setup, own bool) (net.Con
 		timeout = time.Until(until)
 	}
 	options := cluster.Options{
-		Dial: u.nodeDialer(as), Proto: max(as.Proto, 2), Timeout: timeout,
+		Dial: u.dialServer, Setup: as.commands(), Timeout: timeout,
 		Early: !own, Failure: nodeFailure, EndOnLoss: own,
 	}
 	if !own {
@@ -67,13 +67,6 @@ func (u *Upstream) dialCluster(ctx context.Context, as Setup, own bool) (net.Con
 	return nil, &Error{Addr: u.Addr, Err: err}
 }
 
-// nodeDialer makes connections to nodes.
-func (u *Upstream) nodeDialer(as Setup) cluster.Dialer {
-	return func(ctx context.Context, addr string, setup [][]string) (net.Conn, error) {
-		return u.dialServer(ctx, addr, as, setup)
-	}
-}
-
 // followCluster keeps up with the cluster until ctx ends. replaced is called before the first
 // request to a replica that has become a master.
 func (u *Upstream) followCluster(ctx context.Context, log hclog.Logger, replaced func()) {
@@ -82,7 +75,7 @@ func (u *Upstream) followCluster(ctx context.Context, log hclog.Logger, replaced
 		log.Warn("a replica has become a master of the cluster", "upstream", u, "master", master)
 	})
 	failing := false
-	u.cluster.Follow(ctx, u.nodeDialer(Setup{Identity: u.Initial}), func(err error) {
+	u.cluster.Follow(ctx, u.dialServer, u.Initial.Login(), func(err error) {
 		if ctx.Err() == nil && (err != nil) != failing {
 			failing = err != nil
 			if failing {

@@ -40,9 +40,9 @@ func connectFirst(_, addr string, conn syscall.RawConn) error {
 	return conn.Control(func(fd uintptr) { syscall.Connect(int(fd), sockaddr) })
 }
 
-// dialServer is Dial for the server at addr. more is sent behind what sets the connection up.
+// dialServer is Dial for the server at addr, which is sent setup.
 func (u *Upstream) dialServer(
-	ctx context.Context, addr string, as Setup, more [][]string,
+	ctx context.Context, addr string, setup [][]string,
 ) (net.Conn, error) {
 	raw, err := u.connect(ctx, u.Network, addr)
 	if err != nil {
@@ -60,7 +60,7 @@ func (u *Upstream) dialServer(
 	stop := context.AfterFunc(ctx, func() { raw.SetDeadline(time.Unix(1, 0)) })
 	nc, err := u.secure(ctx, raw, addr)
 	if err == nil {
-		err = u.login(nc, addr, as, more)
+		err = u.login(nc, addr, setup)
 	}
 	if !stop() && err == nil {
 		err = &Error{Addr: addr, Err: context.Cause(ctx)}

@@ -33,7 +33,7 @@ func (e *Error) MayHaveRun() bool { return e.Sent }
 type Refused struct {
 	Addr  string
 	From  string // the server's own address, where Addr is a host name or a group
-	Step  string // AUTH, SELECT, HELLO or PING
+	Step  string // AUTH, SELECT, HELLO, PING or a CLIENT command
 	Reply string // as the upstream said it
 }
 
@@ -46,8 +46,12 @@ func (e *Refused) MayHaveRun() bool { return false }
 
 // Refusal is the reply to a request for a node of a cluster that does not let the client in.
 func (e *Refused) Refusal() []byte {
-	return resp.AppendError(nil, fmt.Sprintf("%snode %s refused the login that other nodes "+
-		"of the cluster have accepted: %s", Prefix, e.Addr, e.Reply))
+	what := "login"
+	if strings.HasPrefix(e.Step, "CLIENT") || e.Step == "SELECT" {
+		what = e.Step
+	}
+	return resp.AppendError(nil, fmt.Sprintf("%snode %s refused the %s that other nodes "+
+		"of the cluster have accepted: %s", Prefix, e.Addr, what, e.Reply))
 }
 
 // Prefix begins the replies that tell of a failure of the upstream.

@@ -226,9 +226,8 @@ func (u *Upstream) dialSentinel(ctx context.Context, addr string) (net.Conn, err
 	user, password := u.sentinels.user, u.sentinels.password
 	sentinel := &Upstream{Network: "tcp", LossBound: u.LossBound}
 	sentinel.SetTLS(u.TLS())
-	return sentinel.dialServer(ctx, addr, Setup{Identity: Identity{
-		User: user, Password: password, LoggedIn: user+password != "",
-	}}, nil)
+	id := Identity{User: user, Password: password, LoggedIn: user+password != ""}
+	return sentinel.dialServer(ctx, addr, id.Login())
 }
 
 func sleep(ctx context.Context, d time.Duration) {

@@ -18,11 +18,10 @@ import (
 // probe is a request whose reply doesn't matter.
 const probe = "PING"
 
-// login sets a new connection up, and sends more. It fails if the login is refused, or an AUTH
-// among more. Labels can be refused, and the rest of more.
-func (u *Upstream) login(nc net.Conn, addr string, as Setup, more [][]string) error {
-	login := as.Login()
-	cmds := slices.Concat(login, as.Labels.commands(), more)
+// login sets a new connection up. An AUTH must be the first request: behind others, Redis as of 7.2
+// can leave out its refusal. Labels can be refused, and nothing else.
+func (u *Upstream) login(nc net.Conn, addr string, setup [][]string) error {
+	cmds := slices.Clone(setup)
 	if u.sentinels != nil {
 		cmds = append(cmds, []string{askRole})
 	}
@@ -44,7 +43,10 @@ func (u *Upstream) login(nc net.Conn, addr string, as Setup, more [][]string) er
 			if err := checkRole(reply.raw); err != nil {
 				return &Error{Addr: addr, Err: err}
 			}
-		case reply.IsError() && (i < len(login) || step == "AUTH"):
+		case reply.IsError() && i < len(setup) && !isLabel(cmds[i]):
+			if step == "CLIENT" {
+				step += " " + strings.ToUpper(cmds[i][1])
+			}
 			return &Refused{Addr: addr, From: nc.RemoteAddr().String(), Step: step,
 				Reply: string(reply.Line)}
 		}
@@ -53,6 +55,12 @@ func (u *Upstream) login(nc net.Conn, addr string, as Setup, more [][]string) er
 		return loginLost(nc, addr, err)
 	}
 	return nil
+}
+
+// isLabel reports whether a request sets one of Labels.
+func isLabel(cmd []string) bool {
+	return strings.EqualFold(cmd[0], "CLIENT") &&
+		(strings.EqualFold(cmd[1], "SETNAME") || strings.EqualFold(cmd[1], "SETINFO"))
 }
 
 // askRole is the request whose reply tells whether a server is a master.

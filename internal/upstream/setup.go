@@ -36,6 +36,9 @@ func (id Identity) Login() (cmds [][]string) {
 	return cmds
 }
 
+// commands are the requests that set a new connection up.
+func (s Setup) commands() [][]string { return append(s.Login(), s.Labels.commands()...) }
+
 // commands are those that set the labels of a new connection.
 func (l Labels) commands() (cmds [][]string) {
 	if l.Name != "" {

@@ -70,7 +70,7 @@ func (u *Upstream) Dial(ctx context.Context, as Setup) (net.Conn, error) {
 			return nil, &Error{Addr: u.Addr, Err: err}
 		}
 	}
-	return u.dialServer(ctx, addr, as, nil)
+	return u.dialServer(ctx, addr, as.commands())
 }
 
 // DialAdmitted is Dial for a connection on which the upstream has answered. If it demands a login

@@ -19,6 +19,7 @@ var diffOnClusters = []string{"strings", "hashes", "lists", "sets", "zsets", "st
 // although all keys are in one slot. calls are the first words of a call, separated by commas.
 var diffClusterExceptions = []struct{ calls, reason string }{
 	{"select,swapdb,move,copy", "a cluster has one database"},
+	{"script debug", "it is about one node"},
 	{"scan", "a page ends with the keys of one master; as with one Redis, it can be empty"},
 	{"sort", "Redis refuses BY and GET with patterns in a cluster, whose keys could be anywhere"},
 	{"wait", "these nodes have a replica"},

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/testwait"
 )
 
 // newTestLocks returns Locks without an upstream.
@@ -111,7 +112,7 @@ func TestOutageAsAPollFails(t *testing.T) {
 		_, _ = l.pollOrPause(context.Background(), s, w)
 	}()
 	<-answered
-	time.Sleep(10 * time.Millisecond)
+	testwait.Blocked(t, "pollOrPause")
 	started := w.pollStarted.Load()
 	l.queues.mu.Unlock()
 	<-ended

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/testwait"
 )
 
 // told is a Waiter that counts, whenever it is told, which answers have arrived.
@@ -48,20 +48,15 @@ func (w *told) add(a *Answer) {
 // wait waits until it was told of all that has been asked.
 func (w *told) wait(t *testing.T) {
 	t.Helper()
-	for over := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	testwait.Until(t, "the Waiter was told of all answers", func() bool {
 		w.mu.Lock()
-		all := w.arrived == len(w.asked)
-		if all {
-			w.asked, w.arrived = nil, 0
+		defer w.mu.Unlock()
+		if w.arrived != len(w.asked) {
+			return false
 		}
-		w.mu.Unlock()
-		if all {
-			return
-		}
-		if time.Now().After(over) {
-			t.Fatal("the Waiter was not told of all answers")
-		}
-	}
+		w.asked, w.arrived = nil, 0
+		return true
+	})
 }
 
 // Calls by a home go together, wherever the upstream's bytes are cut, each gets its own reply, and

@@ -1,11 +1,13 @@
 package passthrough
 
 import (
+	"fmt"
 	"io"
 	"testing"
-	"time"
 
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/socket"
+	"lockproxy/internal/testwait"
 )
 
 // reluctant consumes bytes, and then wants no more until it has waited.
@@ -14,7 +16,18 @@ type reluctant struct {
 	far   io.Writer
 	full  bool // only the reader
 	waits chan bool
+
+	behind  io.Writer // to another connection of the loop
+	learned chan bool // the loop has learned of what came there
 }
+
+// Ready and Resume are for the other connection.
+func (c *reluctant) Ready(*eventloop.Iteration, bool) eventloop.Next {
+	c.learned <- true
+	return eventloop.Stay
+}
+
+func (c *reluctant) Resume() {}
 
 func (c *reluctant) consume(data []byte, it *eventloop.Iteration) error {
 	if c.full {
@@ -23,7 +36,8 @@ func (c *reluctant) consume(data []byte, it *eventloop.Iteration) error {
 	c.full = true
 	if it == nil && string(data) == "1" {
 		io.WriteString(c.far, "2")
-		time.Sleep(20 * time.Millisecond) // the loop learns of it
+		io.WriteString(c.behind, "3") // once the loop learns of that, it has learned of this
+		<-c.learned
 	}
 	return nil
 }
@@ -48,18 +62,19 @@ func TestReaderWaitsBeforeItReads(t *testing.T) {
 	}
 	t.Cleanup(loops.Stop)
 	near, far := tcpPair(t)
-	c := &reluctant{t: t, far: far, waits: make(chan bool, 10)}
+	otherNear, otherFar := tcpPair(t)
+	c := &reluctant{t: t, far: far, waits: make(chan bool, 10), behind: otherFar,
+		learned: make(chan bool, 10)}
+	if !loops.NewRegistration(c, socket.New(otherNear).Raw()).Park() {
+		t.Fatal("the loop does not watch the other connection")
+	}
 	r := &connReader{}
 	r.init(near, c, minBuf, loops)
 	r.reg.Register() // the loop learns of what comes before the reader parks
 	go r.Resume()    // ends with near, which the test waits for
 	io.WriteString(far, "1")
 	for i := range 2 {
-		select {
-		case <-c.waits:
-		case <-time.After(5 * time.Second):
-			t.Fatalf("behind read %d the reader does not wait", i+1)
-		}
+		testwait.For(t, fmt.Sprintf("the reader waits behind read %d", i+1), c.waits)
 	}
 	r.close()
 	for range c.waits {

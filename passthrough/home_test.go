@@ -9,11 +9,12 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 	"weak"
 
 	"lockproxy/internal/commands"
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/socket"
+	"lockproxy/internal/testwait"
 	"lockproxy/internal/upstream"
 )
 
@@ -64,10 +65,11 @@ func TestLargePushNextToALane(t *testing.T) {
 	}
 	read := make(chan struct{})
 	go func() { u.home.wait(); close(read) }() // ends when the lane has replied
+	testwait.Blocked(t, "passthrough.(*home).wait")
 	select {
 	case <-read:
 		t.Error("the home is read while the lane replies")
-	case <-time.After(20 * time.Millisecond):
+	default:
 	}
 	u.mu.Lock()
 	u.inFlight, u.within = 0, false
@@ -220,14 +222,13 @@ func TestPipelineForTheHomeGoesInOnePiece(t *testing.T) {
 		}
 	}
 	buf := make([]byte, 100)
-	conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
-	if n, _ := conn.Read(buf); n > 0 {
-		t.Errorf("%q was sent by itself", buf[:n])
+	if n, err := socket.New(conn).Peek(); n > 0 {
+		t.Errorf("%d bytes were sent by themselves, %v", n, err)
 	}
 	if !c.TryFlush(it) {
 		t.Fatal("the upstream has no room")
 	}
-	conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	conn.SetReadDeadline(testwait.Deadline())
 	if n, err := conn.Read(buf); string(buf[:n]) != "MULTI\r\nSET\r\nEXEC\r\n" {
 		t.Errorf("%q, %v", buf[:n], err)
 	}
@@ -237,7 +238,7 @@ func TestPipelineForTheHomeGoesInOnePiece(t *testing.T) {
 
 func lineOf(t *testing.T, conn net.Conn) string {
 	t.Helper()
-	conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	conn.SetReadDeadline(testwait.Deadline())
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)

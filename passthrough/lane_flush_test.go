@@ -5,9 +5,9 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/testwait"
 	"lockproxy/internal/upstream"
 )
 
@@ -57,7 +57,7 @@ func TestOneWriterSendsAll(t *testing.T) {
 			add(q, "q")
 			l.Flush()
 		}
-		far.SetReadDeadline(time.Now().Add(10 * time.Second))
+		far.SetReadDeadline(testwait.Deadline())
 		got := make([]byte, sent*size)
 		if _, err := io.ReadFull(far, got); err != nil {
 			t.Fatal(err)
@@ -66,11 +66,7 @@ func TestOneWriterSendsAll(t *testing.T) {
 			strings.Repeat("q", 10*size); string(got) != want {
 			t.Error("requests came in another order than they were added")
 		}
-		for over := time.Now().Add(10 * time.Second); writing(); time.Sleep(time.Millisecond) {
-			if time.Now().After(over) {
-				t.Fatal("somebody writes though nothing is left")
-			}
-		}
+		testwait.Until(t, "nobody writes, since nothing is left", func() bool { return !writing() })
 		near.Close()
 		l.writers.Wait()
 	}
@@ -89,7 +85,7 @@ func TestEachIterationFlushes(t *testing.T) {
 		t.Fatal("the lane takes nothing")
 	}
 	other.Flush()
-	far.SetReadDeadline(time.Now().Add(5 * time.Second))
+	far.SetReadDeadline(testwait.Deadline())
 	got := make([]byte, 12)
 	if _, err := io.ReadFull(far, got); err != nil || string(got) != "PING\r\nECHO\r\n" {
 		t.Fatalf("%q, %v", got, err)

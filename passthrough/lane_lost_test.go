@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"lockproxy/internal/testwait"
 )
 
 // When a lane is lost, each client is told of each request: the reply, that its outcome is unknown,
@@ -40,7 +42,6 @@ func TestLaneLost(t *testing.T) {
 				}
 				return n < take
 			})
-			time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
 			lane.Close()
 		}()
 		var asking sync.WaitGroup
@@ -120,17 +121,14 @@ func TestCloseWhileWaitingForRoomOnALane(t *testing.T) {
 			c.Flush()
 		}
 	}()
+	testwait.Blocked(t, "passthrough.TestCloseWhileWaitingForRoomOnALane.func1")
 	select {
 	case <-waiting:
 		t.Fatal("there was room")
-	case <-time.After(50 * time.Millisecond):
+	default:
 	}
 	c.End(AtOnce)
-	select {
-	case <-waiting:
-	case <-time.After(5 * time.Second):
-		t.Fatal("it waits after Close")
-	}
+	testwait.For(t, "the end of waiting", waiting)
 	c.lane = nil // no lane of s.lanes
 	c.Wait()
 }

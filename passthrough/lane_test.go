@@ -15,6 +15,7 @@ import (
 	"lockproxy/internal/commands"
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/testwait"
 	"lockproxy/internal/upstream"
 )
 
@@ -180,7 +181,7 @@ func TestIterationsWithoutRoom(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(10 * time.Millisecond)
+	testwait.Blocked(t, "passthrough.(*scriptedClient).ask")
 	close(read)
 	for i, c := range clients {
 		for j := i; j < inLoop; j += len(clients) {
@@ -218,7 +219,7 @@ func TestFrozenLaneWithoutSessionsIsClosed(t *testing.T) {
 	defer next.Wait()
 	defer next.End(AtOnce)
 	next.Route(context.Background(), Shared)
-	lane.SetReadDeadline(time.Now().Add(5 * time.Second))
+	lane.SetReadDeadline(testwait.Deadline())
 	if _, err := io.Copy(io.Discard, lane); err != nil {
 		t.Errorf("the lane is not closed: %v", err)
 	}

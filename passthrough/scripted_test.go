@@ -20,6 +20,7 @@ import (
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/socket"
+	"lockproxy/internal/testwait"
 	"lockproxy/internal/upstream"
 )
 
@@ -32,7 +33,7 @@ type scripted struct {
 }
 
 func newPool(redis *upstream.Upstream, lanes int) *Pool {
-	return NewPool(Config{Upstream: redis, LanesPerKey: lanes, DialTimeout: time.Second,
+	return NewPool(Config{Upstream: redis, LanesPerKey: lanes, DialTimeout: testwait.Patience,
 		OnDial: func(error) {}, MaxUnread: 1 << 30, OnDropped: func(net.Addr, error) {}})
 }
 
@@ -62,7 +63,7 @@ func newScripted(t testing.TB, lanes int) *scripted {
 			}
 			// a lane's first request asks whether it lets anybody in
 			if probed := make([]byte, len(probing)); lanes > 0 {
-				conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+				conn.SetReadDeadline(testwait.Deadline())
 				io.ReadFull(conn, probed)
 				io.WriteString(conn, "+PONG\r\n")
 				conn.SetReadDeadline(time.Time{})
@@ -128,7 +129,7 @@ func (s *scripted) client(t testing.TB) *scriptedClient {
 	})
 	p.pending.Admitted = true
 	p.homeUse = unneeded // only what needs a home has one
-	far.SetReadDeadline(time.Now().Add(20 * time.Second))
+	far.SetReadDeadline(testwait.Deadline())
 	return &scriptedClient{p, far, bufio.NewReader(far)}
 }
 
@@ -136,8 +137,9 @@ func (s *scripted) client(t testing.TB) *scriptedClient {
 func (c *scriptedClient) openLane(t testing.TB) {
 	t.Helper()
 	ls, kind := c.pool, poolKey{Identity: c.pending.Identity}
-	for over := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	testwait.Until(t, "a lane is open", func() bool {
 		ls.mu.Lock()
+		defer ls.mu.Unlock()
 		set := ls.groups[kind]
 		if set == nil {
 			set = &laneGroup{}
@@ -147,14 +149,8 @@ func (c *scriptedClient) openLane(t testing.TB) {
 		if !open && set.opening == nil {
 			ls.startOpenLocked(kind, set)
 		}
-		ls.mu.Unlock()
-		if open {
-			return
-		}
-		if time.Now().After(over) {
-			t.Fatal("no lane was opened")
-		}
-	}
+		return open
+	})
 }
 
 // threeOnALane returns three clients that have sent a PING each by one lane, and the upstream's end

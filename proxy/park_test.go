@@ -10,6 +10,7 @@ import (
 
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/internal/upstream"
 	"lockproxy/lockcmd"
 	"lockproxy/passthrough"
@@ -42,7 +43,7 @@ func unread(t *testing.T, s *Server) (*session, *net.TCPConn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	far.SetDeadline(time.Now().Add(10 * time.Second))
+	far.SetDeadline(testwait.Deadline())
 	sess, _ := s.add(func() *session { return newSession(s, near) })
 	t.Cleanup(func() {
 		far.Close()
@@ -63,9 +64,10 @@ func unread(t *testing.T, s *Server) (*session, *net.TCPConn) {
 // arrives has the client send text, and calls Ready for that.
 func arrives(sess *session, far net.Conn, text string) eventloop.Next {
 	io.WriteString(far, text)
-	for n := 0; n == 0; n, _ = sess.client.peek() {
-		time.Sleep(time.Millisecond)
-	}
+	testwait.Holds(func() bool {
+		n, _ := sess.client.peek()
+		return n > 0
+	})
 	return sess.Ready(&eventloop.Iteration{}, true)
 }
 
@@ -109,9 +111,10 @@ func TestEndWithAnswer(t *testing.T) {
 	}
 	<-sess.begun[0].answer.Done
 	far.CloseWrite()
-	for err := error(syscall.EAGAIN); err != nil; _, err = sess.client.peek() {
-		time.Sleep(time.Millisecond)
-	}
+	testwait.Until(t, "the end has come", func() bool {
+		_, err := sess.client.peek()
+		return err == nil
+	})
 	if sess.Ready(&eventloop.Iteration{}, true) != eventloop.Leave {
 		t.Fatal("the end is not left to the goroutine")
 	}
@@ -127,9 +130,7 @@ func TestResetIsToldOnce(t *testing.T) {
 	w.start.Stop()
 	far.SetLinger(0)
 	far.Close()
-	for !sess.gone() {
-		time.Sleep(time.Millisecond)
-	}
+	testwait.Until(t, "the reset has come", sess.gone)
 	w.watch()
 	w.end()
 	if !errors.Is(sess.readErr, syscall.ECONNRESET) || sess.readEnded.After(w.at) {

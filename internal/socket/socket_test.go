@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"lockproxy/internal/testwait"
 )
 
 // pair is two ends of a connection of the network.
@@ -83,15 +85,10 @@ func TestTryWriteNeverWaits(t *testing.T) {
 	if _, err := io.CopyN(io.Discard, far, int64(sent)); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(5 * time.Second); ; {
-		if n, err := s.TryWrite([]byte("x")); n == 1 && err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("nothing is taken though the peer has read all")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	testwait.Until(t, "something is taken, since the peer has read all", func() bool {
+		n, err := s.TryWrite([]byte("x"))
+		return n == 1 && err == nil
+	})
 }
 
 // Deadlines, closing and resets are told as net.Conn tells them.
@@ -99,7 +96,7 @@ func TestErrors(t *testing.T) {
 	near, far := pair(t, "tcp")
 	s := New(near)
 	b := make([]byte, 16)
-	near.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+	near.SetReadDeadline(time.Unix(1, 0))
 	if _, err := s.Read(b); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("after the deadline: %v", err)
 	}
@@ -133,7 +130,7 @@ func TestPeek(t *testing.T) {
 	far.Write([]byte("ab"))
 	far.Close()
 	b := make([]byte, 2)
-	near.SetReadDeadline(time.Now().Add(5 * time.Second))
+	near.SetReadDeadline(testwait.Deadline())
 	for range b {
 		if _, err := io.ReadFull(struct{ io.Reader }{s}, b[:1]); err != nil {
 			t.Fatal(err)
@@ -161,16 +158,12 @@ func TestCloseEndsWaiting(t *testing.T) {
 	ended := make(chan error, 2)
 	go func() { _, err := s.Read(make([]byte, 1)); ended <- err }()       // ended by Close
 	go func() { _, err := s.Write(make([]byte, 64<<20)); ended <- err }() // ended by Close
-	time.Sleep(20 * time.Millisecond)
+	testwait.Blocked(t, "socket.(*Socket).Read")
+	testwait.Blocked(t, "socket.(*Socket).Write")
 	near.Close()
 	for range 2 {
-		select {
-		case err := <-ended:
-			if !errors.Is(err, net.ErrClosed) {
-				t.Errorf("ended with %v", err)
-			}
-		case <-time.After(5 * time.Second):
-			t.Fatal("waits on though the connection is closed")
+		if err := testwait.For(t, "the end of waiting", ended); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("ended with %v", err)
 		}
 	}
 }

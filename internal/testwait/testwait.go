@@ -1,6 +1,8 @@
 package testwait
 
 import (
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 )
@@ -42,6 +44,23 @@ func For[T any](t testing.TB, what string, from <-chan T) T {
 		t.Fatalf("not within %v: %s", Patience, what)
 		panic("not reached")
 	}
+}
+
+// Blocked returns when a goroutine waits within a function, which is named as in a stack trace:
+// "passthrough.(*home).wait".
+func Blocked(t testing.TB, function string) {
+	t.Helper()
+	Until(t, "a goroutine waits in "+function, func() bool {
+		stacks := make([]byte, 8<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		for stack := range strings.SplitSeq(string(stacks), "\n\n") {
+			state, calls, _ := strings.Cut(stack, "\n")
+			if strings.Contains(calls, function+"(") && !strings.Contains(state, "[run") {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // Deadline is when the patience of a wait that begins now ends. It is for connections.

@@ -45,3 +45,18 @@ func TestPatience(t *testing.T) {
 		}
 	})
 }
+
+// A goroutine is blocked once it waits, not while it is about to.
+func TestBlocked(t *testing.T) {
+	held, released := make(chan int), make(chan int)
+	go func() { // ends below
+		defer close(released)
+		waitsFor(held)
+	}()
+	testwait.Blocked(t, "testwait_test.waitsFor")
+	close(held)
+	testwait.For(t, "its end", released)
+}
+
+//go:noinline
+func waitsFor(c chan int) { <-c }

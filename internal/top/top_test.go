@@ -18,6 +18,7 @@ import (
 
 	"lockproxy/internal/survey"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/internal/upstream"
 	"lockproxy/lockcmd"
 	"lockproxy/proxy"
@@ -165,13 +166,12 @@ func (s *terminal) shows(want string) {
 func (s *terminal) until(what string, ok func(text string) bool) {
 	s.t.Helper()
 	text := ""
-	deadline := time.Now().Add(5 * time.Second)
-	for ; time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if text = strings.Join(s.lines(), "\n"); ok(text) {
-			return
-		}
+	if !testwait.Holds(func() bool {
+		text = strings.Join(s.lines(), "\n")
+		return ok(text)
+	}) {
+		s.t.Fatalf("not shown: %s\n%s", what, text)
 	}
-	s.t.Fatalf("not shown: %s\n%s", what, text)
 }
 
 // keys are the names in the table, in order.

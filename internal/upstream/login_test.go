@@ -1,15 +1,14 @@
 package upstream
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/testwait"
 )
 
 // answering is the address of an upstream that reads some requests by each connection, and then
@@ -29,7 +28,7 @@ func answering(t *testing.T, requests int, text string) (addr string) {
 				return
 			}
 			defer nc.Close()
-			nc.SetDeadline(time.Now().Add(5 * time.Second))
+			nc.SetDeadline(testwait.Deadline())
 			for range requests {
 				if _, _, err := resp.ReadReply(nc, 1000); err != nil { // a request is an array
 					return
@@ -86,16 +85,14 @@ func TestLoginAmongPushes(t *testing.T) {
 			u := &Upstream{Network: "tcp", sentinels: newSentinels("g", []string{"s"})}
 			u.sentinels.record("s", vote{answering(t, len(test.replies), text.String()), 1},
 				func(string, string) {})
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-			conn, err := u.Dial(ctx, Setup{Identity: id})
-			cancel()
+			conn, err := u.Dial(t.Context(), Setup{Identity: id})
 			if !test.want(err) {
 				t.Errorf("%s, a push behind reply %d: %v", test.name, at, err)
 			}
 			if err != nil {
 				continue
 			}
-			conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+			conn.SetReadDeadline(testwait.Deadline())
 			left := make([]byte, len(rest))
 			if _, err := io.ReadFull(conn, left); err != nil || string(left) != rest {
 				t.Errorf("%s, a push behind reply %d: %q is left, %v", test.name, at, left, err)

@@ -32,7 +32,7 @@ func (a *answers) answered(n *node, p *part, h resp.Head, reply pieces) {
 	if p.req.onAnswer != nil {
 		p.req.onAnswer(n, h)
 	}
-	if !h.IsError() || !a.intercepted(n, p, lineOf(reply.bytes())) {
+	if !h.IsError() || p.streamed || !a.intercepted(n, p, lineOf(reply.bytes())) {
 		if p.slot >= 0 && p.req == a.c.replies.newest {
 			a.c.replies.answeredBy = answerer{n, p.slot}
 		}

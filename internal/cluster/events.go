@@ -144,21 +144,39 @@ func (e *events) refreshed(changed bool) {
 	}
 }
 
-// isForClient reports whether the client is to see a message that n has sent. A replica that was a
-// master tells what happens to the new one's keys too.
-func (e *events) isForClient(n *node, h resp.Head, reply pieces) bool {
-	if len(e.wanted) == 0 && n.copies.All() == 0 {
-		return true
-	}
+// isForClient reports whether the client is to see a message that n has sent, of which raw has the
+// beginning; known is false if that does not tell. A replica that was a master tells what happens to
+// the new one's keys too.
+func (e *events) isForClient(n *node, h resp.Head, raw []byte) (isFor, known bool) {
 	at := map[string]int{"message": 1, "pmessage": 2}[string(h.Elem)]
-	_, elems, err := resp.Elements(reply.bytes())
-	if at == 0 || err != nil || len(elems) <= at {
-		return true
+	if at == 0 || len(e.wanted) == 0 && n.copies.All() == 0 {
+		return true, true
 	}
-	channel := elems[at][bytes.IndexByte(elems[at], '\n')+1:]
+	channel, known := elemOf(raw, at)
+	if !known {
+		return true, false
+	}
 	if !isEvent(string(channel)) {
-		return n == e.c.subs.channels
+		return n == e.c.subs.channels, true
 	}
 	m := e.c.nodes.slots
-	return m == nil || slices.Contains(m.masters, n.addr)
+	return m == nil || slices.Contains(m.masters, n.addr), true
+}
+
+// elemOf is the element at a place in an aggregate of bulk strings, of which raw has the beginning;
+// ok is false if it has too little.
+func elemOf(raw []byte, at int) (elem []byte, ok bool) {
+	_, raw, ok = bytes.Cut(raw, crlf)
+	for ; ok; at-- {
+		line, rest, _ := bytes.Cut(raw, crlf)
+		size, valid := resp.ParseInt(line[min(1, len(line)):])
+		switch {
+		case !valid || size < 0 || int64(len(rest))-2 < size:
+			return nil, false
+		case at == 0:
+			return rest[:size], true
+		}
+		raw = rest[size+2:]
+	}
+	return nil, false
 }

@@ -71,7 +71,7 @@ func (a *answers) lostPart(n *node, p *part, sent bool, err error) {
 // canLose reports whether the Conn can go on without a node that has these parts to answer. c.mu is
 // held.
 func (c *Conn) canLose(n *node, waiting []*part) bool {
-	fatal := n.state != nodeState{} || c.tx.restsOn(n) || c.settings.tracking && n.nc != nil
+	fatal := n.state != nodeState{} || n.in.push != nil || c.tx.restsOn(n) || c.settings.tracking && n.nc != nil
 	ends := false
 	for _, p := range waiting {
 		fatal = fatal || p.streamed

@@ -43,6 +43,9 @@ type incoming struct {
 	scan       resp.Scanner
 	partial    pieces // its part that was not delivered yet
 	discarding bool   // it is too large, and its rest is dropped
+	// notForClient says that it is dropped because it is a message that the client is not to see.
+	notForClient bool
+	push         *request // what a large message is delivered to; nil if none comes
 	// unsharded is the last part that was answered, if that is a SUNSUBSCRIBE. What looked like its
 	// confirmation can have been the word that its slot has moved: then a MOVED follows.
 	unsharded *part

@@ -181,17 +181,32 @@ func (n *node) relay(data []byte) error {
 				return err
 			}
 		case n.in.partial.size >= streamFrom:
-			n.relayPartial()
+			if err := n.relayPartial(); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// relayPartial delivers the beginning of a large reply, if that is certain to be the client's.
-func (n *node) relayPartial() {
+var (
+	errNotAsked = errors.New("the node sent a reply that nobody had asked for")
+	errTooLarge = errors.New("the node sent a confirmation that is too large")
+)
+
+// relayPartial delivers the beginning of a large reply, if that is certain to be the client's. An
+// error that is as large is no redirection.
+func (n *node) relayPartial() error {
 	h, p := n.in.scan.Head(), n.waiting.head()
 	switch {
-	case p == nil || h.IsError() || h.Type == '>' || p.confirms != 0 || n.isUnasked(h, n.in.partial):
+	case n.in.push != nil:
+		n.c.subs.deliver(n.in.push, n.in.partial)
+		n.in.partial = pieces{}
+	case n.isUnasked(h, n.in.partial):
+		n.c.subs.beginPush(n, h)
+	case p == nil:
+		return errNotAsked
+	case p.confirms != 0:
 	case p.req.finish != nil || p.req.internal:
 		if n.in.partial.size > maxJoined {
 			n.in.partial, n.in.discarding = pieces{}, true
@@ -201,6 +216,10 @@ func (n *node) relayPartial() {
 		n.c.replies.deliver(p.req, n.in.partial)
 		n.in.partial = pieces{}
 	}
+	if n.in.partial.size > maxJoined {
+		return errTooLarge
+	}
+	return nil
 }
 
 var tooLarge = resp.AppendError(nil,
@@ -210,7 +229,14 @@ var tooLarge = resp.AppendError(nil,
 func (n *node) complete() error {
 	h, reply := n.in.scan.Head(), n.in.partial
 	n.in.partial = pieces{}
-	if n.in.discarding {
+	switch {
+	case n.in.push != nil:
+		n.c.subs.endPush(n, reply)
+		return nil
+	case n.in.notForClient:
+		n.in.notForClient, n.in.discarding = false, false
+		return nil
+	case n.in.discarding:
 		n.in.discarding = false
 		reply.add(tooLarge)
 	}
@@ -220,14 +246,15 @@ func (n *node) complete() error {
 	}
 	p, unsharded := n.waiting.head(), n.in.unsharded
 	n.in.unsharded = nil
-	if unsharded != nil && h.IsError() && unsharded.isMoved(reply, n.addr) {
+	large := p != nil && p.confirms == 0 && p.streamed
+	if unsharded != nil && h.IsError() && !large && unsharded.isMoved(reply, n.addr) {
 		if p != nil && (p.slot < 0 || p.slot == unsharded.slot) {
 			return errShard // it can be the answer to either
 		}
 		return nil
 	}
 	if p == nil {
-		return errors.New("the node sent a reply that nobody had asked for")
+		return errNotAsked
 	}
 	if p.confirms != 0 && p.streamed && h.IsError() {
 		return errShard // nobody knows which channels were confirmed

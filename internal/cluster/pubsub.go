@@ -202,14 +202,52 @@ func (s *subscriptions) unasked(n *node, h resp.Head, reply pieces) {
 		s.shardMoved(n, reply.bytes())
 		return
 	}
-	if !s.events.isForClient(n, h, reply) {
+	if isFor, _ := s.events.isForClient(n, h, reply.bytes()); !isFor {
 		return
 	}
-	if p := n.waiting.head(); p != nil && p.confirms > 0 && p.streamed {
-		s.deliver(p.req, reply)
+	if r := n.pushedWithin(); r != nil {
+		s.deliver(r, reply)
 		return
 	}
-	push := &request{done: true, out: reply}
+	push := &request{push: true, done: true, out: reply}
 	s.c.replies.insertPush(n.lastAnswered, push)
 	n.lastAnswered = push
+}
+
+// pushedWithin is the request among whose confirmations n sends a message; nil is none.
+func (n *node) pushedWithin() *request {
+	if p := n.waiting.head(); p != nil && p.confirms > 0 && p.streamed {
+		return p.req
+	}
+	return nil
+}
+
+// beginPush begins to give the client a large message that n is sending, once it is certain that
+// the client is to see it.
+func (s *subscriptions) beginPush(n *node, h resp.Head) {
+	in := &n.in
+	isFor, known := s.events.isForClient(n, h, in.partial.bytes())
+	switch in.push = n.pushedWithin(); {
+	case confirmationOf(h) != commands.NoEffect || !known:
+		in.push = nil
+		return
+	case !isFor:
+		in.push, in.discarding, in.notForClient = nil, true, true
+	case in.push != nil:
+		s.deliver(in.push, in.partial)
+	default:
+		in.push = &request{push: true, out: in.partial}
+		in.push.one = part{req: in.push, node: n}
+		s.c.replies.insertPush(n.lastAnswered, in.push)
+		n.lastAnswered = in.push
+	}
+	in.partial = pieces{}
+}
+
+// endPush gives the client the end of a large message.
+func (s *subscriptions) endPush(n *node, rest pieces) {
+	r := n.in.push
+	n.in.push = nil
+	r.done = r.done || r.push
+	s.deliver(r, rest)
 }

@@ -17,6 +17,7 @@ type request struct {
 	copies     bool     // it is about the copies of events
 	sharded    bool     // it is SSUBSCRIBE or SUNSUBSCRIBE
 	unshards   bool     // it is SUNSUBSCRIBE
+	push       bool     // it is a message that nobody has asked for
 	subscribes bool     // or unsubscribes, as the client has asked
 	dropped    bool     // neither it nor what comes behind it will be answered
 	removed    bool     // it is not in the replyQueue any more

@@ -99,9 +99,8 @@ var clusterAnswers = map[string]func(e *resp.Encoder, n node, args [][]byte){
 		e.Bulk("online")
 	},
 	"nodes": func(e *resp.Encoder, n node, _ [][]byte) {
-		addr := net.JoinHostPort(n.host, strconv.Itoa(n.port))
-		e.Bulk(fmt.Sprintf("%s %s@%d myself,master - 0 0 1 connected 0-%d\n",
-			n.id, addr, n.port, cluster.Slots-1))
+		e.Bulk(fmt.Sprintf("%s %s:%d@%d myself,master - 0 0 1 connected 0-%d\n",
+			n.id, n.host, n.port, n.port, cluster.Slots-1)) // an IPv6 address without brackets
 	},
 	"info": func(e *resp.Encoder, n node, _ [][]byte) {
 		state := "ok"

@@ -43,9 +43,9 @@ func handlersByName() map[string]func(*Conn, *query) {
 		"scan":      scan,
 		"randomkey": randomKey,
 		"info":      info,
-		"cluster|countkeysinslot cluster|getkeysinslot": bySlot,
-		"readonly readwrite asking":                     answerOK,
-		"quit":                                          quit,
+		"cluster|countkeysinslot cluster|getkeysinslot cluster|flushslot": bySlot,
+		"readonly readwrite asking":                                       answerOK,
+		"quit":                                                            quit,
 
 		"client|tracking client|tracking|on client|tracking|off": tracking,
 		"client|caching": clientCaching,

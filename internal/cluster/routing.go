@@ -69,7 +69,8 @@ func answerIf(c *Conn, raw []byte, text func() []byte) {
 	c.send(r, nil)
 }
 
-// bySlot sends CLUSTER COUNTKEYSINSLOT and GETKEYSINSLOT to the node that serves the slot.
+// bySlot sends CLUSTER COUNTKEYSINSLOT, GETKEYSINSLOT and FLUSHSLOT to the node that serves the
+// slot.
 func bySlot(c *Conn, q *query) {
 	slot := -1
 	if len(q.args) > 2 {

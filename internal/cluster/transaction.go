@@ -4,6 +4,8 @@ package cluster
 
 import (
 	"bytes"
+	"slices"
+	"strconv"
 	"strings"
 
 	"lockproxy/internal/resp"
@@ -17,6 +19,8 @@ type transaction struct {
 	c       *Conn
 	node    *node
 	slot    int      // of its keys; -1 before the first
+	key     []byte   // the first
+	watches bool     // it has a WATCH, which nodes refuse
 	raws    [][]byte // the queued requests
 	size    int      // bytes of raws
 	lost    bool     // raws does not have all of them
@@ -74,6 +78,8 @@ var (
 	abortCommand = resp.AppendCommand(nil, "GET")
 	watchInMulti = []byte("-ERR WATCH inside MULTI is not allowed\r\n")
 	queuedReply  = []byte("+QUEUED\r\n")
+	lateKey      = resp.AppendError(nil, "ERR the first key of a transaction on a cluster must come "+
+		"within its first "+strconv.Itoa(maxQueued>>20)+" MiB: it tells which node runs it")
 )
 
 // multi is MULTI outside of a transaction.
@@ -125,8 +131,8 @@ func (t *transaction) add(q *query) {
 		t.exec(q)
 	case name == "discard" && len(q.args) == 1:
 		t.discard(q)
-	case name == "watch": // a node would first check whose key it is
-		t.c.replies.answer(watchInMulti)
+	case name == "watch":
+		t.watch(q)
 	case name == "quit" || name == "reset" && len(q.args) == 1:
 		q.cmd.route(t.c, q)
 	case name == "multi" || name == "discard" || name == "reset": // refused; the latter abort it
@@ -149,17 +155,18 @@ func notInMulti(name string) []byte {
 
 // enqueue sends a request that EXEC is to run.
 func (t *transaction) enqueue(q *query) {
-	slot, _ := t.c.in.slotOf(q)
+	slot, at := t.c.in.slotOf(q)
 	if slot == manySlots || slot >= 0 && t.slot >= 0 && slot != t.slot {
 		t.abort(crossSlotReply)
 		return
 	}
 	if slot >= 0 && t.slot < 0 {
-		t.slot = slot
-		if n := t.c.nodes.forSlot(slot); n != t.node {
-			t.abandon()
-			t.begin(n)
+		if t.size > maxQueued { // by chance it may be at the right node
+			t.abort(lateKey)
+			return
 		}
+		t.slot, t.key = slot, slices.Clone(q.args[at[0]])
+		t.goTo(slot)
 	}
 	t.send(q.raw, func(n *node, p *part, line []byte) bool {
 		kind, slot, addr := parseRedirect(line, n.addr)
@@ -175,6 +182,14 @@ func (t *transaction) enqueue(q *query) {
 		return true
 	})
 	t.record(q.raw)
+}
+
+// goTo begins the transaction again at the node of a slot, unless it is there.
+func (t *transaction) goTo(slot int) {
+	if n := t.c.nodes.forSlot(slot); n != t.node {
+		t.abandon()
+		t.begin(n)
+	}
 }
 
 func (t *transaction) record(raw []byte) {
@@ -221,6 +236,9 @@ func (t *transaction) begin(n *node) {
 		n.sendOwn(t.caching)
 	}
 	n.sendOwn(multiCommand)
+	if t.watches && t.key != nil {
+		n.sendOwn(resp.AppendCommand(nil, []byte("WATCH"), t.key))
+	}
 	for _, raw := range t.raws {
 		r := t.c.ownRequest(raw)
 		r.intercept = func(_ *node, _ *part, line []byte) bool {

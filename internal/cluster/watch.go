@@ -63,6 +63,28 @@ func (tx *txState) watchRefused(_ *node, p *part, line []byte) bool {
 	return tx.c.answers.notFollowed(p, kind)
 }
 
+// watch is WATCH within a transaction. Its node refuses it, and may have EXEC fail, as newer ones
+// do. A node first checks whose the keys are, so it is asked for one that is its own.
+func (t *transaction) watch(q *query) {
+	raw := q.raw
+	switch at := q.cmd.Keys.Positions(q.args, nil); {
+	case t.key != nil && len(at) > 0:
+		raw = resp.AppendCommand(nil, q.args[0], t.key)
+	case len(at) > 0 && !t.guarded:
+		raw = resp.AppendCommand(nil, q.args[0], q.args[at[0]])
+		t.goTo(Slot(q.args[at[0]]))
+	}
+	t.watches = true
+	t.send(raw, func(n *node, p *part, line []byte) bool {
+		if !isRedirect(line) {
+			return false
+		}
+		t.moved = true // the node has given up the transaction
+		t.c.answers.partDone(p, piece(watchInMulti))
+		return true
+	})
+}
+
 // unwatch is UNWATCH outside of a transaction.
 func unwatch(c *Conn, q *query) {
 	w := c.tx.watched

@@ -28,7 +28,7 @@ func TestDocsSayWhatAnAnswerIsMadeOf(t *testing.T) {
 	seen := map[string]bool{}
 	for _, m := range regexp.MustCompile(`(?m)^\| (.*) \| (.*) \| (.*) \|$`).
 		FindAllStringSubmatch(section, -1) {
-		for _, name := range regexp.MustCompile("`([A-Z ]+)`").FindAllStringSubmatch(m[1], -1) {
+		for _, name := range regexp.MustCompile("`([A-Z -]+)`").FindAllStringSubmatch(m[1], -1) {
 			cmd := strings.ToLower(strings.ReplaceAll(name[1], " ", "|"))
 			row := Find([]byte(name[1]))
 			if command, _, is := strings.Cut(name[1], " "); is {

@@ -66,33 +66,39 @@ func (k *Keys) Match(args [][]byte, match func(key []byte) bool) bool {
 // counted is for commands that say at position n how many keys follow.
 func counted(n int) func(args [][]byte, at []int) []int {
 	return func(args [][]byte, at []int) []int {
-		for i := n + 1; i <= n+count(args, n) && i < len(args); i++ {
-			at = append(at, i)
+		for i := range count(args, n, 1) {
+			at = append(at, n+1+i)
 		}
 		return at
 	}
 }
 
-// count reads the number at position n; 0 if there is none.
-func count(args [][]byte, n int) int {
+// count reads the number at position n of what follows, each of so many arguments. It is 0 if there
+// are not as many: like Redis, the commands have no keys then.
+func count(args [][]byte, n, width int) int {
 	if n >= len(args) {
 		return 0
 	}
 	keys, _ := resp.ParseInt(args[n])
-	return int(min(max(keys, 0), int64(len(args))))
+	if keys > int64(len(args)-n-1)/int64(width) {
+		return 0
+	}
+	return int(max(keys, 0))
 }
 
 // destinationAnd is for commands that also have a key right behind the name.
 func destinationAnd(find func([][]byte, []int) []int) func([][]byte, []int) []int {
 	return func(args [][]byte, at []int) []int {
-		if len(args) > 1 {
-			at = append(at, 1)
+		before := len(at)
+		if at = find(args, at); len(at) > before {
+			at = slices.Insert(at, before, 1)
 		}
-		return find(args, at)
+		return at
 	}
 }
 
-// streams is for XREAD and XREADGROUP: behind STREAMS come the keys and as many ids.
+// streams is for XREAD and XREADGROUP: behind STREAMS come the keys and as many ids. If these are
+// not as many, there are no keys.
 func streams(args [][]byte, at []int) []int {
 	i := 1
 	if len(args) > 1 && bytes.EqualFold(args[0], []byte("xreadgroup")) {
@@ -100,7 +106,8 @@ func streams(args [][]byte, at []int) []int {
 	}
 	for ; i < len(args); i++ {
 		if bytes.EqualFold(args[i], []byte("streams")) {
-			for j := i + 1; j <= i+(len(args)-i-1)/2; j++ {
+			ids := len(args) - i - 1
+			for j := i + 1; ids%2 == 0 && j <= i+ids/2; j++ {
 				at = append(at, j)
 			}
 			return at
@@ -177,8 +184,8 @@ func migrated(args [][]byte, at []int) []int {
 
 // countedPairs is for MSETEX numkeys key value ….
 func countedPairs(args [][]byte, at []int) []int {
-	for i, n := 2, count(args, 1); n > 0 && i < len(args); i, n = i+2, n-1 {
-		at = append(at, i)
+	for i := range count(args, 1, 2) {
+		at = append(at, 2+2*i)
 	}
 	return at
 }

@@ -149,11 +149,23 @@ var table = []Command{
 	// A replica can become a master, and isn't told these by its master.
 	{Name: "acl|setuser acl|deluser acl|load acl|save config|set config|rewrite", Class: Shared,
 		Nodes: All},
-	{Name: "cluster|countkeysinslot cluster|getkeysinslot", Class: Shared},
+	{Name: "acl|log", Class: Shared, Nodes: Masters, Join: Elements},
+	{Name: "module", Class: Stateful, Effect: StickyState}, // nobody knows what a module does
+	{Name: "module|load module|loadex module|unload", Class: Stateful, Effect: StickyState,
+		Nodes: All},
+	{Name: "commandlog", Class: Shared},
+	{Name: "commandlog|get", Class: Shared, Nodes: Masters, Join: Elements},
+	{Name: "commandlog|len", Class: Shared, Nodes: Masters, Join: Sum},
+	{Name: "commandlog|reset", Class: Shared, Nodes: Masters},
+	{Name: "cluster|countkeysinslot cluster|getkeysinslot cluster|flushslot", Class: Shared},
+	{Name: "cluster|getslotmigrations cluster|slot-stats", Class: Shared, Nodes: Masters,
+		Join: Elements},
+	{Name: "cluster|slot-stats|orderby", Class: Shared, Refused: "each node orders its own slots"},
 	{Name: `cluster|addslots cluster|addslotsrange cluster|bumpepoch cluster|delslots
 		cluster|delslotsrange cluster|failover cluster|flushslots cluster|forget cluster|meet
 		cluster|replicate cluster|reset cluster|saveconfig cluster|set-config-epoch
-		cluster|setslot`,
+		cluster|setslot cluster|migrateslots cluster|cancelslotmigrations cluster|migration
+		cluster|syncslots`,
 		Class: Shared, Refused: aboutOneNode},
 	{Name: "monitor", Class: Stateful, Effect: Monitor, Nodes: Masters},
 	{Name: "sync psync", Class: Stateful, Effect: Replicate, Refused: oneNodesData},

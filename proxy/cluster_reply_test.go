@@ -1,0 +1,18 @@
+package proxy
+
+import (
+	"testing"
+
+	"lockproxy/internal/resp"
+)
+
+// CLUSTER NODES writes an IPv6 address as Redis does, without brackets.
+func TestClusterNodesOnIPv6(t *testing.T) {
+	var e resp.Encoder
+	clusterAnswers["nodes"](&e, node{host: "::1", port: 6380, id: "id"}, nil)
+	v, err := resp.ParseValue(e.Buf)
+	want := "id ::1:6380@6380 myself,master - 0 0 1 connected 0-16383\n"
+	if err != nil || string(v.Text) != want {
+		t.Errorf("%q, %v, not %q", v.Text, err, want)
+	}
+}

@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10m
 
-.PHONY: all build test test-memory test-lockbench format compile test-dedicated test-packaging test-darwin release deb man test-clients test-older test-libraries test-deadlocks test-clients-cluster test-cluster test-failovers test-versions test-redis-suite test-redis-suite-cluster test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks bench-park bench-scale deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
+.PHONY: all build test test-memory test-lockbench format compile test-dedicated test-packaging test-darwin release deb man test-clients test-rights test-older test-libraries test-deadlocks test-clients-cluster test-cluster test-failovers test-versions test-redis-suite test-redis-suite-cluster test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks bench-park bench-scale deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
 
 all: build
 
@@ -85,6 +85,13 @@ test-clients: deps-clients
 	$(GO) test -tags clients -count=1 -timeout 10m \
 		-run 'TestClients|TestHelper|TestAdapter|TestRecipe' -v ./test/clients
 	$(GO) test -count=1 ./examples/clients/go
+
+# What each client may do, known by its logins alone, is compared with what it can do: STEPS requests in front of a cluster and of one Redis, while
+# connections are closed and slots move, with and without shared connections. SEED is one that it has printed.
+test-rights: STEPS = 100000
+test-rights: deps
+	for mode in shared dedicated; do LOCKPROXY_TEST_UPSTREAM_MODE=$$mode LOCKPROXY_TEST_RIGHTS=$(STEPS) LOCKPROXY_TEST_SEED=$(SEED) \
+		$(GO) test -race -count=1 -timeout 0 -run '^TestRights$$' -v ./test/cluster || exit 1; done
 
 # The five older locks next to LOCK, in two minutes.
 test-older: deps-clients

@@ -5,6 +5,3 @@ package locks_test
 import "time"
 
 const librariesLast = time.Minute
-
-// pollers is how many clients TestParkSparesRedis has.
-const pollers = 100

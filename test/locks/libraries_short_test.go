@@ -6,6 +6,3 @@ import "time"
 
 // librariesLast is how long TestLibrariesNextToLOCK runs; a minute in make test-clients.
 const librariesLast = 2500 * time.Millisecond
-
-// pollers is how many clients TestParkSparesRedis has.
-const pollers = 20

@@ -3,7 +3,6 @@ package locks_test
 import (
 	"fmt"
 	"io"
-	"runtime"
 	"testing"
 	"time"
 
@@ -33,28 +32,6 @@ func lockTurn(t testing.TB, together int) func() {
 	return func() {
 		ask(lock, len(replies))
 		ask(unlock, together*len(":1\r\n"))
-	}
-}
-
-// A LOCK or UNLOCK costs little memory, alone or among others. The runtime's other allocations
-// meanwhile are counted too.
-func TestLockAllocatesLittle(t *testing.T) {
-	for _, together := range []int{1, 16} {
-		turn := lockTurn(t, together)
-		for range 50 {
-			turn()
-		}
-		turns := 2000 / together
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		for range turns {
-			turn()
-		}
-		runtime.ReadMemStats(&after)
-		per := float64(after.Mallocs-before.Mallocs) / float64(turns*2*together)
-		if t.Logf("%d together: %.1f allocations a command", together, per); per > 21 {
-			t.Error("want at most 21")
-		}
 	}
 }
 

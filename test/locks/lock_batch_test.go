@@ -121,28 +121,6 @@ func farAway(t *testing.T, latency time.Duration) (*proxytest.Proxy, *proxytest.
 	return p, c
 }
 
-// One client's lock commands go to the upstream together and cost one round trip.
-func TestLockBatchTakesOneRoundTrip(t *testing.T) {
-	t.Parallel()
-	_, c := farAway(t, 20*time.Millisecond)
-	const locks = 50
-	var pipeline []string
-	for i := range locks {
-		pipeline = append(pipeline, fmt.Sprintf("LOCK k%d 30", i))
-	}
-	start := time.Now()
-	c.Send(pipeline...)
-	for i := range locks {
-		if got := c.Reply(); !tokenReply.MatchString(got) {
-			t.Fatalf("lock %d: %q", i, got)
-		}
-	}
-	if took := time.Since(start); took > 500*time.Millisecond+proxytest.Late() {
-		t.Errorf("%d locks took %v, of which each way to the upstream and back takes 40 ms", locks,
-			took)
-	}
-}
-
 // A lock command is asked while the script of an earlier one of its client runs.
 func TestLockIsAskedWhileAnotherIs(t *testing.T) {
 	t.Parallel()
@@ -165,32 +143,6 @@ func TestLockIsAskedWhileAnotherIs(t *testing.T) {
 	}
 	if least > 5*way/2 {
 		t.Errorf("the second lock took %v, of which the way there and back takes %v", least, 2*way)
-	}
-}
-
-// An upstream that has forgotten the scripts still runs each command, in order.
-func TestLockBatchWithoutScripts(t *testing.T) {
-	t.Parallel()
-	for _, conf := range []func(*proxy.Config){nil, func(cfg *proxy.Config) {
-		cfg.Dedicated = true
-	}, func(cfg *proxy.Config) { cfg.Locks.Seconds = true }} {
-		server := testredis.Start(t)
-		p := proxytest.Start(t, server.URL(), conf)
-		admin := proxytest.Dial(t, server.Addr())
-		c := proxytest.SharedClient(t, p.Addr)
-		for round := range 20 {
-			admin.Expect("SCRIPT FLUSH", "+OK\r\n")
-			c.Send("LOCK a 30", "LOCK b 30", "UNLOCK a", "UNLOCK b", "LOCK a 30", "LOCK a 30",
-				"PING", "UNLOCK a", "UNLOCK a")
-			for i, want := range []string{":1…", ":1…", ":1\r\n", ":1\r\n", ":1…", "$-1\r\n",
-				"+PONG\r\n", ":1\r\n", ":0\r\n"} {
-				got := c.Reply()
-				if prefix, cut := strings.CutSuffix(want, "…"); got != want &&
-					(!cut || !strings.HasPrefix(got, prefix) || len(got) != 19) {
-					t.Fatalf("round %d, reply %d: %q, want %q", round, i, got, want)
-				}
-			}
-		}
 	}
 }
 
@@ -355,30 +307,6 @@ func TestLockBatchAnswersEachAtOnce(t *testing.T) {
 	}
 	if got := c.Reply(); got != "+PONG\r\n" {
 		t.Error(got)
-	}
-}
-
-// From a client that sends far more lock commands than have been answered, the proxy reads no more
-// than it can serve.
-func TestLockBatchIsBounded(t *testing.T) {
-	t.Parallel()
-	p, c := farAway(t, 10*time.Millisecond)
-	go io.Copy(io.Discard, c.Conn) // ends with c
-	const size = 31
-	chunk := []byte(strings.Repeat("*3\r\n$4\r\nLOCK\r\n$1\r\na\r\n$2\r\n30\r\n", 1000))
-	c.SetWriteDeadline(time.Now().Add(2 * time.Second))
-	for {
-		if _, err := c.Write(chunk); err != nil {
-			break
-		}
-	}
-	st := p.Server.Stats()
-	var commands uint64
-	for _, n := range st.Commands {
-		commands += n
-	}
-	if commands < 20 || st.BytesIn > commands*size+512<<10 {
-		t.Errorf("%d bytes were read of %d unanswered commands", st.BytesIn, commands)
 	}
 }
 

@@ -7,22 +7,6 @@ import (
 	"lockproxy/internal/proxytest"
 )
 
-func TestLockInTransaction(t *testing.T) {
-	t.Parallel()
-	_, p := proxytest.StartBoth(t)
-	c := proxytest.Dial(t, p.Addr)
-	c.Send("MULTI", "SET x 1", "LOCK job 30", "EXEC", "GET x", "LOCK job 30", "MULTI", "LOCK",
-		"EXEC", "MULTI", "GET x", "DISCARD", "UNLOCK job")
-	for i, want := range []string{"+OK", "+QUEUED", "-ERR Command not allowed inside a transaction",
-		"-EXECABORT", "$-1", ":", "+OK",
-		"-ERR wrong number of arguments for 'lock' command", "-EXECABORT", "+OK", "+QUEUED", "+OK",
-		":1"} {
-		if got := c.Reply(); !strings.HasPrefix(got, want) {
-			t.Errorf("reply %d: %q, want %q", i, got, want)
-		}
-	}
-}
-
 func TestLockUnderReplyOff(t *testing.T) {
 	t.Parallel()
 	_, p := proxytest.StartBoth(t)

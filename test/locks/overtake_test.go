@@ -1,7 +1,6 @@
 package locks_test
 
 import (
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -63,40 +62,6 @@ func TestLockOvertakesNoWaiterElsewhere(t *testing.T) {
 // inTime reports whether the machine is quick enough for a proxy that has so long to ask for a lock,
 // or to say that it still waits. Otherwise a waiter there can be overtaken.
 func inTime(has time.Duration) bool { return proxytest.Late() < 3*has }
-
-// A lock that runs out goes to the client that waits for it at another proxy, not to one that began
-// to wait later here, however late.
-func TestWaitOvertakesNoWaiterElsewhere(t *testing.T) {
-	t.Parallel()
-	server, p := proxytest.StartBoth(t)
-	other := proxytest.Start(t, server.URL(), nil)
-	const rounds, held = 25, 300 * time.Millisecond
-	overtaken := 0
-	for range rounds {
-		holder, late, waiter := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
-			proxytest.Dial(t, other.Addr)
-		holder.Lock("job 0.3")
-		began := time.Now()
-		waiter.Send("LOCK job 30 WAIT 10")
-		awaitListed(t, holder, "job")
-		first := make(chan int64)
-		go func() { // ends when the waiter is served
-			token := proxytest.Token(t, waiter.Reply())
-			waiter.Expect(proxytest.Unlock("job", token), ":1\r\n")
-			first <- token
-		}()
-		time.Sleep(time.Until(began.Add(held)) - 10*time.Millisecond + rand.N(15*time.Millisecond))
-		late.Send("LOCK job 30 WAIT 10")
-		token := proxytest.Token(t, late.Reply())
-		late.Expect(proxytest.Unlock("job", token), ":1\r\n")
-		if token < <-first && inTime(100*time.Millisecond) {
-			overtaken++
-		}
-	}
-	if overtaken > 0 {
-		t.Errorf("a waiter was overtaken in %d of %d rounds", overtaken, rounds)
-	}
-}
 
 // A waiter that has given up, or gone, keeps nobody at another proxy from a lock that is free.
 func TestLockAfterAWaiterElsewhereThatGaveUp(t *testing.T) {

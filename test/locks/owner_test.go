@@ -5,7 +5,6 @@ package locks_test
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"lockproxy/internal/faults/relay"
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
 )
 
 // owners is a far away Redis behind two proxies, and a third proxy close to it.
@@ -63,139 +61,6 @@ func (o *owners) isFree(key string) {
 	o.others.Expect("UNLOCK "+key, ":1\r\n")
 }
 
-// A client gives up before its token has come, and asks
-// again: it keeps the lock that it is told of.
-func TestOwnersRetryIsNotReleased(t *testing.T) {
-	t.Parallel()
-	for _, latency := range []time.Duration{5, 50} {
-		for _, how := range []string{"", " SESSION", " WAIT 5"} {
-			for i, where := range []string{"same proxy", "another"} {
-				t.Run(fmt.Sprintf("%v%s %s", latency*time.Millisecond, how, where),
-					func(t *testing.T) {
-						t.Parallel()
-						o := startOwners(t)
-						o.link.Set(relay.Link{Latency: latency * time.Millisecond})
-						for n, after := range []time.Duration{3, 20, 50} {
-							key := fmt.Sprintf("job:%d", n)
-							c, again := proxytest.SharedClient(t, o.far[0].Addr),
-								proxytest.SharedClient(t, o.far[i].Addr)
-							c.Send("LOCK " + key + " 30" + how + " OWNER me")
-							time.Sleep(after * time.Millisecond)
-							c.Close()
-							o.keeps(key, again.Lock(key+" 30"+how+" OWNER me"), again)
-						}
-					})
-			}
-		}
-	}
-}
-
-// The same while Redis stands still: both requests are waiting there when the first client closes.
-func TestOwnersRetryWhileRedisIsPaused(t *testing.T) {
-	t.Parallel()
-	for i, where := range []string{"same proxy", "another"} {
-		t.Run(where, func(t *testing.T) {
-			o := startOwners(t)
-			for n := range 5 {
-				key := fmt.Sprintf("job:%d", n)
-				c, again := proxytest.SharedClient(t, o.far[0].Addr),
-					proxytest.SharedClient(t, o.far[i].Addr)
-				o.link.Set(relay.Link{HoldUp: true, HoldDn: true})
-				c.Send("LOCK " + key + " 30 OWNER me")
-				time.Sleep(10 * time.Millisecond)
-				c.Close()
-				again.Send("LOCK " + key + " 30 OWNER me")
-				time.Sleep(10 * time.Millisecond)
-				o.link.Set(relay.Link{})
-				o.keeps(key, proxytest.Token(t, again.Reply()), again)
-			}
-		})
-	}
-}
-
-// The client that gives up is first in the queue, and a release has named it already.
-func TestOwnersRetryOfNamedWaiter(t *testing.T) {
-	t.Parallel()
-	for i, where := range []string{"same proxy", "near"} {
-		t.Run(where, func(t *testing.T) {
-			o := startOwners(t)
-			for n := range 3 {
-				key := fmt.Sprintf("job:%d", n)
-				c, holder := proxytest.SharedClient(t, o.far[0].Addr),
-					proxytest.SharedClient(t, o.far[0].Addr)
-				again := proxytest.SharedClient(t, [...]*proxytest.Proxy{o.far[0], o.near}[i].Addr)
-				token := holder.Lock(key + " 30")
-				c.Send("LOCK " + key + " 30 WAIT 20 OWNER me")
-				proxytest.AwaitWaiters(t, o.far[0], key, 1)
-				// it is recorded as waiting, and doesn't poll just now
-				time.Sleep(300 * time.Millisecond)
-				o.link.Set(relay.Link{HoldDn: true})
-				holder.Send(proxytest.Unlock(key, token))
-				testwait.Until(t, "the release has named the waiter, and its answer is on the way", func() bool {
-					return strings.Contains(o.others.Do("LOCKINFO "+key), "\r\nme\r\n")
-				})
-				c.Close()
-				again.Send("LOCK " + key + " 30 OWNER me")
-				time.Sleep(20 * time.Millisecond)
-				o.link.Set(relay.Link{})
-				o.keeps(key, proxytest.Token(t, again.Reply()), again)
-			}
-		})
-	}
-}
-
-// An owner's lock is freed when the last of its connections
-// that have it is closed, in whichever order.
-func TestOwnersSessionsShareTheLock(t *testing.T) {
-	t.Parallel()
-	for i, where := range []string{"same proxy", "another"} {
-		for _, order := range [][3]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}} {
-			t.Run(fmt.Sprint(where, order), func(t *testing.T) {
-				t.Parallel()
-				o := startOwners(t)
-				var conns [3]*proxytest.Conn
-				var token int64
-				for n := range conns {
-					conns[n] = proxytest.Dial(t, o.far[n*i%2].Addr)
-					if got := conns[n].Lock("job 1 SESSION OWNER me"); token != 0 && got != token {
-						t.Fatalf("got %d, want %d", got, token)
-					} else {
-						token = got
-					}
-				}
-				for n, closing := range order {
-					conns[closing].Close()
-					if n == 2 {
-						break
-					}
-					// longer than without its renewals
-					o.others.Expect("LOCK job 30 WAIT 1.2", "$-1\r\n")
-					for _, left := range order[n+1:] {
-						// it hasn't been told that its lock is lost
-						conns[left].Expect("PING", "+PONG\r\n")
-					}
-				}
-				o.isFree("job")
-			})
-		}
-	}
-}
-
-// A lock that one connection of an owner got without SESSION
-// stays for its timeout when another one with SESSION closes.
-func TestOwnersSessionLeavesLockWithoutSession(t *testing.T) {
-	t.Parallel()
-	o := startOwners(t)
-	for i := range o.far {
-		key := fmt.Sprint("job:", i)
-		plain, session := proxytest.Dial(t, o.far[0].Addr), proxytest.Dial(t, o.far[i].Addr)
-		token := plain.Lock(key + " 30 OWNER me")
-		session.Lock(key + " 30 SESSION OWNER me")
-		session.Close()
-		o.keeps(key, token, plain)
-	}
-}
-
 // Two connections of an owner close without having read their tokens: no client has the lock, and
 // it is free at once.
 func TestOwnersUnreadTokensAreReleased(t *testing.T) {
@@ -216,52 +81,5 @@ func TestOwnersUnreadTokensAreReleased(t *testing.T) {
 			time.Sleep(200 * time.Millisecond)
 			o.isFree(key)
 		}
-	}
-}
-
-// An owner has more connections than the record names:
-// closing those that it names doesn't free the lock.
-func TestOwnerOfManyConnections(t *testing.T) {
-	t.Parallel()
-	o := startOwners(t)
-	first := proxytest.Dial(t, o.near.Addr)
-	token := first.Lock("job 30 OWNER me")
-	for range 20 {
-		c := proxytest.Dial(t, o.near.Addr)
-		if got := c.Lock("job 30 SESSION OWNER me"); got != token {
-			t.Fatalf("got %d, want %d", got, token)
-		}
-		defer c.Close()
-	}
-	for range 20 {
-		c := proxytest.Dial(t, o.near.Addr)
-		c.Lock("job 30 SESSION OWNER me")
-		c.Close()
-	}
-	o.keeps("job", token, first)
-}
-
-func TestOwner(t *testing.T) {
-	t.Parallel()
-	server, p := proxytest.StartBoth(t)
-	a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
-	token := a.Lock("job 30 OWNER me")
-	if again := b.Lock("job 10 OWNER me"); again != token {
-		t.Errorf("token %d, then %d", token, again)
-	}
-	direct := proxytest.GoRedis(t, server.Addr())
-	if ttl := direct.PTTL(proxytest.Ctx, "job").Val(); ttl < 29*time.Second {
-		t.Errorf("shortened to %v", ttl)
-	}
-	b.Lock("job 60 OWNER me WAIT 5")
-	if ttl := direct.PTTL(proxytest.Ctx, "job").Val(); ttl < 59*time.Second {
-		t.Errorf("not renewed: %v", ttl)
-	}
-	a.Expect("LOCK job 30 OWNER you", "$-1\r\n")
-	a.Expect("LOCK job 30", "$-1\r\n")
-	a.Expect("UNLOCK job", ":0\r\n") // b took it last
-	b.Expect("UNLOCK job", ":1\r\n")
-	if next := a.Lock("job 30 OWNER me"); next <= token {
-		t.Errorf("token %d after %d", next, token)
 	}
 }

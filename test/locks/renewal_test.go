@@ -1,7 +1,6 @@
 package locks_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -34,22 +33,4 @@ func TestRefusedUnlockDuringARenewal(t *testing.T) {
 	}
 	time.Sleep(time.Second)
 	client.Expect(proxytest.Unlock("job", token), ":1\r\n")
-}
-
-func TestRelock(t *testing.T) {
-	t.Parallel()
-	server, p := proxytest.StartBoth(t)
-	c := proxytest.Dial(t, p.Addr)
-	direct := proxytest.GoRedis(t, server.Addr())
-	token := c.Lock("job 30")
-	c.Expect(fmt.Sprintf("RELOCK job %d 5", token), ":1\r\n")
-	if ttl := direct.PTTL(proxytest.Ctx, "job").Val(); ttl > 5*time.Second ||
-		ttl < 4900*time.Millisecond {
-		t.Errorf("the lock runs for %v", ttl)
-	}
-	c.Expect(fmt.Sprintf("RELOCK job %d 0.05", token), ":1\r\n")
-	c.Expect(fmt.Sprintf("RELOCK job %d 5", token+1), ":0\r\n")
-	time.Sleep(60 * time.Millisecond)
-	c.Expect(fmt.Sprintf("RELOCK job %d 5", token), ":0\r\n")
-	c.Expect("EXISTS job", ":0\r\n")
 }

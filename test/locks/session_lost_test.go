@@ -14,7 +14,6 @@ import (
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/testredis"
-	"lockproxy/lockcmd"
 	"lockproxy/proxy"
 )
 
@@ -39,40 +38,6 @@ func wantLost(t *testing.T, c *proxytest.Conn, proto, key string, token int64) {
 	}
 }
 
-// A session lock is forced through another proxy, or there by an operator: its client is told at
-// once, long before the next renewal.
-func TestSessionLockForcedElsewhere(t *testing.T) {
-	t.Parallel()
-	server, p := proxytest.StartBoth(t)
-	q := proxytest.Start(t, server.URL(), nil)
-	other := proxytest.Dial(t, q.Addr)
-	for _, proto := range []string{"2", "3"} {
-		for _, way := range []string{"FORCE", "FORCE and a waiter", "operator"} {
-			c := proxytest.Dial(t, p.Addr)
-			c.Do("HELLO " + proto)
-			token := c.Lock("job 30 SESSION")
-			time.Sleep(100 * time.Millisecond) // until the proxy listens
-			if way == "FORCE and a waiter" {
-				next := proxytest.Dial(t, q.Addr)
-				next.Send("LOCK job 30 WAIT 5")
-				proxytest.AwaitWaiters(t, q, "job", 1)
-				defer next.Close()
-			}
-			if way == "operator" {
-				f := lockcmd.ForcedUnlock{Key: "job", Token: token, Via: "admin"}
-				if done, err := q.Server.Locks().Force(proxytest.Ctx, q.Server.Identity(),
-					f); !done || err != nil {
-					t.Errorf("forced: %v, %v", done, err)
-				}
-			} else {
-				other.Expect("UNLOCK job FORCE", ":1\r\n")
-			}
-			wantLost(t, c, proto, "job", token)
-			other.Do("UNLOCK job FORCE")
-		}
-	}
-}
-
 // A lock whose name is longer than what the proxy reads of a change is not tracked, and keeps no
 // other from being so.
 func TestSessionLockDeletedNextToALongName(t *testing.T) {
@@ -92,31 +57,6 @@ func TestSessionLockDeletedNextToALongName(t *testing.T) {
 	wantLost(t, c, "3", "job", token)
 }
 
-// So is the client of one that others share, whose key stays as it is, when its token is used
-// elsewhere; and only that client.
-func TestSharedSessionLockEndedElsewhere(t *testing.T) {
-	t.Parallel()
-	server, p := proxytest.StartBoth(t)
-	q := proxytest.Start(t, server.URL(), nil)
-	other := proxytest.Dial(t, q.Addr)
-	for _, waits := range []bool{false, true} {
-		c, sharer := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
-		c.Do("HELLO 3")
-		token := c.Lock("job 30 SHARED SESSION")
-		time.Sleep(100 * time.Millisecond) // until the proxy listens
-		last := sharer.Lock("job 30 SHARED SESSION")
-		if waits {
-			next := proxytest.Dial(t, q.Addr)
-			next.Send("LOCK job 30 WAIT 5")
-			proxytest.AwaitWaiters(t, q, "job", 1)
-			defer next.Close()
-		}
-		other.Expect(fmt.Sprintf("UNLOCK job %d", token), ":1\r\n")
-		wantLost(t, c, "3", "job", token)
-		sharer.Expect(fmt.Sprintf("UNLOCK job %d", last), ":1\r\n")
-	}
-}
-
 func TestSessionLockForcedElsewhereInACluster(t *testing.T) {
 	t.Parallel()
 	cluster := testredis.StartCluster(t, 3, 0)
@@ -133,22 +73,6 @@ func TestSessionLockForcedElsewhereInACluster(t *testing.T) {
 	for i, c := range clients {
 		other.Expect(fmt.Sprintf("UNLOCK job-%d FORCE", i), ":1\r\n")
 		wantLost(t, c, "2", "", tokens[i])
-	}
-}
-
-// A key that another client has overwritten with what is no lock is found at the next renewal, not
-// when the lease is over.
-func TestSessionLockOverwrittenElsewhere(t *testing.T) {
-	t.Parallel()
-	server, p := proxytest.StartBoth(t)
-	c := proxytest.Dial(t, p.Addr)
-	c.Do("HELLO 3")
-	token := c.Lock("job 2.1 SESSION")
-	start := time.Now()
-	proxytest.GoRedis(t, server.Addr()).Set(proxytest.Ctx, "job", "hello", 0)
-	wantLost(t, c, "3", "job", token)
-	if took := time.Since(start); took > time.Second+proxytest.Late() {
-		t.Errorf("it took %v, a third of the timeout is 0.7 s", took)
 	}
 }
 
@@ -236,21 +160,6 @@ func TestSessionsOfOneOwnerLoseTogether(t *testing.T) {
 			wantLost(t, two, "2", "job", token)
 		}
 	}
-}
-
-// A session that could not renew its lock in time does not hide another one of its owner.
-func TestSessionBehindOneThatWasNotRenewed(t *testing.T) {
-	t.Parallel()
-	server, p := proxytest.StartBoth(t)
-	one, two := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
-	token := one.Lock("job 1 SESSION OWNER me")
-	two.Lock("job 60 SESSION OWNER me")
-	server.Pause()
-	one.Closed()
-	server.Resume()
-	other := proxytest.Dial(t, p.Addr)
-	other.Expect("UNLOCK job FORCE", ":1\r\n")
-	wantLost(t, two, "2", "job", token)
 }
 
 // A lock that goes to another client of the proxy was lost by the one that had it.

@@ -40,17 +40,6 @@ func TestSessionLockEndedByARelayedCommand(t *testing.T) {
 	}
 }
 
-// The holder's own DEL loses the lock too.
-func TestSessionLockDeletedByItsHolder(t *testing.T) {
-	t.Parallel()
-	_, p := proxytest.StartBoth(t)
-	c := proxytest.Dial(t, p.Addr)
-	c.Do("HELLO 3")
-	token := c.Lock("job 30 SESSION")
-	c.Expect("DEL job", ":1\r\n")
-	wantLost(t, c, "3", "job", token)
-}
-
 // What leaves a session lock to its holder does not close its connection, however often it passes.
 func TestSessionLockKeptByWhatPasses(t *testing.T) {
 	t.Parallel()

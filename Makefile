@@ -56,11 +56,10 @@ compile:
 	@$(RACE) GOGC=400 $(GO) list -export -deps -test ./... >/dev/null
 	@$(NORACE) GOGC=400 $(GO) list -export -deps -test $(VIRTUAL) >/dev/null
 
-# The built program, without the race detector, under hostile and slow clients: its memory and
-# processor time.
+# Memory and processor time under hostile and slow clients, without the race detector.
 test-memory: deps
 	$(GO) test -tags memory -ldflags='-s -w' -count=1 -timeout 10m \
-		-run 'HostileClients|HostileUnfinished|HostileBeforeLogin|SlowReader' ./test/relay
+		-run 'Hostile|SlowReader|MemoryOf|PipelineWritten|EndlessLine' ./test/relay
 
 format:
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi

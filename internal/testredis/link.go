@@ -22,6 +22,7 @@ type Link struct {
 	free   *sync.Cond
 	held   bool       // guarded by mu
 	deaf   bool       // guarded by mu; what comes from addr is held
+	waits  int        // guarded by mu; pieces that are held
 	conns  []net.Conn // guarded by mu
 	ended  bool       // guarded by mu
 	insert Insertion  // guarded by mu
@@ -73,6 +74,13 @@ func (l *Link) Hold() { l.set(true, true) }
 
 // HoldReplies does the same with bytes from the far end only.
 func (l *Link) HoldReplies() { l.set(false, true) }
+
+// Holding reports whether something has come that is held.
+func (l *Link) Holding() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.waits > 0
+}
 
 // Release ends Hold.
 func (l *Link) Release() { l.set(false, false) }
@@ -223,9 +231,11 @@ func (l *Link) forward(to net.Conn, data []byte) bool { return l.forwardUnless(&
 
 func (l *Link) forwardUnless(held *bool, to net.Conn, data []byte) bool {
 	l.mu.Lock()
+	l.waits++
 	for *held && l.has(to) {
 		l.free.Wait()
 	}
+	l.waits--
 	alive := l.has(to)
 	l.mu.Unlock()
 	if !alive {

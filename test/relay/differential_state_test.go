@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
@@ -40,37 +39,50 @@ var connectionID = regexp.MustCompile(`\$2\r\nid\r\n:\d+`)
 // After errors of all kinds connections are in the same state as with Redis: those of the clients
 // that got the errors, and those of later clients. Clients take turns, leave, and come back.
 func TestDifferentialStateAfterErrors(t *testing.T) {
-	for _, alone := range []bool{false, true} {
-		t.Run(fmt.Sprintf("dedicated %v", alone), func(t *testing.T) {
+	t.Parallel()
+	// A part is every state and some of the commands, each with servers of its own.
+	const parts, random = 3, 25
+	commands := slices.Compact(slices.Clone(stateCommands))
+	for part := range parts {
+		t.Run(fmt.Sprintf("part %d", part), func(t *testing.T) {
 			t.Parallel()
-			direct, behind := testredis.Start(t), testredis.Start(t)
-			p := proxytest.Start(t, behind.URL(), func(cfg *proxy.Config) {
-				cfg.Dedicated, cfg.UpstreamConns = alone, 1
-			})
-			for _, server := range []*testredis.Server{direct, behind} {
-				admin := proxytest.Dial(t, server.Addr())
-				admin.Expect("ACL SETUSER bob on >b ~* &* +@all", "+OK\r\n")
-				admin.Expect(
-					"ACL SETUSER poor on >p ~* &* +@all -exec -unwatch -discard -select -client|"+
-						"setname", "+OK\r\n")
+			addrs := stateServers(t, proxytest.Dedicated)
+			for i, before := range statesBefore {
+				for at := (part + i) % parts; at < len(commands); at += parts {
+					talk := newStateTalk(t, addrs...)
+					talk.after(before, commands[at])
+					talk.end(fmt.Sprintf("%q, then %s", before, commands[at]))
+				}
 			}
-			random := 0
-			for over := time.Now().Add(2 * time.Second); time.Now().Before(over); random++ {
+		})
+	}
+	for _, alone := range []bool{false, true} {
+		t.Run(fmt.Sprintf("at random, dedicated %v", alone), func(t *testing.T) {
+			t.Parallel()
+			addrs := stateServers(t, alone)
+			for range random {
 				seed := rand.Uint64()
-				talk := newStateTalk(t, direct.Addr(), p.Addr)
+				talk := newStateTalk(t, addrs...)
 				talk.atRandom(rand.New(rand.NewPCG(seed, 0)))
 				talk.end(fmt.Sprintf("at random from seed %d", seed))
 			}
-			for _, before := range statesBefore {
-				for _, command := range slices.Compact(slices.Clone(stateCommands)) {
-					talk := newStateTalk(t, direct.Addr(), p.Addr)
-					talk.after(before, command)
-					talk.end(fmt.Sprintf("%q, then %s", before, command))
-				}
-			}
-			t.Logf("%d sequences at random", random)
 		})
 	}
+}
+
+// stateServers are a Redis, and a proxy in front of another.
+func stateServers(t *testing.T, alone bool) (addrs []string) {
+	direct, behind := testredis.Start(t), testredis.Start(t)
+	p := proxytest.Start(t, behind.URL(), func(cfg *proxy.Config) {
+		cfg.Dedicated, cfg.UpstreamConns = alone, 1
+	})
+	for _, server := range []*testredis.Server{direct, behind} {
+		admin := proxytest.Dial(t, server.Addr())
+		admin.Expect("ACL SETUSER bob on >b ~* &* +@all", "+OK\r\n")
+		admin.Expect("ACL SETUSER poor on >p ~* &* +@all -exec -unwatch -discard -select "+
+			"-client|setname", "+OK\r\n")
+	}
+	return []string{direct.Addr(), p.Addr}
 }
 
 // statesBefore are ways to give a connection state.
@@ -125,8 +137,10 @@ func (s *stateTalk) say(i int, commands ...string) {
 		}
 		var replies [2]string
 		for j := range s.addrs {
-			got := s.clients[i][j].do(strings.Split(command, " ")...)
-			replies[j] = connectionID.ReplaceAllString(got, "id")
+			s.clients[i][j].send(strings.Split(command, " ")...)
+		}
+		for j := range s.addrs {
+			replies[j] = connectionID.ReplaceAllString(s.clients[i][j].reply(), "id")
 		}
 		fmt.Fprintf(&s.said, "%d: %q -> %q\n", i, command, replies[0])
 		if s.differs = replies[0] != replies[1]; s.differs {

@@ -11,9 +11,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/testwait"
 )
 
 // A diffSide is one of the two compared ways to a Redis, and a direct connection to that Redis.
@@ -30,11 +30,8 @@ type diffConn struct {
 	last []string // the last call
 }
 
-// diffPatience is how long a reply can take before a test fails.
-const diffPatience = 10 * time.Second
-
 func diffDial(addr string) (*diffConn, error) {
-	nc, err := net.DialTimeout("tcp", addr, diffPatience)
+	nc, err := net.Dial("tcp", addr)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +51,7 @@ func (c *diffConn) do(args ...string) string {
 
 // reply reads one reply, or says in brackets why there is none.
 func (c *diffConn) reply() string {
-	raw, err := c.read(diffPatience)
+	raw, err := c.read()
 	switch {
 	case err == nil:
 		return raw
@@ -64,8 +61,8 @@ func (c *diffConn) reply() string {
 	return raw + "(closed)"
 }
 
-func (c *diffConn) read(patience time.Duration) (string, error) {
-	c.nc.SetReadDeadline(time.Now().Add(patience))
+func (c *diffConn) read() (string, error) {
+	c.nc.SetReadDeadline(testwait.Deadline())
 	var scan resp.Scanner
 	var raw []byte
 	for {
@@ -84,7 +81,7 @@ func (c *diffConn) read(patience time.Duration) (string, error) {
 
 // rest reads until the connection is closed, by reset or not.
 func (c *diffConn) rest() string {
-	c.nc.SetReadDeadline(time.Now().Add(diffPatience))
+	c.nc.SetReadDeadline(testwait.Deadline())
 	raw, err := io.ReadAll(c.in)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return string(raw) + "(not closed)"
@@ -258,15 +255,14 @@ func (t *diffTalk) expand(conn *diffConn, args []string) []string {
 
 // waitFor asks until the reply contains text, since Redis sends no notification.
 func (t *diffTalk) waitFor(call, text string) error {
-	for deadline := time.Now().Add(diffPatience); ; time.Sleep(time.Millisecond) {
-		reply := t.side.control.do(strings.Fields(call)...)
-		if strings.Contains(reply, text) {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("%s is still answered %q", call, reply)
-		}
+	reply := ""
+	if !testwait.Holds(func() bool {
+		reply = t.side.control.do(strings.Fields(call)...)
+		return strings.Contains(reply, text)
+	}) {
+		return fmt.Errorf("%s is still answered %q", call, reply)
 	}
+	return nil
 }
 
 // diffCompare reports where the proxied conversation differs from the direct one.

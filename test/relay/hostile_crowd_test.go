@@ -1,3 +1,5 @@
+//go:build memory
+
 package relay_test
 
 import (
@@ -12,10 +14,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // hostileCrowd is what the clients of a crowd do. Each does
@@ -98,7 +100,7 @@ func TestHostileCrowd(t *testing.T) {
 					client := hostileCrowd[int(i)%len(hostileCrowd)]
 					nc, err := net.Dial("tcp", p.Addr)
 					if err == nil {
-						nc.SetDeadline(time.Now().Add(20 * time.Second))
+						nc.SetDeadline(testwait.Deadline())
 						err = client.do(nc.(*net.TCPConn), bufio.NewReader(nc), int(i))
 						nc.Close()
 					}
@@ -111,47 +113,31 @@ func TestHostileCrowd(t *testing.T) {
 		crowd.Wait()
 	}
 	come(300, 150) // resources that the proxy makes once and keeps exist from now on
-	goroutines, files, connections := hostileAtRest(t, redis)
+	left := func() bool {
+		st := p.Server.Stats()
+		return st.Clients == 0 && st.Connections.Homes == 0
+	}
+	testwait.Until(t, "all have left", left)
+	goroutines, files, connections := runtime.NumGoroutine(), proxytest.OpenFiles(t),
+		hostileConnections(t, redis)
 
 	watch := watchHostile(t, p.Addr)
 	come(5000, 150)
-	// 150 busy clients, the proxy and its Redis share a processor or two
-	watch.end(t, 5*time.Second)
+	watch.end(t)
 
 	// It keeps a few connections for its own requests, as many as it needed at once, and a few idle
 	// lanes, served by two goroutines. Whether there was ever use for one is chance.
 	const kept, lanes = 5, 8
-	deadline := time.Now().Add(15 * time.Second)
-	for runtime.NumGoroutine() > goroutines+2*lanes || proxytest.OpenFiles(t) > files+kept+lanes ||
-		hostileConnections(t, redis) > connections+kept+lanes {
-		if time.Now().After(deadline) {
-			pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
-			t.Fatalf(
-				"%d goroutines, %d files, %d upstream connections; before: %d, %d, %d",
-				runtime.NumGoroutine(),
-				proxytest.OpenFiles(t), hostileConnections(t, redis), goroutines, files,
-				connections)
-		}
-		time.Sleep(20 * time.Millisecond)
+	if !testwait.Holds(func() bool {
+		return left() && runtime.NumGoroutine() <= goroutines+2*lanes &&
+			proxytest.OpenFiles(t) <= files+kept+lanes &&
+			hostileConnections(t, redis) <= connections+kept+lanes
+	}) {
+		pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
+		t.Fatalf("%d goroutines, %d files, %d upstream connections; before: %d, %d, %d",
+			runtime.NumGoroutine(), proxytest.OpenFiles(t), hostileConnections(t, redis),
+			goroutines, files, connections)
 	}
-}
-
-// hostileAtRest waits until nothing has changed for a while, and returns the number of goroutines,
-// open files and connections to redis.
-func hostileAtRest(t *testing.T, redis *testredis.Server) (goroutines, files, connections int) {
-	t.Helper()
-	since, deadline := time.Now(), time.Now().Add(15*time.Second)
-	for time.Since(since) < 500*time.Millisecond {
-		g, f, c := runtime.NumGoroutine(), proxytest.OpenFiles(t), hostileConnections(t, redis)
-		if g != goroutines || f != files || c != connections {
-			goroutines, files, connections, since = g, f, c, time.Now()
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("goroutines, files or connections come and go without clients")
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return goroutines, files, connections
 }
 
 // hostileConnections is how many clients redis has, this one included.

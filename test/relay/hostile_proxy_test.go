@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // hostileProxy is a lockproxy process.
@@ -24,7 +24,6 @@ type hostileProxy struct {
 	cmd   *exec.Cmd
 	addr  string
 	redis *testredis.Server
-	busy  *proxytest.Busy
 }
 
 // startHostileProxy starts bin and ends it with the test,
@@ -38,8 +37,7 @@ func startHostileProxy(t *testing.T, bin string, redis *testredis.Server) *hosti
 func startHostileProxyAt(t *testing.T, bin string, redis *testredis.Server,
 	url string) *hostileProxy {
 	t.Helper()
-	p := &hostileProxy{t: t, addr: fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t)), redis: redis,
-		busy: proxytest.WatchBusy(t, redis.Addr())}
+	p := &hostileProxy{t: t, addr: fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t)), redis: redis}
 	p.cmd = exec.Command(bin, "--listen", p.addr, "--upstream", url)
 	var output bytes.Buffer
 	p.cmd.Stdout, p.cmd.Stderr = &output, &output
@@ -48,26 +46,21 @@ func startHostileProxyAt(t *testing.T, bin string, redis *testredis.Server,
 	}
 	t.Cleanup(func() {
 		p.cmd.Process.Signal(syscall.SIGTERM)
-		kill := time.AfterFunc(15*time.Second, func() { p.cmd.Process.Kill() })
-		err := p.cmd.Wait()
-		kill.Stop()
-		if err != nil {
+		if err := p.cmd.Wait(); err != nil {
 			t.Errorf("the proxy ended with %v", err)
 		}
 		if t.Failed() {
 			t.Logf("it said:\n%.5000s", output.String())
 		}
 	})
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	testwait.Until(t, "the proxy listens", func() bool {
 		nc, err := net.Dial("tcp", p.addr)
 		if err == nil {
 			nc.Close()
-			return p
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the proxy doesn't listen: %v\n%s", err, output.String())
-		}
-	}
+		return err == nil
+	})
+	return p
 }
 
 // memory is a figure of /proc/PID/status in bytes: VmRSS, or VmHWM, the peak.
@@ -107,20 +100,10 @@ const maxLeft = 32 << 20
 // expectMemoryBack fails unless the proxy's memory comes back to within maxLeft of before.
 func (p *hostileProxy) expectMemoryBack(before int64) {
 	p.t.Helper()
-	deadline := time.Now().Add(20 * time.Second) // the runtime returns memory when it has time
-	for p.memory("VmRSS") > before+maxLeft {
-		if time.Now().After(deadline) {
-			p.t.Errorf("%d MB of memory in use, %d MB before", p.memory("VmRSS")>>20, before>>20)
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	testwait.Until(p.t, "the runtime returns memory", func() bool {
+		return p.memory("VmRSS") <= before+maxLeft
+	})
 }
 
-// watch watches the proxy. Its limit is that much longer on a busy machine.
-func (p *hostileProxy) watch() *hostileWatch {
-	p.busy.Reset()
-	w := watchHostile(p.t, p.addr)
-	w.busy = p.busy
-	return w
-}
+// watch watches the proxy.
+func (p *hostileProxy) watch() *hostileWatch { return watchHostile(p.t, p.addr) }

@@ -7,10 +7,11 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testwait"
 )
 
 func hostileDial(t testing.TB, addr string) *net.TCPConn {
@@ -20,7 +21,7 @@ func hostileDial(t testing.TB, addr string) *net.TCPConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { nc.Close() })
-	nc.SetDeadline(time.Now().Add(20 * time.Second))
+	nc.SetDeadline(testwait.Deadline())
 	return nc.(*net.TCPConn)
 }
 
@@ -30,7 +31,7 @@ func hostileTalk(t testing.TB, addr string, pieces ...[]byte) string {
 	t.Helper()
 	nc := hostileDial(t, addr)
 	defer nc.Close()
-	nc.SetDeadline(time.Now().Add(10 * time.Second))
+	nc.SetDeadline(testwait.Deadline())
 	go func() { // ends when the connection closes
 		for _, piece := range pieces {
 			if _, err := nc.Write(piece); err != nil {
@@ -47,21 +48,17 @@ func hostileTalk(t testing.TB, addr string, pieces ...[]byte) string {
 	return string(answer)
 }
 
-// hostileWatch is a well-behaved client that records how it is served meanwhile.
+// hostileWatch is a well-behaved client that is served meanwhile.
 type hostileWatch struct {
-	stop     chan struct{}
-	ended    sync.WaitGroup
-	requests int
-	longest  time.Duration
-	err      error
-	began    time.Time
-	busy     *proxytest.Busy // nil for none
+	stop   chan struct{}
+	ended  sync.WaitGroup
+	served atomic.Int64
+	err    error
 }
 
 func watchHostile(t testing.TB, addr string) *hostileWatch {
 	nc := hostileDial(t, addr)
-	nc.SetDeadline(time.Now().Add(time.Minute))
-	w := &hostileWatch{stop: make(chan struct{}), began: time.Now()}
+	w := &hostileWatch{stop: make(chan struct{})}
 	w.ended.Go(func() {
 		defer nc.Close()
 		in := bufio.NewReader(nc)
@@ -71,7 +68,7 @@ func watchHostile(t testing.TB, addr string) *hostileWatch {
 				return
 			default:
 			}
-			start := time.Now()
+			nc.SetDeadline(testwait.Deadline())
 			if _, w.err = nc.Write([]byte("PING\r\n")); w.err != nil {
 				return
 			}
@@ -79,29 +76,27 @@ func watchHostile(t testing.TB, addr string) *hostileWatch {
 				w.err = fmt.Errorf("PING is answered %q, %w", line, err)
 				return
 			}
-			w.requests++
-			w.longest = max(w.longest, time.Since(start))
+			w.served.Add(1)
 		}
 	})
 	return w
 }
 
-// end stops watching and fails the test if the client was refused anything, or had to wait for
-// longer than limit. It returns the rate of its requests.
-func (w *hostileWatch) end(t testing.TB, limit time.Duration) (perSecond float64) {
+// serves returns when the client has been served n times more.
+func (w *hostileWatch) serves(t testing.TB, n int64) {
+	t.Helper()
+	had := w.served.Load()
+	testwait.Until(t, "another client is served", func() bool { return w.served.Load() >= had+n })
+}
+
+// end stops watching and fails the test if the client was refused anything.
+func (w *hostileWatch) end(t testing.TB) {
 	t.Helper()
 	close(w.stop)
 	w.ended.Wait()
 	if w.err != nil {
 		t.Errorf("another client meanwhile: %v", w.err)
 	}
-	if w.busy != nil {
-		limit += 3 * w.busy.Longest()
-	}
-	if w.longest > limit {
-		t.Errorf("another client waited %v for its PONG meanwhile", w.longest)
-	}
-	return float64(w.requests) / time.Since(w.began).Seconds()
 }
 
 // hostileExchange sends text and reads a line for each of want, which is its beginning.

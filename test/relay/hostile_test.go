@@ -21,6 +21,7 @@ import (
 	"lockproxy/internal/resp"
 	"lockproxy/internal/testhostile"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // Broken, slow and malicious clients harm neither the proxy nor, through it, one another. Memory is
@@ -85,7 +86,7 @@ func hostileMalformed(t *testing.T, p *hostileProxy) {
 			}
 		}
 	})
-	watch.end(t, time.Second)
+	watch.end(t)
 	p.expectMemoryBack(before)
 }
 
@@ -102,13 +103,13 @@ func hostileIncomplete(t *testing.T, p *hostileProxy) {
 				left = append(left, nc)
 			}
 		}
-		time.Sleep(50 * time.Millisecond) // they must have been read
 		if round == 0 {
-			used := p.cpu()
-			time.Sleep(500 * time.Millisecond)
-			if used = p.cpu() - used; used > 150*time.Millisecond {
-				t.Errorf("clients that send nothing kept the proxy busy for %v of 500 ms", used)
-			}
+			// Once they have been read, the proxy uses no more processor time.
+			testwait.Until(t, "the proxy is at rest", func() bool {
+				used := p.cpu()
+				time.Sleep(100 * time.Millisecond)
+				return p.cpu()-used <= 30*time.Millisecond
+			})
 		}
 		for _, nc := range left {
 			nc.Close()
@@ -127,7 +128,7 @@ func hostileByteByByte(t *testing.T, p *hostileProxy) {
 	}
 	watch := p.watch()
 	got := hostileTalk(t, p.addr, hostileBytes(in)...)
-	watch.end(t, time.Second)
+	watch.end(t)
 	if want := hostileTalk(t, p.redis.Addr(), in); got != want ||
 		strings.Count(got, "\r\n") != 900 {
 		t.Errorf("%d bytes of answers, Redis gives %d", len(got), len(want))
@@ -142,7 +143,7 @@ func hostileManyArguments(t *testing.T, p *hostileProxy) {
 	in := append(fmt.Appendf(nil, "*%d\r\n$3\r\nDEL\r\n", n),
 		bytes.Repeat([]byte("$8\r\nno such \r\n"), n-1)...)
 	watch := p.watch()
-	start := time.Now()
+	used := p.cpu()
 	nc := hostileDial(t, p.addr)
 	for len(in) > 0 {
 		piece := in[:min(len(in), 1400)]
@@ -154,10 +155,10 @@ func hostileManyArguments(t *testing.T, p *hostileProxy) {
 	if line, err := bufio.NewReader(nc).ReadString('\n'); line != ":0\r\n" {
 		t.Errorf("answered %q, %v", line, err)
 	}
-	if took := time.Since(start); took > 3*time.Second+10*p.busy.Longest() {
-		t.Errorf("took %v", took)
+	if used = p.cpu() - used; used > 3*time.Second {
+		t.Errorf("took %v of a processor", used)
 	}
-	watch.end(t, time.Second)
+	watch.end(t)
 	nc.Close()
 	p.expectMemoryBack(before)
 }
@@ -176,7 +177,7 @@ func hostileHugeCommand(t *testing.T, p *hostileProxy) {
 	if line, err := bufio.NewReader(nc).ReadString('\n'); line != "$-1\r\n" {
 		t.Errorf("answered %q, %v", line, err)
 	}
-	watch.end(t, time.Second)
+	watch.end(t)
 	if grown := p.memory("VmHWM") - most; grown > 64<<20 {
 		t.Errorf("memory grew by %d MB", grown>>20)
 	}
@@ -214,25 +215,12 @@ func hostileNeverReads(t *testing.T, p *hostileProxy) {
 	if line, err := bufio.NewReader(setup).ReadString('\n'); line != "+OK\r\n" {
 		t.Fatalf("SET: %q, %v", line, err)
 	}
-	undisturbed := p.watch()
-	time.Sleep(500 * time.Millisecond)
-	usual := undisturbed.end(t, time.Second)
-
 	before, most := p.memory("VmRSS"), p.memory("VmHWM")
 	deaf := hostileDial(t, p.addr)
 	io.WriteString(deaf, strings.Repeat("GET big\r\n", 50))
-	time.Sleep(200 * time.Millisecond)
-	// The machine is shared: half of the speed before is
-	// enough, and other programs can take it for a while.
-	var got float64
-	for tries := 0; tries < 5 && got < usual/2; tries++ {
-		watch := p.watch()
-		time.Sleep(time.Second)
-		got = watch.end(t, time.Second)
-	}
-	if got < usual/2 {
-		t.Errorf("another client gets %.0f answers a second, %.0f before", got, usual)
-	}
+	watch := p.watch()
+	watch.serves(t, 5000)
+	watch.end(t)
 	if grown := p.memory("VmHWM") - most; grown > 64<<20 {
 		t.Errorf("memory grew by %d MB", grown>>20)
 	}
@@ -254,19 +242,13 @@ func hostileSlow(t *testing.T, p *hostileProxy) {
 	}
 	// What their coming has left behind takes the runtime some seconds to return.
 	var grown int64
-	for over := time.Now().Add(10 * time.Second); ; {
-		time.Sleep(500 * time.Millisecond)
+	testwait.Until(t, "clients in the middle of a request cost little", func() bool {
 		grown = p.memory("VmRSS") - before
-		if grown <= many*each || time.Now().After(over) {
-			break
-		}
-	}
+		return grown <= many*each
+	})
 	t.Logf("%d clients in the middle of a request cost %d bytes each", many, grown/many)
-	if grown > many*each {
-		t.Error("too much")
-	}
 	nc := hostileDial(t, p.addr)
-	for _, b := range hostileBytes([]byte("*2\r\n$4\r\nECHO\r\n$4\r\nslow\r\nLOCK slow 10\r\n")) {
+	for _, b := range hostileBytes([]byte("*2\r\n$4\r\nECHO\r\n$4\r\nslow\r\nLOCK slow 600\r\n")) {
 		if _, err := nc.Write(b); err != nil {
 			t.Fatal(err)
 		}
@@ -283,23 +265,18 @@ func hostileSlow(t *testing.T, p *hostileProxy) {
 // A value of 256 MB passes in both directions without being held.
 func hostileLargeValue(t *testing.T, p *hostileProxy) {
 	const size = 256 << 20
-	direct := hostileRound(t, p.redis.Addr(), size/8)
 	before, most := p.memory("VmRSS"), p.memory("VmHWM")
 	watch := p.watch()
-	took := hostileRound(t, p.addr, size)
-	watch.end(t, 5*time.Second) // Redis itself stands still while it copies as much
+	hostileRound(t, p.addr, size)
+	watch.end(t)
 	if grown := p.memory("VmHWM") - most; grown > 64<<20 {
 		t.Errorf("memory grew by %d MB", grown>>20)
 	}
 	p.expectMemoryBack(before)
-	if took > 10*time.Second && took > 5*8*direct {
-		t.Errorf("took %v, an eighth of it %v without the proxy", took, direct)
-	}
 }
 
-// hostileRound sets a value, gets it and deletes it, and returns how long that took.
-func hostileRound(t *testing.T, addr string, size int) time.Duration {
-	start := time.Now()
+// hostileRound sets a value, gets it and deletes it.
+func hostileRound(t *testing.T, addr string, size int) {
 	nc := hostileDial(t, addr)
 	defer nc.Close()
 	in := bufio.NewReaderSize(nc, 1<<20)
@@ -325,7 +302,6 @@ func hostileRound(t *testing.T, addr string, size int) time.Duration {
 	if line, err := in.ReadString('\n'); line != ":1\r\n" {
 		t.Errorf("DEL: %q, %v", line, err)
 	}
-	return time.Since(start)
 }
 
 func hostileCompare(in io.Reader, size int) error {

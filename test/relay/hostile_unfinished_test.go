@@ -8,11 +8,12 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // Many clients with large unfinished requests take a bounded amount of memory. Requests that can be
@@ -40,13 +41,13 @@ func TestHostileUnfinished(t *testing.T) {
 			var left []*net.TCPConn
 			for range c.clients {
 				nc := hostileDial(t, p.addr)
-				nc.SetDeadline(time.Now().Add(time.Minute))
+				nc.SetDeadline(testwait.Deadline())
 				fmt.Fprint(nc, "PING\r\n")
 				bufio.NewReaderSize(nc, 16).ReadString('\n')
 				io.WriteString(nc, c.head) // fails if it has been refused
 				left = append(left, nc)
 			}
-			p.watch().end(t, time.Second)
+			p.watch().end(t)
 			if grown := p.memory("VmHWM") - most; grown > 280<<20 {
 				t.Errorf("%d clients took %d MB", c.clients, grown>>20)
 			} else {
@@ -98,10 +99,12 @@ func TestHostileBeforeLogin(t *testing.T) {
 			t.Run(name+", "+what, func(t *testing.T) {
 				p := startHostileProxyAt(t, proxytest.Binary(t), up.server, up.url)
 				most := p.memory("VmHWM")
+				var writing sync.WaitGroup
+				var clients []net.Conn
 				for range 500 {
 					nc := hostileDial(t, p.addr)
-					nc.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
-					io.WriteString(nc, request) // fails once the proxy has closed, or reads no more
+					clients = append(clients, nc)
+					writing.Go(func() { io.WriteString(nc, request) }) // ends with nc at the latest
 				}
 				c := proxytest.Dial(t, p.addr)
 				c.Expect("AUTH secret", "+OK\r\n")
@@ -110,6 +113,10 @@ func TestHostileBeforeLogin(t *testing.T) {
 				if grown := p.memory("VmHWM") - most; grown > 192<<20 {
 					t.Errorf("500 clients that have not logged in took %d MB", grown>>20)
 				}
+				for _, nc := range clients {
+					nc.Close()
+				}
+				writing.Wait()
 			})
 		}
 	}

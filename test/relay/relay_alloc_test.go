@@ -6,9 +6,9 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testwait"
 )
 
 // relayPerTurn is how many requests a turn of relayTurn sends at once.
@@ -20,7 +20,7 @@ func relayTurn(t testing.TB) func() {
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
 	c.Expect("SET k value", "+OK\r\n")
-	c.SetReadDeadline(time.Now().Add(time.Minute))
+	c.SetReadDeadline(testwait.Deadline())
 	requests := []byte(strings.Repeat("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", relayPerTurn/2) +
 		strings.Repeat("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nvalue\r\n", relayPerTurn/2))
 	replies := make([]byte, relayPerTurn/2*(len("$5\r\nvalue\r\n")+len("+OK\r\n")))

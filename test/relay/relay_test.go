@@ -92,7 +92,9 @@ func TestLongPipeline(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
 	const n = 200_000
-	go func() {
+	written := make(chan struct{})
+	go func() { // waited for below
+		defer close(written)
 		request := []byte("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$40\r\n" + strings.Repeat("v", 40) +
 			"\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n")
 		for range n / 100 {
@@ -102,10 +104,10 @@ func TestLongPipeline(t *testing.T) {
 			}
 		}
 	}()
-	time.Sleep(100 * time.Millisecond)
+	testwait.For(t, "all is written", written)
 	want := []byte("+OK\r\n$40\r\n" + strings.Repeat("v", 40) + "\r\n")
 	got := make([]byte, len(want))
-	c.SetReadDeadline(time.Now().Add(30 * time.Second))
+	c.SetReadDeadline(testwait.Deadline())
 	for i := range n {
 		if _, err := io.ReadFull(c.In, got); err != nil || !bytes.Equal(got, want) {
 			t.Fatalf("pair %d: %q, %v", i, got, err)
@@ -120,7 +122,7 @@ func TestHalfClose(t *testing.T) {
 		c := proxytest.Dial(t, addr)
 		c.Send("SET a 1", "INCR a", "GET a")
 		c.Conn.(interface{ CloseWrite() error }).CloseWrite()
-		c.SetReadDeadline(time.Now().Add(2 * time.Second))
+		c.SetReadDeadline(testwait.Deadline())
 		if got, err := io.ReadAll(c.In); string(got) != "+OK\r\n:2\r\n$1\r\n2\r\n" || err != nil {
 			t.Errorf("%s: %q, %v", addr, got, err)
 		}
@@ -272,7 +274,9 @@ func TestSecondMonitorIsRefused(t *testing.T) {
 	c.Expect("AUTH spy p", "+OK\r\n")
 	c.Expect("MONITOR", "+OK\r\n")
 	c.Send("MONITOR")
-	time.Sleep(20 * time.Millisecond)
+	testwait.Until(t, "Redis has read both", func() bool {
+		return strings.Contains(admin.Do("INFO commandstats"), "cmdstat_monitor:calls=2,")
+	})
 	admin.Expect("ACL SETUSER spy -monitor", "+OK\r\n")
 	c.Send("MONITOR", "PING", "RESET")
 	var got []string

@@ -6,10 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 func TestUnixSocketsOnBothSides(t *testing.T) {
@@ -21,7 +21,7 @@ func TestUnixSocketsOnBothSides(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxytest.StartOn(t, ln, "unix://:secret@"+redisPath+"?db=3", nil)
+	p := proxytest.StartOn(t, ln, "unix://:secret@"+redisPath+"?db=3", nil)
 	connect := func() *proxytest.Conn {
 		nc, err := net.Dial("unix", path)
 		if err != nil {
@@ -32,13 +32,13 @@ func TestUnixSocketsOnBothSides(t *testing.T) {
 	}
 	c, other := connect(), connect()
 	c.Expect("SET a 1", "+OK\r\n")
-	token := c.Lock("job 30")
-	other.Expect("LOCK job 30", "$-1\r\n")
+	token := c.Lock("job 600")
+	other.Expect("LOCK job 600", "$-1\r\n")
 	if got := other.Do("LOCKINFO job"); !strings.Contains(got, "$6\r\nclient\r\n$4\r\nunix\r\n") {
 		t.Errorf("LOCKINFO: %q", got)
 	}
-	other.Send("LOCK job 30 WAIT 5")
-	time.Sleep(50 * time.Millisecond)
+	other.Send("LOCK job 600 WAIT 0")
+	testwait.Until(t, "it waits", func() bool { return p.Server.Stats().Locks.Waiters == 1 })
 	c.Expect(proxytest.Unlock("job", token), ":1\r\n")
 	if got := other.Reply(); !strings.HasPrefix(got, ":") {
 		t.Errorf("LOCK WAIT: %q", got)

@@ -48,10 +48,10 @@ func TestUpstreamTLS(t *testing.T) {
 	}
 	direct.Do("SELECT 2")
 	direct.Expect("GET a", "$1\r\n1\r\n")
-	token := c.Lock("job 30")
+	token := c.Lock("job 600")
 	waiting := proxytest.Dial(t, p.Addr)
-	waiting.Send("LOCK job 30 WAIT 5")
-	time.Sleep(50 * time.Millisecond)
+	waiting.Send("LOCK job 600 WAIT 0")
+	proxytest.AwaitWaiters(t, p, "job", 1)
 	c.Expect(proxytest.Unlock("job", token), ":1\r\n")
 	if got := waiting.Reply(); !strings.HasPrefix(got, ":") {
 		t.Errorf("LOCK WAIT: %q", got)

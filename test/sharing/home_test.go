@@ -198,7 +198,6 @@ func TestHomeIsDialledAgain(t *testing.T) {
 	testwait.Until(t, "the homes are lost", func() bool {
 		return p.Server.Stats().Connections.Homes == 0
 	})
-	time.Sleep(200 * time.Millisecond)
 	server.Restart()
 	for _, c := range []*proxytest.Conn{idle, named} {
 		c.Expect("MULTI", "+OK\r\n")

@@ -26,7 +26,7 @@ func TestLaneTorture(t *testing.T) {
 		admin.Expect(fmt.Sprintf("SELECT %d", db), "+OK\r\n")
 		admin.Expect(fmt.Sprintf("SET db %d", db), "+OK\r\n")
 	}
-	torture(t, p.Addr, 40, after(3*time.Second), false)
+	torture(t, p.Addr, 40, nil, false)
 	testwait.Until(t, "no client is left", func() bool {
 		st := p.Server.Stats()
 		return st.Clients == 0 && st.Connections.Shared == 0 && st.Connections.Homes == 0
@@ -62,31 +62,19 @@ func TestLaneTortureWithKills(t *testing.T) {
 			}
 		}
 	})
-	over, tooLong := after(3*time.Second), after(20*time.Second) // on a busy machine
-	torture(t, p.Addr, 40, func() bool {
-		return over() && killed.Load() >= enough || tooLong()
-	}, true)
+	torture(t, p.Addr, 40, func() bool { return killed.Load() >= enough }, true)
 	close(stop)
 	killing.Wait()
-	if n := killed.Load(); n < enough {
-		t.Errorf("only %d connections were killed", n)
-	}
 }
 
-// after is true from then on.
-func after(d time.Duration) func() bool {
-	deadline := time.Now().Add(d)
-	return func() bool { return time.Now().After(deadline) }
-}
-
-// torture runs clients until over is true and they have asked enough. With losses, their requests
-// can be lost or their connections closed, and they continue with new connections.
-func torture(t *testing.T, addr string, clients int, over func() bool, losses bool) {
+// torture runs clients until they have asked enough, and also is true, unless it is nil. With
+// losses, their requests can be lost or their connections closed, and they continue with new
+// connections.
+func torture(t *testing.T, addr string, clients int, also func() bool, losses bool) {
 	var running sync.WaitGroup
 	var asked, lost atomic.Int64
-	const enough = 1000
-	isOver, tooLong := over, after(20*time.Second)
-	over = func() bool { return isOver() && asked.Load() >= enough || tooLong() }
+	const enough = 20_000
+	over := func() bool { return asked.Load() >= enough && (also == nil || also()) }
 	for i := range clients {
 		running.Go(func() {
 			for round := 0; !over() && !t.Failed(); round++ {
@@ -99,8 +87,8 @@ func torture(t *testing.T, addr string, clients int, over func() bool, losses bo
 	}
 	running.Wait()
 	t.Logf("%d requests, %d lost", asked.Load(), lost.Load())
-	if asked.Load() < enough || losses && lost.Load() == 0 {
-		t.Errorf("too little happened: %d requests, %d lost", asked.Load(), lost.Load())
+	if losses && lost.Load() == 0 {
+		t.Error("nothing was lost")
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -20,7 +19,7 @@ func readBig(t *testing.T, c *proxytest.Conn, replies int) {
 	t.Helper()
 	want := "$61440\r\n" + strings.Repeat("x", 60<<10) + "\r\n"
 	got := make([]byte, len(want))
-	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	c.SetReadDeadline(testwait.Deadline())
 	for i := range replies {
 		if n, err := io.ReadFull(c.In, got); err != nil || string(got) != want {
 			t.Fatalf("reply %d: %d bytes, %v: %.20q", i, n, err, got)
@@ -59,7 +58,7 @@ func TestUnreadIsBoundedForAll(t *testing.T) {
 	})
 	c := proxytest.SharedClient(t, p.Addr)
 	c.WriteRaw(strings.Repeat("GET big\r\n", 20))
-	time.Sleep(50 * time.Millisecond)
+	testwait.Until(t, "there is something to read", c.Arrived)
 	readBig(t, c, 20)
 }
 
@@ -71,7 +70,7 @@ func TestUnreadWithoutFiles(t *testing.T) {
 	p := sharing(t, server, 1)
 	c := proxytest.SharedClient(t, p.Addr)
 	c.WriteRaw(strings.Repeat("GET big\r\n", 300))
-	time.Sleep(300 * time.Millisecond)
+	testwait.Until(t, "there is something to read", c.Arrived)
 	other := proxytest.SharedClient(t, p.Addr)
 	other.Expect("SET a b", "+OK\r\n")
 	readBig(t, c, 300)

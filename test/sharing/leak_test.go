@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
@@ -52,7 +51,7 @@ func TestLanesLeaveNothingBehind(t *testing.T) {
 					return
 				}
 				defer nc.Close()
-				nc.SetDeadline(time.Now().Add(20 * time.Second))
+				nc.SetDeadline(testwait.Deadline())
 				if i%5 == 0 {
 					nc.(*net.TCPConn).SetLinger(0)
 				}

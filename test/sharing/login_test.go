@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
@@ -33,7 +32,6 @@ func TestPasswordChangedWhileAllClientsAreBusy(t *testing.T) {
 			c.Expect("GET a", "$-1\r\n")
 			all = append(all, c)
 		}
-		time.Sleep(50 * time.Millisecond)
 		admin.Expect("ACL SETUSER ann resetpass >new", "+OK\r\n")
 		admin.Expect("CONFIG SET requirepass new", "+OK\r\n")
 		for i, c := range all {
@@ -44,7 +42,7 @@ func TestPasswordChangedWhileAllClientsAreBusy(t *testing.T) {
 				c.Expect("MULTI", "+OK\r\n")
 				c.Expect("ECHO a", "+QUEUED\r\n")
 			case 2:
-				c.Send(fmt.Sprintf("BLPOP l%d 10", i))
+				c.Send(fmt.Sprintf("BLPOP l%d 0", i))
 			case 3:
 				c.Expect("SELECT 2", "+OK\r\n")
 				c.Expect("CLIENT ID", ":…")
@@ -77,9 +75,9 @@ func TestConnectedBeforeThereWasAPassword(t *testing.T) {
 		admin := proxytest.Dial(t, server.Addr())
 		direct, through := proxytest.Dial(t, server.Addr()), proxytest.Dial(t, p.Addr)
 		testwait.Until(t, "the client is connected", func() bool {
-			return p.Server.Stats().Connections.Homes == 1
+			return p.Server.Stats().Connections.Homes == 1 &&
+				strings.Count(admin.Do("CLIENT LIST"), "id=") == 3
 		})
-		time.Sleep(20 * time.Millisecond)
 		admin.Expect("CONFIG SET requirepass new", "+OK\r\n")
 		laterDirect, laterThrough := proxytest.Dial(t, server.Addr()), proxytest.Dial(t, p.Addr)
 		for _, command := range []string{"GET a", "HELLO 3", "MULTI", "PING", "EXEC",
@@ -97,30 +95,30 @@ func TestConnectedBeforeThereWasAPassword(t *testing.T) {
 	}
 }
 
-// impatient starts a proxy of a Redis that closes clients after 3 s of silence and has a user ann.
-func impatient(t *testing.T) (server *testredis.Server, p *proxytest.Proxy, admin *proxytest.Conn) {
-	server = testredis.Start(t, "--timeout", "3")
-	p = proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = false })
-	admin = proxytest.Dial(t, server.Addr())
-	watchLimits(t, p, admin)
-	admin.Expect("ACL SETUSER ann on >old ~* &* +@all", "+OK\r\n")
-	return server, p, admin
-}
-
 // A login waits for an upstream that takes long to answer.
 func TestLoginAtASlowUpstream(t *testing.T) {
 	t.Parallel()
-	server, p, admin := impatient(t)
-	direct, through := proxytest.Dial(t, server.Addr()), proxytest.Dial(t, p.Addr)
-	direct.Expect("AUTH ann old", "+OK\r\n")
-	through.Expect("AUTH ann old", "+OK\r\n")
+	server := testredis.Start(t, "--timeout", "300")
+	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = false })
+	admin := proxytest.Dial(t, server.Addr())
+	watchLimits(t, p, admin)
+	admin.Expect("ACL SETUSER ann on >old ~* &* +@all", "+OK\r\n")
+	clients := []*proxytest.Conn{proxytest.Dial(t, server.Addr()), proxytest.Dial(t, p.Addr)}
+	for _, c := range clients {
+		c.Expect("AUTH ann old", "+OK\r\n")
+	}
 	admin.Expect("ACL SETUSER ann resetpass >new", "+OK\r\n")
-	time.Sleep(800 * time.Millisecond)
 	server.Pause()
-	time.Sleep(1500 * time.Millisecond)
+	read := p.Server.Stats().BytesIn
+	for _, c := range clients {
+		c.Send("PING", "SUBSCRIBE c")
+	}
+	testwait.Until(t, "the proxy has read that", func() bool {
+		return p.Server.Stats().BytesIn > read
+	})
 	server.Resume()
-	for _, c := range []*proxytest.Conn{direct, through} {
-		c.Expect("PING", "+PONG\r\n")
-		c.Expect("SUBSCRIBE c", "*3…")
+	for _, c := range clients {
+		c.WantReply("+PONG\r\n")
+		c.WantReply("*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n")
 	}
 }

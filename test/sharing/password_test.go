@@ -5,10 +5,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -107,13 +107,13 @@ func TestPasswordChangedWhileConnected(t *testing.T) {
 				}
 			}
 			for i, c := range through {
-				token := c.Lock(fmt.Sprintf("job%d 5", i))
+				token := c.Lock(fmt.Sprintf("job%d 600", i))
 				c.Expect(fmt.Sprintf("FENCE job%d %d SET f%d x", i, token, i), "+OK\r\n")
 				c.Expect(proxytest.Unlock(fmt.Sprintf("job%d", i), token), ":1\r\n")
 			}
-			token := through[0].Lock("job 5")
-			through[1].Send("LOCK job 5 WAIT 5")
-			time.Sleep(20 * time.Millisecond)
+			token := through[0].Lock("job 600")
+			through[1].Send("LOCK job 600 WAIT 0")
+			testwait.Until(t, "it waits", func() bool { return p.Server.Stats().Locks.Waiters == 1 })
 			through[0].Expect(proxytest.Unlock("job", token), ":1\r\n")
 			if got := through[1].Reply(); got[0] != ':' {
 				t.Errorf("a waiter: %q", got)
@@ -203,7 +203,6 @@ func TestDeletedUserAtRest(t *testing.T) {
 		if last == "MULTI" {
 			c.Do("EXEC")
 		}
-		time.Sleep(20 * time.Millisecond)
 		admin.Expect("ACL DELUSER bob", ":1\r\n")
 		c.Closed()
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
@@ -127,7 +126,7 @@ func TestPushesToIdleConnections(t *testing.T) {
 		}
 		attacker.Expect("CLIENT TRACKING OFF", "+OK\r\n")
 	}
-	time.Sleep(50 * time.Millisecond) // a closed one would be replaced by then
+	c.Echoed("again") // a closed one is replaced by then
 	if now := laneIDs(admin, " user=alice "); !slices.Equal(now, all) {
 		t.Errorf("alice's connections are %q, they were %q", now, all)
 	}

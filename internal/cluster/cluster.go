@@ -22,19 +22,23 @@ type Cluster struct {
 	held  atomic.Int64 // see maxHeld
 	// replaced is called before a map is used in which a replica has become a master; nil for none.
 	replaced atomic.Pointer[func(master string)]
+	channels atomic.Pointer[string] // see nodeSet.channelNode; nil if no map has come yet
 
 	mu         sync.Mutex     // guards what follows
 	conns      map[*Conn]bool // the open ones
 	refreshing bool           // a refresh is under way
 	refreshed  time.Time      // when the last refresh began
 	clients    map[clientRef]*Conn
-	epoch      int64     // of slots
-	current    time.Time // when a node last knew that epoch, or a newer one
+	telling    int            // maps that Conns are being told of
+	copying    map[*Conn]bool // those that copy their subscriptions to the next of channels
+	epoch      int64          // of slots
+	current    time.Time      // when a node last knew that epoch, or a newer one
 }
 
 // New returns a Cluster that is found by its seeds, host:port. It asks them nothing yet.
 func New(seeds []string) *Cluster {
-	return &Cluster{seeds: seeds, conns: map[*Conn]bool{}, clients: map[clientRef]*Conn{}}
+	return &Cluster{seeds: seeds, conns: map[*Conn]bool{}, clients: map[clientRef]*Conn{},
+		copying: map[*Conn]bool{}}
 }
 
 // String names the cluster by its seeds.
@@ -85,6 +89,31 @@ func (cl *Cluster) remove(c *Conn) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	delete(cl.conns, c)
+	delete(cl.copying, c)
+	cl.moveChannels()
+}
+
+// copies records that c has begun to copy its subscriptions, or has ended.
+func (cl *Cluster) copies(c *Conn, begun bool) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	if delete(cl.copying, c); begun {
+		cl.copying[c] = true
+	}
+	cl.moveChannels()
+}
+
+// moveChannels makes the master with the lowest slot the node of all channels, once it has copies of
+// all subscriptions or the old one is no master any more. mu is held.
+func (cl *Cluster) moveChannels() {
+	m, old := cl.slots.Load(), cl.channels.Load()
+	if m == nil || cl.telling > 0 ||
+		old != nil && slices.Contains(m.masters, *old) && len(cl.copying) > 0 {
+		return
+	}
+	if old == nil || *old != m.masters[0] {
+		cl.channels.Store(&m.masters[0])
+	}
 }
 
 // slotMoved records a MOVED and returns the map with it. It is nil as long as none is known: one
@@ -117,9 +146,14 @@ func (cl *Cluster) update(m *slotMap, epoch int64, now time.Time) (ok bool) {
 		cl.slots.Store(m)
 	}
 	conns := slices.Collect(maps.Keys(cl.conns))
+	cl.telling++
 	cl.mu.Unlock()
 	for _, c := range conns {
 		c.mapChanged()
 	}
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	cl.telling--
+	cl.moveChannels()
 	return true
 }

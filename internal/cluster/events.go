@@ -1,10 +1,10 @@
 package cluster
 
-// Keyspace notifications: a node tells what happens to its own keys, and only its own subscribers.
+// Copies of subscriptions. A node tells what happens to its own keys to its own subscribers only,
+// and PUBLISH counts only those at its node.
 
 import (
 	"bytes"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,14 +13,17 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// events are the client's subscriptions to keyspace notifications, which each master sends for its
-// own keys. So all other masters have a copy of such a subscription. From a copy the client is sent
-// notifications only: anything else also comes from the node of all channels. When a master is lost
-// the one in its place gets a copy. Conn.mu is held in all methods.
+// events are the client's subscriptions as all other nodes have to know them. Each master sends
+// keyspace notifications for its own keys, so it has a copy of what they can come by. When another
+// node becomes that of all channels, it has a copy of everything, so that PUBLISH counts the client.
+// From a copy the client is sent notifications only: anything else also comes from the node that it
+// has subscribed at. When a master is lost the one in its place gets a copy. Conn.mu is held in all
+// methods.
 type events struct {
 	c        *Conn
-	wanted   map[eventName]bool
-	followed time.Time // when follow was last called
+	wanted   map[eventName]bool // all subscriptions
+	eventful int                // those of which that notifications can come by
+	followed time.Time          // when follow was last called
 }
 
 // eventName is a channel or a pattern.
@@ -29,10 +32,11 @@ type eventName struct {
 	name    string
 }
 
-// copies are the subscriptions at a node that are there for notifications only.
+// copies are the subscriptions at a node that are there for notifications, or to be counted.
 type copies struct {
 	commands.Subscriptions
-	made bool // the node has been asked for all that are wanted
+	made bool // the node has been asked for all that notifications can come by
+	all  bool // and for everything else
 }
 
 // eventPrefixes begin the channels of notifications.
@@ -61,78 +65,115 @@ func (e eventName) canBeEvents() bool {
 	return false
 }
 
-// subscribe asks all other masters to change their copies as q says, a SUBSCRIBE, PSUBSCRIBE or the
+// subscribe asks all other nodes to change their copies as q says, a SUBSCRIBE, PSUBSCRIBE or the
 // opposite, and then sends q to n. The client gets no confirmation before theirs have come.
 func (e *events) subscribe(q *query, n *node) *request {
 	pattern := q.cmd.Effect == commands.PSubscribe || q.cmd.Effect == commands.PUnsubscribe
 	adds := q.cmd.Effect == commands.Subscribe || q.cmd.Effect == commands.PSubscribe
-	args := append([][]byte(nil), q.args[0])
-	if len(q.args) == 1 {
-		maps.DeleteFunc(e.wanted, func(s eventName, _ bool) bool {
-			if s.pattern == pattern {
-				args = append(args, []byte(s.name))
-			}
-			return s.pattern == pattern
-		})
-	}
+	var names []eventName
 	for _, arg := range q.args[1:] {
-		s := eventName{pattern, string(arg)}
-		switch {
-		case adds && s.canBeEvents():
-			if len(args) == 1 {
-				e.follow() // before there is more to ask for
-			}
-			args, e.wanted[s] = append(args, arg), true
-		case !adds && e.wanted[s]:
-			args = append(args, arg)
-			delete(e.wanted, s)
+		if name := (eventName{pattern, string(arg)}); e.wanted[name] != adds {
+			names = append(names, name)
 		}
 	}
+	for name := range e.wanted {
+		if len(q.args) == 1 && name.pattern == pattern {
+			names = append(names, name)
+		}
+	}
+	if adds && (n.addr != e.c.nodes.lowest() || slices.ContainsFunc(names, eventName.canBeEvents)) {
+		e.follow(true) // before there is more to ask for
+	}
+	for _, name := range names {
+		e.want(name, adds)
+	}
 	var r *request
-	if len(args) > 1 {
-		e.ask(args, func(copied *node) { copied.lastAnswered = r })
+	copied := func(copied *node) { copied.lastAnswered = r }
+	for _, other := range e.c.nodes.byAddr {
+		if args := other.copied(q.args[0], names); len(args) > 1 && other != n {
+			e.ask(other, args, copied)
+		}
 	}
 	r = e.c.send(newRequest(q.raw, -1), n)
 	return r
 }
 
-// ask sends a request to all nodes that have copies, and calls answered with each that has
-// answered.
-func (e *events) ask(args [][]byte, answered func(n *node)) {
-	var nodes []*node
-	for _, n := range e.c.nodes.byAddr {
-		if n.copies.made && n != e.c.subs.channels {
-			nodes = append(nodes, n)
-		}
-	}
-	if len(nodes) == 0 {
+// want records that the client has subscribed, or does not any more.
+func (e *events) want(name eventName, wanted bool) {
+	if e.wanted[name] == wanted {
 		return
 	}
-	r := e.c.askAll(nodes, resp.AppendCommand(nil, args...), func([][]byte) []byte { return nil })
-	r.onAnswer = func(n *node, _ resp.Head) { answered(n) }
-	r.copies, r.intercept = true, noRedirects
-	r.eachPart(func(p *part) { p.confirms = len(args) - 1 })
+	change := 1
+	if delete(e.wanted, name); wanted {
+		e.wanted[name] = true
+	} else {
+		change = -1
+	}
+	if name.canBeEvents() {
+		e.eventful += change
+	}
 }
 
-// follow asks each master without copies for them.
-func (e *events) follow() {
+// copied is a command and those of names that n has copies of.
+func (n *node) copied(command []byte, names []eventName) (args [][]byte) {
+	args = append(args, command)
+	for _, name := range names {
+		if n.copies.all || n.copies.made && name.canBeEvents() {
+			args = append(args, []byte(name.name))
+		}
+	}
+	return args
+}
+
+// ask sends a request to a node that has copies, and calls answered when it has answered.
+func (e *events) ask(n *node, args [][]byte, answered func(n *node)) {
+	r := e.c.askAll([]*node{n}, resp.AppendCommand(nil, args...),
+		func([][]byte) []byte { return nil })
+	r.onAnswer = func(n *node, _ resp.Head) { answered(n) }
+	r.copies, r.intercept = true, noRedirects
+	r.parts[0].confirms = len(args) - 1
+}
+
+// follow asks each master for the copies that it lacks. first says that the client is about to
+// subscribe to what notifications can come by.
+func (e *events) follow(first bool) {
 	e.followed = time.Now()
 	if e.c.nodes.slots == nil {
 		return
 	}
-	for _, n := range e.c.nodes.atAll(e.c.nodes.slots.masters) {
-		if n == e.c.subs.channels || n.copies.made {
+	for _, addr := range e.c.nodes.slots.masters {
+		all := addr == e.c.nodes.lowest()
+		if !all && e.eventful == 0 && !first {
 			continue
 		}
-		n.copies.made, n.used = true, true
-		for name := range e.wanted {
-			command := "SUBSCRIBE"
-			if name.pattern {
-				command = "PSUBSCRIBE"
-			}
-			r := e.c.ownRequest(resp.AppendCommand(nil, command, name.name))
-			r.copies, r.one.confirms = true, 1
-			n.push(&r.one)
+		if n := e.c.nodes.at(addr); n != e.c.subs.channels {
+			e.copyTo(n, all)
+		}
+	}
+}
+
+// copyTo asks n for the copies that it lacks; all says that it must have everything.
+func (e *events) copyTo(n *node, all bool) {
+	had := n.copies
+	n.copies.made, n.copies.all, n.used = true, had.all || all, true
+	var last *request
+	for name := range e.wanted {
+		if name.canBeEvents() && had.made || had.all || !name.canBeEvents() && !all {
+			continue
+		}
+		command := "SUBSCRIBE"
+		if name.pattern {
+			command = "PSUBSCRIBE"
+		}
+		last = e.c.ownRequest(resp.AppendCommand(nil, command, name.name))
+		last.copies, last.one.confirms = true, 1
+		n.push(&last.one)
+	}
+	if last != nil && all {
+		e.c.cluster.copies(e.c, true)
+		last.finish = func([][]byte) []byte {
+			e.c.cluster.copies(e.c, false)
+			return nil
 		}
 	}
 }
@@ -140,7 +181,7 @@ func (e *events) follow() {
 // refreshed is called with each map, and with one that has changed.
 func (e *events) refreshed(changed bool) {
 	if len(e.wanted) > 0 && (changed || time.Since(e.followed) >= refreshInterval) {
-		e.follow()
+		e.follow(false)
 	}
 }
 
@@ -149,7 +190,7 @@ func (e *events) refreshed(changed bool) {
 // the new one's keys too.
 func (e *events) isForClient(n *node, h resp.Head, raw []byte) (isFor, known bool) {
 	at := map[string]int{"message": 1, "pmessage": 2}[string(h.Elem)]
-	if at == 0 || len(e.wanted) == 0 && n.copies.All() == 0 {
+	if at == 0 || e.eventful == 0 && n.copies.All() == 0 {
 		return true, true
 	}
 	channel, known := elemOf(raw, at)

@@ -60,9 +60,9 @@ func handlersByName() map[string]func(*Conn, *query) {
 		"unwatch": unwatch,
 
 		"subscribe psubscribe unsubscribe punsubscribe": subscribe,
-		"ssubscribe":     subscribeSharded,
-		"sunsubscribe":   unsubscribeSharded,
-		"publish":        publish,
+		"ssubscribe":   subscribeSharded,
+		"sunsubscribe": unsubscribeSharded,
+		"publish pubsub|channels pubsub|numpat pubsub|numsub": toChannels,
 		"wait waitaof":   wait,
 		"monitor":        monitor,
 		"lockproxy.wait": waitAtKey,

@@ -125,12 +125,24 @@ func (s *nodeSet) leaveDefault(n *node) {
 	}
 }
 
-// channelNode is where channels that aren't sharded are: the master with the lowest slot.
+// channelNode is where channels that aren't sharded are.
 func (s *nodeSet) channelNode() *node {
 	if s.slots == nil {
 		return s.defaultNode()
 	}
-	return s.at(s.slots.masters[0])
+	if addr := s.c.cluster.channels.Load(); addr != nil {
+		return s.at(*addr)
+	}
+	return s.at(s.lowest())
+}
+
+// lowest is the master with the lowest slot, which is the channelNode or about to be; "" if it is
+// not known.
+func (s *nodeSet) lowest() string {
+	if s.slots == nil {
+		return ""
+	}
+	return s.slots.masters[0]
 }
 
 // forget is called when a connection has ended.

@@ -18,7 +18,8 @@ var errShard = errors.New("whether a sharded channel is subscribed to is not kno
 //
 // All Conns subscribe and publish at one node, except to sharded channels. The nodes would tell
 // each other all that is published. But only at one node do subscribers get messages in one order,
-// and publishers the right number of subscribers.
+// and publishers the right number of subscribers. When another becomes that node, subscriptions are
+// copied there, and then publishers go there.
 type subscriptions struct {
 	c        *Conn
 	channels *node // that of SUBSCRIBE and PSUBSCRIBE
@@ -39,7 +40,7 @@ type subscriptions struct {
 func subscribe(c *Conn, q *query) {
 	n := c.nodes.channelNode()
 	old := c.subs.channels
-	if old != nil && !old.ended && old.state.Channels+old.state.Patterns > 0 {
+	if old != nil && !old.ended && (c.subs.awaited > 0 || old.state.Channels+old.state.Patterns > 0) {
 		n = old
 	}
 	c.subs.channels = n
@@ -49,7 +50,8 @@ func subscribe(c *Conn, q *query) {
 	c.subs.awaits(c.subs.events.subscribe(q, n), q)
 }
 
-func publish(c *Conn, q *query) { c.send(newRequest(q.raw, -1), c.nodes.channelNode()) }
+// toChannels is PUBLISH and what is about the channels of all Conns.
+func toChannels(c *Conn, q *query) { c.send(newRequest(q.raw, -1), c.nodes.channelNode()) }
 
 // expect records that n is about to have subscriptions.
 func (s *subscriptions) expect(n *node) {

@@ -87,6 +87,7 @@ func (ch *change) accepted() {
 		clear(c.subs.shards)
 		clear(c.subs.told)
 		clear(c.subs.events.wanted)
+		c.subs.events.eventful = 0
 		anew = true
 	case commands.Auth, commands.Hello, commands.Select:
 		anew = true

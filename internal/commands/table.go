@@ -131,9 +131,9 @@ var table = []Command{
 	{Name: "punsubscribe", Class: Stateful, Effect: PUnsubscribe},
 	{Name: "sunsubscribe", Class: Stateful, Effect: SUnsubscribe, Keys: at(1, -1, 1)},
 	{Name: "publish pubsub", Class: Shared},
-	{Name: "pubsub|numpat", Class: Shared, Nodes: Masters, Join: Sum},
-	{Name: "pubsub|channels pubsub|shardchannels", Class: Shared, Nodes: Masters, Join: Distinct},
-	{Name: "pubsub|numsub pubsub|shardnumsub", Class: Shared, Nodes: Masters, Join: SumEach},
+	{Name: "pubsub|channels pubsub|numpat pubsub|numsub", Class: Shared},
+	{Name: "pubsub|shardchannels", Class: Shared, Nodes: Masters, Join: Distinct},
+	{Name: "pubsub|shardnumsub", Class: Shared, Nodes: Masters, Join: SumEach},
 
 	// The server.
 	{Name: "command config acl slowlog latency cluster", Class: Shared},

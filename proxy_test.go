@@ -37,10 +37,10 @@ func TestTourRelay(t *testing.T) {
 func TestTourLock(t *testing.T) {
 	_, proxy := proxytest.StartBoth(t)
 	a, b := proxytest.Dial(t, proxy.Addr), proxytest.Dial(t, proxy.Addr)
-	token := a.Lock("job 30")
-	b.Expect("LOCK job 30", "$-1\r\n")
+	token := a.Lock("job 600")
+	b.Expect("LOCK job 600", "$-1\r\n")
 	a.Expect(proxytest.Unlock("job", token), ":1\r\n")
-	if later := b.Lock("job 30"); later <= token {
+	if later := b.Lock("job 600"); later <= token {
 		t.Errorf("token %d follows %d: tokens must rise", later, token)
 	}
 }
@@ -50,10 +50,10 @@ func TestTourWait(t *testing.T) {
 	_, proxy := proxytest.StartBoth(t)
 	holder, first, second := proxytest.Dial(t, proxy.Addr), proxytest.Dial(t, proxy.Addr),
 		proxytest.Dial(t, proxy.Addr)
-	token := holder.Lock("job 30")
-	first.Send("LOCK job 30 WAIT 10")
+	token := holder.Lock("job 600")
+	first.Send("LOCK job 600 WAIT 10")
 	proxytest.AwaitWaiters(t, proxy, "job", 1)
-	second.Send("LOCK job 30 WAIT 10")
+	second.Send("LOCK job 600 WAIT 10")
 	proxytest.AwaitWaiters(t, proxy, "job", 2)
 	holder.Expect(proxytest.Unlock("job", token), ":1\r\n")
 	token = proxytest.Token(t, first.Reply())
@@ -67,9 +67,9 @@ func TestTourSession(t *testing.T) {
 	holder, other := proxytest.Dial(t, proxy.Addr), proxytest.Dial(t, proxy.Addr)
 	holder.Lock("job 0.5 SESSION")
 	time.Sleep(time.Second)
-	other.Expect("LOCK job 30", "$-1\r\n")
+	other.Expect("LOCK job 600", "$-1\r\n")
 	holder.Close()
-	other.Send("LOCK job 30 WAIT 5")
+	other.Send("LOCK job 600 WAIT 5")
 	proxytest.Token(t, other.Reply())
 }
 
@@ -77,7 +77,7 @@ func TestTourSession(t *testing.T) {
 func TestTourFence(t *testing.T) {
 	_, proxy := proxytest.StartBoth(t)
 	client := proxytest.Dial(t, proxy.Addr)
-	token := client.Lock("job 30")
+	token := client.Lock("job 600")
 	client.Expect(fmt.Sprintf("FENCE job %d SET result done", token), "+OK\r\n")
 	client.Expect(proxytest.Unlock("job", token), ":1\r\n")
 	client.Expect(fmt.Sprintf("FENCE job %d SET result late", token), "-FENCED …")

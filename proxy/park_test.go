@@ -156,8 +156,8 @@ func TestTokenBehindPush(t *testing.T) {
 	sess, far := unread(t, server(t, "redis://"+ln.Addr().String()))
 	redis := <-conns
 	defer redis.Close()
-	if arrives(sess, far, "LOCK a 30\r\n") != eventloop.Stay ||
-		arrives(sess, far, "LOCK b 30\r\n") != eventloop.Stay || len(sess.begun) != 2 {
+	if arrives(sess, far, "LOCK a 600\r\n") != eventloop.Stay ||
+		arrives(sess, far, "LOCK b 600\r\n") != eventloop.Stay || len(sess.begun) != 2 {
 		t.Fatal("LOCK is left to the goroutine")
 	}
 	const first, second = ":1790000000000001\r\n", ":1790000000000002\r\n"

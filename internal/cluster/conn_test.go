@@ -14,6 +14,7 @@ import (
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 var lasting testredis.Lasting
@@ -45,7 +46,8 @@ type client struct {
 	in *bufio.Reader
 }
 
-const dialTimeout = 5 * time.Second
+// dialTimeout is so long that nothing is answered by its end.
+const dialTimeout = time.Hour
 
 func dialer(ctx context.Context, addr string, setup [][]string) (net.Conn, error) {
 	nc, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
@@ -78,9 +80,7 @@ func open(t *testing.T, c *testredis.Cluster) *client {
 // openAt opens a Conn whose nodes are read by a loop; some other tests have goroutines read them.
 func openAt(t *testing.T, cl *cluster.Cluster) *client {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	nc, err := cl.Open(ctx, cluster.Options{Dial: dialer, Timeout: dialTimeout,
+	nc, err := cl.Open(t.Context(), cluster.Options{Dial: dialer, Timeout: dialTimeout,
 		Early: true, Failure: failure, Loops: loops})
 	if err != nil {
 		t.Fatal(err)
@@ -103,15 +103,15 @@ func (c *client) send(lines ...string) {
 // reply is the next reply, raw.
 func (c *client) reply() string {
 	c.t.Helper()
-	got, err := c.tryReply(10 * time.Second)
+	got, err := c.tryReply()
 	if err != nil {
 		c.t.Fatalf("no reply: %v (so far %q)", err, got)
 	}
 	return got
 }
 
-func (c *client) tryReply(patience time.Duration) (string, error) {
-	c.nc.SetReadDeadline(time.Now().Add(patience))
+func (c *client) tryReply() (string, error) {
+	c.nc.SetReadDeadline(testwait.Deadline())
 	return testredis.ReadReply(c.in)
 }
 
@@ -250,7 +250,7 @@ func TestSlotOnItsWay(t *testing.T) {
 	k.expect("GET {s}b", "$1\r\n2\r\n")
 	k.expect("SET {s}c 3", "+OK\r\n")
 	k.expect("MGET {s}a {s}b", "-TRYAGAIN Multiple keys request during rehashing of slot\r\n")
-	go func() { time.Sleep(200 * time.Millisecond); m.MoveKeys() }()
+	m.MoveKeys()
 	k.expect("MGET {s}a {s}b {s}c", "*3\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\n3\r\n")
 	m.Finish()
 	k.expect("MGET {s}a {s}b {s}c", "*3\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\n3\r\n")

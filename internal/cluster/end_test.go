@@ -3,15 +3,16 @@ package cluster_test
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/cluster"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/internal/upstream"
 )
 
@@ -72,12 +73,8 @@ func TestCloseEndsEverything(t *testing.T) {
 			t.Errorf("Write after Close: %v", err)
 		}
 	}
-	deadline := time.Now().Add(5 * time.Second)
-	for ; runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
-		}
-	}
+	testwait.Until(t, fmt.Sprintf("no more than %d goroutines", before),
+		func() bool { return runtime.NumGoroutine() <= before })
 }
 
 // A client that closes its side gets its replies, and then the end. Blocking commands are given up.
@@ -89,7 +86,7 @@ func TestCloseWrite(t *testing.T) {
 	k.reply()
 	k.reply()
 	k.replies("$1\r\n1\r\n")
-	if got, err := k.tryReply(5 * time.Second); got != "" || err == nil ||
+	if got, err := k.tryReply(); got != "" || err == nil ||
 		errors.Is(err, net.ErrClosed) {
 		t.Errorf("behind the last reply: %q, %v", got, err)
 	}
@@ -97,7 +94,7 @@ func TestCloseWrite(t *testing.T) {
 	k.expect("SET a 1", ok)
 	k.send("QUIT")
 	k.replies(ok)
-	if _, err := k.tryReply(5 * time.Second); !errors.Is(err, io.EOF) {
+	if _, err := k.tryReply(); !errors.Is(err, io.EOF) {
 		t.Errorf("behind QUIT: %v", err)
 	}
 }
@@ -108,7 +105,7 @@ func TestQuitBehindABlockingCommand(t *testing.T) {
 	k.expect("SET a 1", ok)
 	k.send("BLPOP nothing 0.05", "PING", "QUIT "+strings.Repeat("v", 1<<21), "SET a 2", "PING")
 	k.replies("*-1\r\n", "+PONG\r\n", ok)
-	if got, err := k.tryReply(5 * time.Second); !errors.Is(err, io.EOF) {
+	if got, err := k.tryReply(); !errors.Is(err, io.EOF) {
 		t.Errorf("behind QUIT: %q, %v", got, err)
 	}
 	open(t, six(t)).expect("GET a", "$1\r\n1\r\n")
@@ -123,7 +120,7 @@ func TestCloseWriteBehindABlockingCommand(t *testing.T) {
 	k = open(t, six(t))
 	k.send("BLPOP nothing 0", "RESET", "SET closed 1")
 	k.nc.CloseWrite()
-	if got, err := k.tryReply(5 * time.Second); !errors.Is(err, io.EOF) {
+	if got, err := k.tryReply(); !errors.Is(err, io.EOF) {
 		t.Errorf("%q, %v", got, err)
 	}
 	open(t, six(t)).expect("GET closed", "$-1\r\n")

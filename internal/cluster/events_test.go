@@ -3,14 +3,15 @@ package cluster_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"lockproxy/internal/cluster"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // received is the last words of the messages that have come to a client, each with how often it
@@ -25,7 +26,7 @@ func listen(k *client) *received {
 	h := &received{times: map[string]int{}}
 	go func() { // ends with the connection
 		for {
-			raw, err := k.tryReply(time.Hour)
+			raw, err := testredis.ReadReply(k.in)
 			if err != nil {
 				return
 			}
@@ -92,14 +93,17 @@ func TestKeyspaceNotifications(t *testing.T) {
 		}
 		return keys
 	}
+	heard := func(keys []string) bool {
+		return !slices.ContainsFunc(subscribers, func(h *received) bool {
+			return slices.ContainsFunc(keys, func(key string) bool { return h.of(key) == 0 })
+		})
+	}
 	once := func(when string, keys []string) {
 		t.Helper()
+		testwait.Until(t, when+": all are heard", func() bool { return heard(keys) })
+		behind := set() // what comes twice has come with these
+		testwait.Until(t, when+": what is behind is heard", func() bool { return heard(behind) })
 		for i, h := range subscribers {
-			deadline := time.Now().Add(5 * time.Second)
-			for h.of(keys[len(keys)-1]) == 0 && time.Now().Before(deadline) {
-				time.Sleep(5 * time.Millisecond)
-			}
-			time.Sleep(50 * time.Millisecond) // what comes twice has come
 			for _, key := range keys {
 				if got := h.of(key); got != 1 {
 					t.Errorf("%s: subscriber %d has heard %d times of SET %s", when, i, got, key)
@@ -107,10 +111,20 @@ func TestKeyspaceNotifications(t *testing.T) {
 			}
 		}
 	}
+	subscribed := func() { // to all nodes, again
+		t.Helper()
+		looks, keys := 0, set()
+		testwait.Until(t, "the subscriptions have followed", func() bool {
+			if looks++; looks%50 == 0 {
+				keys = set()
+			}
+			return len(keys) > 0 && heard(keys)
+		})
+	}
 	once("at first", set())
 	k.expect("PUBLISH other once", ":2\r\n")
 	k.expect("PUBLISH xy twice", ":2\r\n")
-	time.Sleep(100 * time.Millisecond)
+	once("behind messages", set())
 	for i, want := range []int{1, 1, 0, 0} {
 		if got := subscribers[i].of("once"); got != want {
 			t.Errorf("subscriber %d has heard %d times of a message", i, got)
@@ -131,14 +145,14 @@ func TestKeyspaceNotifications(t *testing.T) {
 				}
 			}
 		}
-		time.Sleep(2500 * time.Millisecond)
+		subscribed()
 		once("after a failover", set())
 	}
 	c.KillMaster(c.Nodes[2])
-	for got := ""; got != ok; got = k.ask("SET " + keyAt(t, c, 5, "killed") + " 1") {
-		time.Sleep(50 * time.Millisecond)
-	}
-	time.Sleep(2500 * time.Millisecond)
+	testwait.Until(t, "the new master serves", func() bool {
+		return k.ask("SET "+keyAt(t, c, 5, "killed")+" 1") == ok
+	})
+	subscribed()
 	once("after a master was killed", set())
 }
 

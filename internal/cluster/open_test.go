@@ -3,10 +3,11 @@ package cluster
 import (
 	"context"
 	"net"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/testwait"
 )
 
 // A Conn begins at another node when one is silent, long before its timeout.
@@ -15,8 +16,10 @@ func TestOpenNextToASilentNode(t *testing.T) {
 	m := mapOf(2, func(slot int) int { return slot % 2 })
 	m.masters = []string{"silent:1", "good:1"}
 	cl.slots.Store(m)
+	var silent atomic.Bool // was tried
 	dial := func(ctx context.Context, addr string, _ [][]string) (net.Conn, error) {
 		if addr == "silent:1" {
+			silent.Store(true)
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
 		}
@@ -25,18 +28,13 @@ func TestOpenNextToASilentNode(t *testing.T) {
 		return here, nil
 	}
 	for range 8 { // which node is tried first is left to chance
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		began := time.Now()
-		c, err := cl.Open(ctx, Options{Dial: dial})
-		cancel()
+		c, err := cl.Open(t.Context(), Options{Dial: dial})
 		if err != nil {
 			t.Fatal(err)
 		}
 		c.Close()
-		if took := time.Since(began); took > 5*time.Second {
-			t.Fatalf("it took %v", took)
-		} else if took > candidateTimeout {
-			return // the silent one was tried
+		if silent.Load() {
+			return
 		}
 	}
 }
@@ -52,9 +50,7 @@ func TestOpenWhileTheMapBecomesKnown(t *testing.T) {
 		t.Cleanup(func() { there.Close() })
 		return here, nil
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	c, err := cl.Open(ctx, Options{Dial: dial})
+	c, err := cl.Open(t.Context(), Options{Dial: dial})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,16 +84,14 @@ func TestOpenAmongPushes(t *testing.T) {
 			t.Cleanup(func() { there.Close(); <-done })
 			return here, nil
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		c, err := cl.Open(ctx, Options{Dial: dial, Setup: [][]string{{"HELLO", "3"}}})
-		cancel()
+		c, err := cl.Open(t.Context(), Options{Dial: dial, Setup: [][]string{{"HELLO", "3"}}})
 		if err != nil {
 			t.Fatalf("%d: %v", at, err)
 		}
 		if m := cl.slots.Load(); m == nil || m.master(5) != "good:1" || cl.epoch != 7 {
 			t.Errorf("%d: the map is %+v, epoch %d", at, m, cl.epoch)
 		}
-		c.SetDeadline(time.Now().Add(5 * time.Second))
+		c.SetDeadline(testwait.Deadline())
 		c.Write(resp.AppendCommand(nil, "ECHO", "x"))
 		if raw, _, err := resp.ReadReply(c, 1000); err != nil || string(raw) != "+ours\r\n" {
 			t.Errorf("%d: %q, %v", at, raw, err)

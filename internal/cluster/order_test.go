@@ -4,7 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
+
+	"lockproxy/internal/testwait"
 )
 
 // A request does not overtake an earlier one for the same slot that no node can run yet.
@@ -22,9 +23,11 @@ func TestOrderBehindTryAgain(t *testing.T) {
 	m := c.BeginMigration(from, to, slot)
 	m.MoveKey(tag + "1")
 	conn.send("MSET " + tag + "1 first " + tag + "2 first") // its keys are at two nodes
-	time.Sleep(20 * time.Millisecond)
+	testwait.Until(t, "a node has refused it", func() bool {
+		return strings.Contains(from.Ask("INFO", "errorstats")+to.Ask("INFO", "errorstats"),
+			"errorstat_TRYAGAIN")
+	})
 	conn.send("SET "+tag+"2 second", "GET "+tag+"2")
-	time.Sleep(20 * time.Millisecond)
 	m.MoveKeys()
 	m.Finish()
 	for i, want := range []string{"+OK\r\n", "+OK\r\n", "$6\r\nsecond\r\n"} {

@@ -3,8 +3,6 @@ package cluster
 import (
 	"strconv"
 	"testing"
-
-	"lockproxy/internal/testwait"
 )
 
 // confirmation is the lines of a confirmation in protocol 2.
@@ -61,11 +59,7 @@ func TestUnsubscribeUnderWayWhenAShardMoves(t *testing.T) {
 		a.hears("PING")
 		a.says(unsubscribedK...)
 		p.awaitDropped("k")
-		late := make(chan bool)
-		p.conn.mu.Lock()
-		p.conn.after(4*firstDelay, func() { close(late) })
-		p.conn.mu.Unlock()
-		testwait.For(t, "it would be subscribed again by now", late)
+		p.afterDelays(4) // it would be subscribed again by now
 		if refused {
 			a.says("*2", "$4", "pong", "$0", "", "-NOPERM sunsubscribe", "+PONG")
 			p.replies("*2", "$4", "pong", "$0", "", "-NOPERM sunsubscribe")

@@ -3,7 +3,6 @@ package cluster
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/resp"
 )
@@ -37,7 +36,7 @@ func TestRetryBehindALargeRequest(t *testing.T) {
 	raw := resp.AppendCommand(nil, "SET", "k", large)
 	p.conn.Write(raw[:len(raw)-1])
 	a.says("-TRYAGAIN")
-	time.Sleep(20 * time.Millisecond) // it is sent again after 2 ms
+	p.afterDelays(4)
 	p.conn.Write(raw[len(raw)-1:])
 	a.hears("SET k "+large, "SET other 1")
 	a.says("+2", "+1")

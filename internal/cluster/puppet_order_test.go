@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/testwait"
 )
 
 // puppets are nodes that a test plays. A Conn dials them by name.
@@ -45,11 +46,17 @@ func (p *puppets) await(done func() bool) {
 		defer p.conn.mu.Unlock()
 		return done()
 	}
-	for end := time.Now().Add(10 * time.Second); !isDone(); time.Sleep(50 * time.Microsecond) {
-		if time.Now().After(end) {
-			p.t.Fatal("it did not come true within 10 s")
-		}
-	}
+	testwait.Until(p.t, "it comes true", isDone)
+}
+
+// afterDelays returns behind what the Conn does so many times its first delay later.
+func (p *puppets) afterDelays(n time.Duration) {
+	p.t.Helper()
+	passed := make(chan bool)
+	p.conn.mu.Lock()
+	p.conn.after(n*firstDelay, func() { close(passed) })
+	p.conn.mu.Unlock()
+	testwait.For(p.t, "some delays have passed", passed)
 }
 
 // newPuppets makes nodes, of which the first serves all slots.
@@ -66,7 +73,7 @@ func newPuppets(t *testing.T, names ...string) *puppets {
 			return resp.AppendError(nil, "UPSTREAM "+addr+": sent "+strconv.FormatBool(sent))
 		}})
 	p.cl.add(p.conn)
-	p.conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	p.conn.SetReadDeadline(testwait.Deadline())
 	p.in = bufio.NewReader(p.conn)
 	t.Cleanup(func() { p.conn.Close() })
 	return p
@@ -139,15 +146,10 @@ type puppet struct {
 // at is the connection that was dialed to a node.
 func (p *puppets) at(name string) *puppet {
 	p.t.Helper()
-	select {
-	case nc := <-p.calls[name]:
-		p.t.Cleanup(func() { nc.Close() })
-		nc.SetDeadline(time.Now().Add(10 * time.Second))
-		return &puppet{p.t, nc, bufio.NewReader(nc)}
-	case <-time.After(10 * time.Second):
-		p.t.Fatalf("%s is not asked", name)
-		return nil
-	}
+	nc := testwait.For(p.t, name+" is asked", p.calls[name])
+	p.t.Cleanup(func() { nc.Close() })
+	nc.SetDeadline(testwait.Deadline())
+	return &puppet{p.t, nc, bufio.NewReader(nc)}
 }
 
 // hears reads requests and compares them with those wanted.

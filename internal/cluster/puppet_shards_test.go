@@ -51,7 +51,7 @@ func TestUnsubscribeWhileAShardMoves(t *testing.T) {
 		b.says(unsubscribedK...)
 		p.replies(unsubscribedK...)
 		b.hears("PING")
-		time.Sleep(20 * firstDelay)
+		p.afterDelays(20)
 		p.send("GET k")
 		b.hears("GET k")
 		return

@@ -11,6 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/testwait"
 )
 
 // A node that is no master any more and owes replies is sent a PING, except within a transaction:
@@ -30,7 +31,7 @@ func TestNoPingWithinTransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	c.SetReadDeadline(testwait.Deadline())
 	in := bufio.NewReader(c)
 	ask := func(line string, replies int) (got string) {
 		c.Write(resp.AppendCommand(nil, strings.Fields(line)...))

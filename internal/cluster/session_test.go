@@ -3,9 +3,9 @@ package cluster_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // keyAt returns a key that starts with prefix and is served by the i-th master.
@@ -208,13 +208,8 @@ func TestShardedPubSub(t *testing.T) {
 		t.Errorf("messages: %v", got)
 	}
 	c.Migrate(c.Slot(one), c.Nodes[1])
-	deadline := time.Now().Add(5 * time.Second)
-	for other.ask("SPUBLISH "+one+" c") != ":1\r\n" {
-		if time.Now().After(deadline) {
-			t.Fatal("the subscription doesn't move with its slot")
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	testwait.Until(t, "the subscription moves with its slot",
+		func() bool { return other.ask("SPUBLISH "+one+" c") == ":1\r\n" })
 	k.replies(message(one, "c"))
 	k.expect("SUNSUBSCRIBE "+one, text("sunsubscribe", one, "1"))
 	k.expect("SUNSUBSCRIBE", text("sunsubscribe", two, "0"))
@@ -259,8 +254,10 @@ func TestBlocking(t *testing.T) {
 	k, other := open(t, c), open(t, c)
 	k.expect("BLPOP a b 1", crossSlot)
 	k.send("BLPOP {q}1 {q}2 0", "GET nothing")
-	time.Sleep(50 * time.Millisecond)
 	slot := c.Slot("{q}")
+	testwait.Until(t, "BLPOP waits", func() bool {
+		return strings.Contains(c.MasterOf(slot).Ask("CLIENT", "LIST"), " cmd=blpop ")
+	})
 	to := c.Nodes[0]
 	if c.MasterOf(slot) == to {
 		to = c.Nodes[1]

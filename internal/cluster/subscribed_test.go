@@ -55,7 +55,7 @@ func TestEndBehindSubscriptions(t *testing.T) {
 	k.reply()
 	k.reply()
 	k.replies("*2\r\n$-1\r\n$-1\r\n")
-	if got, err := k.tryReply(dialTimeout); err == nil || got != "" {
+	if got, err := k.tryReply(); err == nil || got != "" {
 		t.Errorf("behind the end: %q, %v", got, err)
 	}
 }

@@ -2,8 +2,8 @@ package cluster_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testwait"
@@ -27,8 +27,8 @@ func TestClusterAsOneRedis(t *testing.T) {
 	for _, want := range []string{"+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "*2\r\n+OK\r\n:2\r\n"} {
 		c.WantReply(want)
 	}
-	token := c.Lock("job 30")
-	c.Expect("LOCK job 30", "$-1\r\n")
+	token := c.Lock("job 600")
+	c.Expect("LOCK job 600", "$-1\r\n")
 	c.Expect(proxytest.Unlock("job", token), ":1\r\n")
 }
 
@@ -38,16 +38,18 @@ func TestClusterBlockedClientGoes(t *testing.T) {
 	blocked := proxytest.Dial(t, p.Addr)
 	blocked.Send("BLPOP goes:list 0")
 	c := proxytest.Dial(t, p.Addr)
-	time.Sleep(50 * time.Millisecond)
 	c.Expect("LPUSH goes:list a", ":1\r\n")
 	blocked.WantReply("*2\r\n$9\r\ngoes:list\r\n$1\r\na\r\n")
 	blocked.Send("BLPOP goes:list 0")
-	time.Sleep(50 * time.Millisecond)
+	list := func() string {
+		cluster := proxytest.SixNodes(t)
+		return cluster.MasterOf(cluster.Slot("goes:list")).Ask("CLIENT", "LIST")
+	}
+	testwait.Until(t, "it blocks", func() bool { return strings.Contains(list(), " cmd=blpop ") })
 	blocked.Close()
 	testwait.Until(t, "the blocked client is given up", func() bool {
 		c.Send("LPUSH goes:list b")
 		c.Reply()
-		time.Sleep(20 * time.Millisecond)
 		return c.Do("LPOP goes:list") == "$1\r\nb\r\n"
 	})
 }

@@ -117,7 +117,7 @@ func TestOwnersRetryAtSeveralServers(t *testing.T) {
 					up.at.Link.Release()
 					token := proxytest.Token(t, again.Reply())
 					others.Expect("LOCK "+key+" 30 WAIT 0.3", "$-1\r\n")
-					again.Expect(fmt.Sprintf("RELOCK %s %d 30", key, token), ":1\r\n")
+					again.Expect(fmt.Sprintf("RELOCK %s %d 600", key, token), ":1\r\n")
 					again.Expect(proxytest.Unlock(key, token), ":1\r\n")
 				}
 			}

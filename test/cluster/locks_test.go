@@ -159,7 +159,7 @@ func TestClusterMinReplicas(t *testing.T) {
 		keys = append(keys, fmt.Sprint("job", i))
 	}
 	for _, key := range keys {
-		token := a.Lock(key + " 10 SESSION")
+		token := a.Lock(key + " 600 SESSION")
 		master := cluster.MasterOf(cluster.Slot(key))
 		slot := strconv.Itoa(cluster.Slot(key))
 		if got := cluster.ReplicaOf(master).Ask("CLUSTER", "COUNTKEYSINSLOT", slot); got != ":2" {
@@ -179,7 +179,7 @@ func TestClusterMinReplicas(t *testing.T) {
 	a.Expect("LOCKINFO "+keys[0], "$-1\r\n")
 	for _, key := range keys {
 		if cluster.MasterOf(cluster.Slot(key)) != master {
-			a.Expect(proxytest.Unlock(key, a.Lock(key+" 10")), ":1\r\n")
+			a.Expect(proxytest.Unlock(key, a.Lock(key+" 600")), ":1\r\n")
 		}
 	}
 	replica.Resume()
@@ -227,7 +227,7 @@ func TestClusterRequireFsyncLock(t *testing.T) {
 	hasty := proxytest.Start(t, cluster.URL(), proxytest.WithFsync(0, 100*time.Millisecond))
 	a, b, c := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, hasty.Addr)
 	if !cluster.Nodes[0].KnowsWaitaof() {
-		a.Expect("LOCK job 30", "-NOREPLICAS the upstream does not tell whether it is on disk "+
+		a.Expect("LOCK job 600", "-NOREPLICAS the upstream does not tell whether it is on disk "+
 			"(ERR unknown command 'WAITAOF'…")
 		a.Expect("LOCKINFO job", "$-1\r\n")
 		return
@@ -235,7 +235,7 @@ func TestClusterRequireFsyncLock(t *testing.T) {
 	slow := cluster.MasterOf(cluster.Slot("job0"))
 	for i := range 10 {
 		key := fmt.Sprint("job", i)
-		token := a.Lock(key + " 10 SESSION")
+		token := a.Lock(key + " 600 SESSION")
 		b.Send("LOCK " + key + " 10 WAIT 5")
 		proxytest.AwaitWaiters(t, p, key, 1)
 		a.Expect(proxytest.Unlock(key, token), ":1\r\n")
@@ -245,7 +245,7 @@ func TestClusterRequireFsyncLock(t *testing.T) {
 	for i := range 10 {
 		key := fmt.Sprint("job", i)
 		if cluster.MasterOf(cluster.Slot(key)) != slow {
-			a.Expect(proxytest.Unlock(key, a.Lock(key+" 10")), ":1\r\n")
+			a.Expect(proxytest.Unlock(key, a.Lock(key+" 600")), ":1\r\n")
 			continue
 		}
 		c.Expect("LOCK "+key+" 10", "-NOREPLICAS the upstream did not have it on disk within "+

@@ -76,7 +76,7 @@ func TestClusterTLS(t *testing.T) {
 		k.Expect("SET "+keyOf(c, i, "tls")+" 1", "+OK\r\n")
 	}
 	k.Expect("DBSIZE", ":3\r\n")
-	k.Expect(proxytest.Unlock("job", k.Lock("job 30")), ":1\r\n")
+	k.Expect(proxytest.Unlock("job", k.Lock("job 600")), ":1\r\n")
 	k.Send("MULTI", "SET job2 1", "EXEC")
 	k.WantReply("+OK\r\n")
 	k.WantReply("+QUEUED\r\n")

@@ -23,14 +23,14 @@ func TestSharedLocksWhileTheirSlotMoves(t *testing.T) {
 	holder, other, reader := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
 		proxytest.Dial(t, p.Addr)
 	from := cluster.MasterOf(cluster.Slot("{m}"))
-	holder.Lock("{m}over 30")
+	holder.Lock("{m}over 600")
 	from.Ask("SET", "{m}over", "1600000000000") // a foreign client's, which expired long ago
-	given := holder.Lock("{m}given 30")
-	reader.Send("LOCK {m}given 30 SHARED WAIT 20")
+	given := holder.Lock("{m}given 600")
+	reader.Send("LOCK {m}given 600 SHARED WAIT 20")
 	proxytest.AwaitWaiters(t, p, "{m}given", 1)
 	m := cluster.BeginMigration(from, proxytest.AnotherMaster(cluster, from), cluster.Slot("{m}"))
 
-	other.Expect("LOCK {m}over 30 SHARED", "-TRYAGAIN …")
+	other.Expect("LOCK {m}over 600 SHARED", "-TRYAGAIN …")
 	if got := from.Ask("GET", "{m}over"); got != "1600000000000" {
 		t.Errorf("a LOCK that was refused has left %q", got)
 	}
@@ -40,8 +40,8 @@ func TestSharedLocksWhileTheirSlotMoves(t *testing.T) {
 	if got := proxytest.Token(t, reader.Reply()); got <= given {
 		t.Errorf("token %d after %d", got, given)
 	}
-	other.Lock("{m}over 30 SHARED")
-	other.Lock("{m}given 30 SHARED")
+	other.Lock("{m}over 600 SHARED")
+	other.Lock("{m}given 600 SHARED")
 }
 
 // A lock that is held, and waited for at two proxies, while its slot moves: with its keys here,
@@ -158,7 +158,7 @@ func TestClusterMasterDies(t *testing.T) {
 	holder, waiter, session := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
 		proxytest.Dial(t, p.Addr)
 	token := holder.Lock("{a}job 60")
-	kept := session.Lock("{a}kept 20 SESSION")
+	kept := session.Lock("{a}kept 600 SESSION")
 	waiter.Send("LOCK {a}job 60 WAIT 30")
 	proxytest.AwaitWaiters(t, p, "{a}job", 1)
 	master := cluster.MasterOf(cluster.Slot("{a}"))

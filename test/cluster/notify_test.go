@@ -30,8 +30,8 @@ func TestClusterWakes(t *testing.T) {
 			waiter := proxytest.Dial(t, other.Addr)
 			for i, key := range []string{"job", "job", "{tag}job", "a{}b", "}{", "job2", "job3",
 				"job4"} {
-				token := holder.Lock(key + " 30")
-				waiter.Send("LOCK " + key + " 30 WAIT 10")
+				token := holder.Lock(key + " 600")
+				waiter.Send("LOCK " + key + " 600 WAIT 600")
 				proxytest.AwaitWaiters(t, other, key, 1)
 				// its subscription arrives, and it looks only every 210 ms
 				time.Sleep(150 * time.Millisecond)
@@ -75,8 +75,8 @@ func TestClusterWakesWithoutTheRight(t *testing.T) {
 	var times []time.Duration
 	for i := range 5 {
 		key := fmt.Sprint("job", i)
-		token := holder.Lock(key + " 30")
-		waiter.Send("LOCK " + key + " 30 WAIT 10")
+		token := holder.Lock(key + " 600")
+		waiter.Send("LOCK " + key + " 600 WAIT 600")
 		proxytest.AwaitWaiters(t, other, key, 1)
 		times = append(times, wakeTime(t, holder, waiter, key, token))
 	}

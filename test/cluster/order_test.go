@@ -8,6 +8,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // orderKind is two requests of which the first reaches the proxy a little earlier than the second.
@@ -70,7 +71,7 @@ func secondCameFirst(monitor *proxytest.Conn, first, second string) bool {
 		return fmt.Sprintf("%q %q", fields[0], fields[1])
 	}
 	seen := 0
-	monitor.SetReadDeadline(time.Now().Add(10 * time.Second))
+	monitor.SetReadDeadline(testwait.Deadline())
 	for wrong := false; ; {
 		line, err := monitor.In.ReadString('\n')
 		if err != nil {

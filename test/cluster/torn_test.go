@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -116,11 +116,7 @@ func (r *tornRequest) tear(t *testing.T, p *proxytest.Proxy, server *testredis.S
 			t.Errorf("%s: %s is answered %q, not %q", what, asked[i], got, want)
 		}
 	}
-	select {
-	case <-torn:
-	case <-time.After(5 * time.Second):
-		t.Fatalf("%s: nothing was cut off", what)
-	}
+	testwait.For(t, what+": something is cut off", torn)
 	if got := server.Ask(strings.Fields(names.Replace(r.check))...); got != names.Replace(r.want) {
 		t.Errorf("%s: afterwards %s is %s", what, names.Replace(r.check), got)
 	}

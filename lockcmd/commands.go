@@ -107,10 +107,15 @@ func (l *Locks) Run(ctx context.Context, c *Spec, s Session, args [][]byte) Repl
 	if !ok {
 		return c.run(l, ctx, s, args[1:])
 	}
-	var a Answer
-	var err error
-	if step.Call != nil {
-		a, err = s.Eval(step.Call)
+	for next := &step; ; {
+		var a Answer
+		var err error
+		if next.Call != nil {
+			a, err = s.Eval(next.Call)
+		}
+		var reply Reply
+		if reply, next = next.Finish(ctx, a, err); next == nil {
+			return reply
+		}
 	}
-	return step.Finish(ctx, a, err)
 }

@@ -9,9 +9,10 @@
 // # A command
 //
 // commands.go lists the commands as Specs. Most need the answer of one script: Locks.Begin parses
-// the request and returns a Step with the Call to make; Step.Finish turns the Answer into a Reply.
-// So the proxy can send the scripts of several requests together, also of several clients: then
-// batch.lua runs them. Locks.Run does the same at once, and runs LOCK … WAIT, FENCE and LOCKSCAN,
+// the request and returns a Step with the Call to make; Step.Finish turns the Answer into a Reply,
+// or into the next Step. An event loop calls it: nothing that it does waits. So the proxy can send
+// the scripts of several requests together, also of several clients: then batch.lua runs them.
+// Locks.Run does the same at once, and runs LOCK … WAIT, FENCE and LOCKSCAN,
 // which take more than one answer.
 //
 // Scripts of a client's commands run on its own connection, a Session: as its user, in its

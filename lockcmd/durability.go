@@ -25,7 +25,11 @@ func (m *callMaker) FailedOver() {
 
 // heldOff is the rest of the time after a failover in which no lock is given out, 0 if it is over.
 func (m *callMaker) heldOff() time.Duration {
-	return max(-monotonic.Since(m.holdOff.Load()), 0)
+	end := m.holdOff.Load()
+	if end == 0 {
+		return 0
+	}
+	return max(-monotonic.Since(end), 0)
 }
 
 // Confirmation says who must confirm a script's writes: Replicas replicas that they have them, or

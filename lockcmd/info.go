@@ -38,8 +38,8 @@ func (l *queries) beginInfo(s Session, args [][]byte) (step Step, ok bool) {
 		}
 	}
 	c := l.call(infoScript, string(args[0]), noFastPath, "", asked...)
-	return Step{&c, func(_ context.Context, answer Answer, err error) Reply {
-		return reply(LockID{s.Identity().DB, c.Keys[0]}, answer.Value, answer.failure(err))
+	return Step{&c, func(_ context.Context, answer Answer, err error) (Reply, *Step) {
+		return reply(LockID{s.Identity().DB, c.Keys[0]}, answer.Value, answer.failure(err)), nil
 	}}, true
 }
 

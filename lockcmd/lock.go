@@ -136,11 +136,11 @@ func (l *locking) beginLock(s Session, args [][]byte) (step Step, ok bool) {
 	r := s.Holder().request(string(args[0]), o)
 	t, held := l.beginTry(LockID{s.Identity().DB, r.key}, r, modeTry, nil)
 	if held != nil {
-		return Step{Finish: func(ctx context.Context, _ Answer, _ error) Reply {
+		return Step{Finish: func(ctx context.Context, _ Answer, _ error) (Reply, *Step) {
 			return l.tried(ctx, s, t, attempt{}, held)
 		}}, true
 	}
-	return Step{&t.Call, func(ctx context.Context, answer Answer, err error) Reply {
+	return Step{&t.Call, func(ctx context.Context, answer Answer, err error) (Reply, *Step) {
 		a, err := l.finishTry(t, answer, err)
 		return l.tried(ctx, s, t, a, err)
 	}}, true
@@ -155,16 +155,27 @@ func (l *locking) permit(o lockOptions) error {
 	return nil
 }
 
-// tried makes the reply to a LOCK without WAIT.
-func (l *locking) tried(ctx context.Context, s Session, t *lockCall, a attempt, err error) Reply {
+// tried makes the reply to a LOCK without WAIT. If it has a lock that its client must not get, the
+// next step releases that: until the client hears of it, the lock is free again.
+func (l *locking) tried(
+	ctx context.Context, s Session, t *lockCall, a attempt, err error,
+) (Reply, *Step) {
 	if err == nil && a.token != 0 {
-		return l.acquired(s, t.lockRequest, a)
+		return l.acquired(s, t.lockRequest, a), nil
 	}
 	l.seen.observeRefused(t.id, err)
-	if err != nil {
-		return l.failedAll(ctx, s, allRequest{t.lockRequest}, a, err)
+	if err == nil {
+		return nullReply, nil
 	}
-	return nullReply
+	lock := &heldLock{lockRequest: t.lockRequest, as: s.Identity(), token: a.token}
+	if a.token != 0 {
+		if a.before {
+			return errorReply(err), nil
+		}
+		return Reply{}, l.releases.undoStep(s, lock, errorReply(err))
+	}
+	l.releases.failed(ctx, s, lock, err)
+	return errorReply(err), nil
 }
 
 // acquired records an acquired lock, and returns the reply.

@@ -1,5 +1,7 @@
 package lockcmd
 
+import "context"
+
 // offersEnd is what is left to do when offers to waiters have ended.
 type offersEnd struct {
 	rejected  []*waiter   // must not keep their locks: undo these, then signal them
@@ -36,11 +38,33 @@ func (q *waitQueue) endOffers(
 	return ends
 }
 
-// releaseRejected releases what waiters were given and have rejected.
+// releaseRejected releases what waiters were given and must not keep, and tells them. It waits.
 func (l *releases) releaseRejected(on evaluator, ends offersEnd) {
 	for i, w := range ends.rejected {
 		l.undo(on, ends.undo[i])
 		w.signal()
 	}
-	l.releaseAbandoned(ends.abandoned...)
+}
+
+// rejectedStep is releaseRejected as steps of s, before its reply.
+func (l *releases) rejectedStep(s Session, ends offersEnd, reply Reply) (Reply, *Step) {
+	if len(ends.rejected) == 0 {
+		return reply, nil
+	}
+	w := ends.rejected[0]
+	step := l.undoStep(s, ends.undo[0], Reply{})
+	undone := step.Finish
+	step.Finish = func(ctx context.Context, answer Answer, err error) (Reply, *Step) {
+		undone(ctx, answer, err)
+		w.signal()
+		return l.rejectedStep(s, offersEnd{rejected: ends.rejected[1:], undo: ends.undo[1:]}, reply)
+	}
+	return Reply{}, step
+}
+
+// startAbandoned begins to release what was given to waiters that have left.
+func (l *releases) startAbandoned(ends offersEnd) {
+	for _, lock := range ends.abandoned {
+		l.startRelease(lock, func() {})
+	}
 }

@@ -107,6 +107,7 @@ func (l *waits) endShared(s Session, w *waiter, others []*waiter, a attempt, err
 		q.pollNow() // so that other proxies see that clients still wait
 	}
 	l.queues.mu.Unlock()
+	l.releases.startAbandoned(ends)
 	l.releases.releaseRejected(s, ends)
 }
 

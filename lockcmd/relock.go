@@ -17,17 +17,17 @@ func (r *renewals) beginRelock(s Session, args [][]byte) (step Step, ok bool) {
 	}
 	id, asked := LockID{s.Identity().DB, string(args[0])}, monotonic.Now()
 	c := r.relockCall(id, p.value, timeout, false)
-	return Step{c, func(_ context.Context, answer Answer, err error) Reply {
+	return Step{c, func(_ context.Context, answer Answer, err error) (Reply, *Step) {
 		done, err := c.ints(1, answer, err)
 		if err == nil && done[0] == 1 {
 			err = answer.unconfirmed(c.Confirm, notLonger)
 		}
 		if err != nil {
-			return errorReply(err)
+			return errorReply(err), nil
 		}
 		if done[0] == 1 {
 			r.relocked(s.Holder(), id, p, timeout, asked)
 		}
-		return intReply(done[0])
+		return intReply(done[0]), nil
 	}}, true
 }

@@ -74,7 +74,7 @@ func TestSessionLocksAreBounded(t *testing.T) {
 	if !ok || step.Call != nil {
 		t.Fatalf("%+v, %v", step, ok)
 	}
-	got := step.Finish(context.Background(), Answer{}, nil)
+	got, _ := step.Finish(context.Background(), Answer{}, nil)
 	if !strings.Contains(fmt.Sprint(got), "renews 131072 session locks already") {
 		t.Errorf("%v", got)
 	}

@@ -27,16 +27,17 @@ func (l *Locks) beginUnlock(s Session, args [][]byte) (step Step, ok bool) {
 	id := LockID{s.Identity().DB, string(args[0])}
 	s.Holder().suspend(id, p)
 	r := l.beginRelease(s, id, s.Identity(), p, true)
-	return Step{&r.Call, func(_ context.Context, answer Answer, err error) Reply {
-		released, err := l.finishRelease(r, answer, err)
+	return Step{&r.Call, func(_ context.Context, answer Answer, err error) (Reply, *Step) {
+		released, ends, err := l.finishRelease(r, answer, err)
 		l.unlocked(s.Holder(), r, released)
+		reply := intReply(0)
 		switch {
 		case err != nil:
-			return errorReply(err)
-		case !released:
-			return intReply(0)
+			reply = errorReply(err)
+		case released:
+			reply = intReply(1)
 		}
-		return intReply(1)
+		return l.rejectedStep(s, ends, reply)
 	}}, true
 }
 
@@ -58,7 +59,9 @@ func (l *releases) release(
 ) (released bool, err error) {
 	r := l.beginRelease(on, id, as, p, handsOver)
 	answer, err := on.Eval(&r.Call)
-	return l.finishRelease(r, answer, err)
+	released, ends, err := l.finishRelease(r, answer, err)
+	l.releaseRejected(on, ends)
+	return released, err
 }
 
 // beginRelease offers the lock to a waiter and makes the call. finishRelease must follow.
@@ -94,8 +97,11 @@ func (l *releases) beginRelease(
 	return r
 }
 
-// finishRelease ends the offer, and returns whether the lock was released.
-func (l *releases) finishRelease(r *unlockCall, a Answer, err error) (released bool, failed error) {
+// finishRelease ends the offer, and returns whether the lock was released, and what waiters must not
+// keep. It never waits.
+func (l *releases) finishRelease(
+	r *unlockCall, a Answer, err error,
+) (released bool, ends offersEnd, failed error) {
 	answer, err := r.ints(3, a, err)
 	if err != nil {
 		answer = []int64{0, 0, 0}
@@ -113,12 +119,12 @@ func (l *releases) finishRelease(r *unlockCall, a Answer, err error) (released b
 	if answer[1] != 0 {
 		missing = l.notConfirmed(&a, r.Confirm)
 	}
-	ends := l.endHandOver(r, answer, missing, err)
+	ends = l.endHandOver(r, answer, missing, err)
 	if answer[1] != 0 {
 		runtime.Gosched() // the new holders are answered before the old one
 	}
-	l.releaseRejected(r.on, ends)
-	return answer[0] != 0, err
+	l.startAbandoned(ends)
+	return answer[0] != 0, ends, err
 }
 
 // endHandOver ends the offer of a release that was answered, or failed with err. missing is why
@@ -212,8 +218,19 @@ func orDash(s string) string {
 // undo releases a lock that its client must not get, and offers it to no waiter.
 func (l *releases) undo(on evaluator, lock *heldLock) {
 	if _, err := l.release(on, lock.id(), lock.as, lock.releaseProof(), false); err != nil {
-		l.releaseAbandoned(lock)
+		l.startRelease(lock, func() {})
 	}
+}
+
+// undoStep is undo as a step of s, before its reply.
+func (l *releases) undoStep(s Session, lock *heldLock, reply Reply) *Step {
+	r := l.beginRelease(s, lock.id(), lock.as, lock.releaseProof(), false)
+	return &Step{&r.Call, func(_ context.Context, answer Answer, err error) (Reply, *Step) {
+		if _, _, err := l.finishRelease(r, answer, err); err != nil { // it names no waiter
+			l.startRelease(lock, func() {})
+		}
+		return reply, nil
+	}}
 }
 
 // unlistPause is how long a proxy stays listed after its last waiter has left. A client that asks

@@ -57,7 +57,7 @@ func (l *locking) runUnlockAll(_ context.Context, s Session, args [][]byte) Repl
 		if err == nil {
 			a.Value = answer.Elems[i]
 		}
-		released, failed := l.releases.finishRelease(r, a, err)
+		released, _, failed := l.releases.finishRelease(r, a, err) // it names no waiter
 		l.renewals.unlocked(s.Holder(), r, released)
 		if released {
 			count++

@@ -23,7 +23,8 @@ import (
 const maxLockBatch = 64
 
 // lockBatch is the lock commands of a session that have begun and not been finished, in order. Each
-// has asked the upstream, except perhaps the last, which is finished at once then.
+// has asked the upstream, except perhaps the last, which is finished at once then, or the first, if
+// its next step could not be asked in the loop.
 type lockBatch []batchedLock
 
 type batchedLock struct {
@@ -42,7 +43,9 @@ func (one *batchedLock) request() *passthrough.Call {
 }
 
 // asked reports whether each of the commands has been asked.
-func (b lockBatch) asked() bool { return len(b) == 0 || b[len(b)-1].answer != nil }
+func (b lockBatch) asked() bool {
+	return len(b) == 0 || b[0].answer != nil && b[len(b)-1].answer != nil
+}
 
 // answered is how many of the first commands have been answered. ok is false if the next one, or
 // one of these, takes more than its answer.
@@ -96,17 +99,24 @@ func (l *locker) startLock(spec *lockcmd.Spec, args [][]byte, it *eventloop.Iter
 	l.identity = state.Identity
 	one := batchedLock{spec: spec, began: time.Now()}
 	one.Step, _ = l.server.locks.Begin(spec, &l.lockSession, args) // it is one that asks once
-	if one.Call != nil && !one.Call.Confirm.Needed() {
-		ask := one.request()
-		if it != nil {
-			one.answer = l.pipe.TryAsk(ask, l.waiter, it)
-		} else if one.err = l.route(passthrough.Shared); one.err == nil {
-			one.answer = l.pipe.Ask(ask)
-		}
-	}
+	l.askStep(&one, it)
 	l.begun = append(l.begun, one)
 	if it == nil && one.answer == nil {
 		l.finishLocks() // there is nothing to wait for, or it takes long, as with --min-replicas
+	}
+}
+
+// askStep asks the upstream for a step, if one request is enough: in an event loop, where it is not
+// nil, only if it need not wait for that.
+func (l *locker) askStep(one *batchedLock, it *eventloop.Iteration) {
+	one.answer, one.err = nil, nil
+	if one.Call == nil || one.Call.Confirm.Needed() {
+		return
+	}
+	if it != nil {
+		one.answer = l.pipe.TryAsk(one.request(), l.waiter, it)
+	} else if one.err = l.route(passthrough.Shared); one.err == nil {
+		one.answer = l.pipe.Ask(one.request())
 	}
 }
 
@@ -119,27 +129,37 @@ func (l *locker) finishLocks() {
 	if l.begun[0].answer != nil { // otherwise a failed route must be remembered
 		l.pipe.Flush()
 	}
-	l.finishFirst(len(l.begun))
+	l.finishFirst(len(l.begun), nil)
 }
 
 // finishFirst finishes the first n of the lock commands that have begun, and gives the client their
-// answers.
-func (l *locker) finishFirst(n int) {
-	for i := range l.begun[:n] {
-		one := &l.begun[i]
+// answers. In an event loop, where it is not nil, the first of them that takes another step is asked
+// for that, and finished with its answer.
+func (l *locker) finishFirst(n int, it *eventloop.Iteration) {
+	done := 0
+	for ; done < n; done++ {
+		one := &l.begun[done]
 		if one.answer != nil {
 			l.awaitAnswer(one)
 			if l.notRun(one.answer) {
-				l.askAgain(l.begun[i:n])
+				l.askAgain(l.begun[done:n])
 				l.awaitAnswer(one)
 			}
 		}
-		reply := l.finishLock(one)
+		reply, next := l.finishLock(one)
+		if next != nil && it != nil {
+			one.Step = *next
+			l.askStep(one, it)
+			break
+		}
+		for ; next != nil; reply, next = l.finishLock(one) {
+			one.Step, one.answer = *next, nil
+		}
 		l.observeLock(one.spec, one.began)
 		state, _ := l.pipe.State()
 		l.done.add(reply, encodeReply(one.spec.Name, reply, state.Proto))
 	}
-	l.begun = slices.Delete(l.begun, 0, n)
+	l.begun = slices.Delete(l.begun, 0, done)
 	l.client.guard.Start()    // an UNLOCK that failed has left a session lock
 	l.client.corkIfDraining() // the server may have begun to shut down meanwhile
 	l.sendDone()
@@ -179,9 +199,9 @@ func (l *locker) sendDone() {
 	l.done.text = nil
 }
 
-// finishLock finishes a command of the batch that has been awaited, or that could not be asked
-// together with others.
-func (l *locker) finishLock(one *batchedLock) lockcmd.Reply {
+// finishLock finishes a step of a command that has been awaited, or asks for it if it could not be
+// asked together with others.
+func (l *locker) finishLock(one *batchedLock) (lockcmd.Reply, *lockcmd.Step) {
 	var a lockcmd.Answer
 	err := one.err
 	switch {

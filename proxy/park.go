@@ -39,7 +39,7 @@ func (s *session) Ready(it *eventloop.Iteration, arrived bool) eventloop.Next {
 		return eventloop.Leave
 	}
 	if n > 0 {
-		if s.finishFirst(n); s.pipe.Status().Lost {
+		if s.finishFirst(n, it); s.pipe.Status().Lost {
 			return eventloop.Leave
 		}
 	}

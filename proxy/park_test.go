@@ -18,11 +18,16 @@ import (
 
 func server(t *testing.T, url string) *Server {
 	t.Helper()
+	return serverWith(t, url, lockcmd.Config{MaxTimeout: time.Hour})
+}
+
+func serverWith(t *testing.T, url string, locks lockcmd.Config) *Server {
+	t.Helper()
 	redis, err := upstream.Parse(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(Config{Upstream: redis, Locks: lockcmd.Config{MaxTimeout: time.Hour}})
+	s := New(Config{Upstream: redis, Locks: locks})
 	t.Cleanup(s.Close)
 	return s
 }

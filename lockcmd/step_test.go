@@ -1,0 +1,113 @@
+package lockcmd
+
+import (
+	"context"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/resp"
+)
+
+// silentLocks returns Locks whose own connections to the upstream are not opened before end.
+func silentLocks(cfg Config) (l *Locks, end func()) {
+	ended := make(chan struct{})
+	connect := func(Identity) *redis.Client {
+		return redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", // no name to look up
+			Dialer: func(context.Context, string, string) (net.Conn, error) {
+				<-ended
+				return nil, net.ErrClosed
+			},
+		})
+	}
+	l = New(cfg, "proxy", connect, hclog.NewNullLogger())
+	return l, func() { close(ended); l.Close() }
+}
+
+// loopSession is a session whose commands an event loop runs: it cannot wait for an answer.
+type loopSession struct {
+	slowSession
+	*testing.T
+}
+
+func (s *loopSession) Eval(*Call) (Answer, error) {
+	s.Error("it waits for a script")
+	return Answer{}, nil
+}
+
+func numbers(list ...int64) (a Answer) {
+	a.Type = '*'
+	for _, n := range list {
+		a.Elems = append(a.Elems, resp.Value{Type: ':', Int: n})
+	}
+	return a
+}
+
+// A release has given the lock to a waiter that has left, or that must not keep it because another
+// server has replaced the upstream. Neither the release nor the LOCK that meets the same waits for
+// the upstream: an event loop finishes them.
+func TestStepsDoNotWait(t *testing.T) {
+	const token = 1790000000000001
+	for what, finish := range map[string]func(l *Locks, s Session, w *waiter){
+		"UNLOCK, the waiter has left": func(l *Locks, s Session, w *waiter) {
+			step, _ := l.beginUnlock(s, [][]byte{[]byte("job"), []byte("7")})
+			w.state = left
+			step.Finish(context.Background(), numbers(1, token, 0), nil)
+		},
+		"UNLOCK, its outcome is not known": func(l *Locks, s Session, w *waiter) {
+			step, _ := l.beginUnlock(s, [][]byte{[]byte("job"), []byte("7")})
+			w.state = left
+			step.Finish(context.Background(), Answer{}, context.DeadlineExceeded)
+		},
+		"UNLOCK, replaced": func(l *Locks, s Session, w *waiter) {
+			step, _ := l.beginUnlock(s, [][]byte{[]byte("job"), []byte("7")})
+			l.FailedOver()
+			_, next := step.Finish(context.Background(), numbers(1, token, 0), nil)
+			if w.rejected == nil || next == nil || next.Script != unlockScript {
+				t.Error("the waiter may keep the lock, or it is not released")
+				return
+			}
+			reply, next := next.Finish(context.Background(), numbers(1, 0, 0), nil)
+			if next != nil || reply.Int != 1 {
+				t.Errorf("the reply is %+v", reply)
+			}
+		},
+		"LOCK, replaced": func(l *Locks, s Session, w *waiter) {
+			step, _ := l.beginLock(s, [][]byte{[]byte("other"), []byte("30")})
+			l.FailedOver()
+			_, next := step.Finish(context.Background(), numbers(token, 0), nil)
+			if next == nil || next.Script != unlockScript || next.Keys[0] != "other" {
+				t.Error("the lock is not released")
+				return
+			}
+			reply, next := next.Finish(context.Background(), numbers(1, 0, 0), nil)
+			if next != nil || !isUnconfirmed(reply.Err) {
+				t.Errorf("the reply is %+v", reply)
+			}
+		},
+		"LOCK, its outcome is not known": func(l *Locks, s Session, w *waiter) {
+			step, _ := l.beginLock(s, [][]byte{[]byte("other"), []byte("30")})
+			step.Finish(context.Background(), Answer{}, context.DeadlineExceeded)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, end := silentLocks(Config{MaxTimeout: time.Hour,
+					Durability: Durability{FailoverHold: time.Hour}})
+				s, began := &loopSession{T: t}, time.Now()
+				w := newWaiter(lockRequest{key: "job", timeout: time.Minute, connection: "c",
+					number: "1", client: "-"}, Identity{})
+				l.queues.queueLocked(w.id()).join(w)
+				finish(l, s, w)
+				if took := time.Since(began); took != 0 {
+					t.Errorf("it waits for %v", took)
+				}
+				end()
+			})
+		})
+	}
+}

@@ -86,17 +86,13 @@ func (r *registry) put(lock *heldLock) (earlier []*heldLock) {
 	return earlier
 }
 
-// maxOthers bounds the connections of heldLock.others, as in the lock record.
-const maxOthers = 8
-
 // sessionsExcept takes the sessions that have the lock out of it, except that of one connection.
 func (lock *heldLock) sessionsExcept(connection string) []*heldLock {
 	list := lock.appendSessions(nil)
 	lock.others = nil
-	list = slices.DeleteFunc(list, func(other *heldLock) bool {
+	return slices.DeleteFunc(list, func(other *heldLock) bool {
 		return other.connection == connection
 	})
-	return list[max(0, len(list)-maxOthers):]
 }
 
 // sessionsOf are the sessions that have a lock.

@@ -53,7 +53,9 @@ for i = 1, count do
       local record = string.gsub(redis.call('MGET', KEYS[2 * j])[1],
         '^(v1 %d+) %d+ %d+ (%d+) [^\n]* (%S+)\n.*$', '%1 0 0 %2 0 0 released - 0 - %3\n')
       redis.call('SET', KEYS[2 * j], record, 'PX', retention)
-      redis.call('DEL', KEYS[2 * j - 1])
+      if type(redis.pcall('DEL', KEYS[2 * j - 1])) == 'table' then -- the user may not
+        redis.call('SET', KEYS[2 * j - 1], '0', 'PX', 1)
+      end
     end
     return redis.error_reply(type(found) == 'table' and found.err or tostring(found))
   end

@@ -35,11 +35,19 @@ local shares = A[12] ~= '-'
 local same = connection == A[5] and request == A[6]
 local owners = ARGV[2] ~= '' and ARGV[2] == owner
 
--- The connections that were given the lock, with the one that asks in front of before, the others.
-local function with_asker(before)
-  table.insert(before, 1, A[5])
-  if #before > 8 then before[8], before[9] = '-', nil end
-  return table.concat(before, ',')
+-- The connections that were given the lock, with the one that asks in front of the others. last is
+-- the first of those so far, and of_session says how it asked.
+local function with_asker(others, last, of_session)
+  local list, lasting = {A[5]}, 0
+  for _, name in ipairs(others) do
+    if name == last and of_session == '0' then name = name .. '~' end
+    if name == '-' or string.sub(name, -1) == '~' then
+      lasting = lasting + 1
+      if lasting == 8 then name = '-' end
+    end
+    if lasting <= 8 or string.sub(name, -1) ~= '~' and name ~= '-' then list[#list + 1] = name end
+  end
+  return table.concat(list, ',')
 end
 
 if held and state == 'held' and (same or owners) and not foreign_twin() then
@@ -50,8 +58,8 @@ if held and state == 'held' and (same or owners) and not foreign_twin() then
   write_lock(text, at + guard - now)
   local others, before = without(A[5], connections)
   write_record({token = token, expires = at, value = text, grace = grace, acquired = acquired,
-    session = A[8], state = 'held', connection = with_asker(others), request = A[6],
-    client = A[7], waiting = waiting, owner = owner}, retention)
+    session = A[8], state = 'held', connection = with_asker(others, connection, session),
+    request = A[6], client = A[7], waiting = waiting, owner = owner}, retention)
   return {tonumber(token), grace_end() > 0 and 2 or 0, same and 0 or before and 2 or 1}
 end
 
@@ -70,7 +78,9 @@ if shares and held and state == 'shared' then
   if h then
     same = asked and asked.token == h.token
     local others, before = without(A[5], h.connections)
-    h.connections, h.request, h.client, h.session = with_asker(others), A[6], A[7], A[8]
+    local last = string.match(h.connections, '^[^,]+')
+    h.connections, h.request = with_asker(others, last, h.session), A[6]
+    h.client, h.session = A[7], A[8]
     h.expires = math.max(h.expires, (expiry(timeout, unit)))
     replace_holder(h)
     write_shared(token, waiting, unit, grace, retention)
@@ -156,7 +166,11 @@ if mode == 'probe' then return {tonumber(next_token()), 0} end
 local taken_over = 0
 if value and not mine then taken_over = value == written and 2 or 1 end
 local at, text = expiry(timeout, unit)
-redis.call('SET', KEYS[1], text, 'PX', whole(at + guard - now))
+if mine then
+  write_lock(text, at + guard - now) -- it was handed over
+else
+  redis.call('SET', KEYS[1], text, 'PX', whole(at + guard - now))
+end
 local list = join(waiting_proxies((mode == 'first' or mode == 'take') and proxy or nil))
 -- A loser's late write may still come after the winner has released the lock.
 local grace_until = grace_end()
@@ -166,17 +180,23 @@ elseif grace_until > 0 then
   taken_over = 2
 end
 if shares then
-  redis.call('DEL', KEYS[2])
   local kept, before = not sorted and record, value
-  sorted, expires, value = false, nil, text
-  local shared, given, first = pcall(share, requests, 0, list, unit, grace_until, retention)
+  local shared, given, first = pcall(function()
+    redis.call('DEL', KEYS[2])
+    sorted, expires, value = false, nil, text
+    return share(requests, 0, list, unit, grace_until, retention)
+  end)
   if shared then return {first, taken_over, 0, given} end
   -- The user lacks a right. Or the lock's slot moves to another node: then a key that is missing
   -- here can't be written.
   redis.pcall('DEL', KEYS[2])
   if kept then redis.pcall('SET', KEYS[2], kept, 'PX', retention) end
   -- A lock that was taken over has expired: its timestamp can be put back.
-  if before then redis.call('SET', KEYS[1], before) else redis.call('DEL', KEYS[1]) end
+  if before then
+    redis.call('SET', KEYS[1], before)
+  elseif type(redis.pcall('DEL', KEYS[1])) == 'table' then -- it is DEL that the user may not
+    redis.call('SET', KEYS[1], text, 'PX', 1)
+  end
   local err = type(given) == 'table' and given.err or tostring(given)
   if string.find(err, 'non local key', 1, true) then
     err = 'TRYAGAIN the slot of the lock is moving: ask again'

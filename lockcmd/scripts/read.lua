@@ -15,8 +15,10 @@ KEYS[2]  its record: "v1 token expires value grace acquired session state connec
               one expires is 0, or when it ran out, if that was just now and others wait
   connection  the connections that were given the lock, the last to ask first, with commas between.
               There are several only if the owner asked again elsewhere. A connection that can't
-              have the lock any more is taken out; the lock is freed with the last. "-" stands for
-              those beyond eight, and is never taken out
+              have the lock any more is taken out; the lock is freed with the last. Those that asked
+              without SESSION have a "~" behind them, except for the first; if there are more than
+              eight, "-" stands for the oldest of them, and is never taken out: such a lock lasts
+              until its timeout, whichever connections close
   request, client  which request of the first of these took the lock, 0 if that is not known; and
               that connection's address
   waiting     proxies that have waiters, the longest waiting first: "proxy:seen:how:since,…", or

@@ -35,8 +35,9 @@ client; to how many waiters it was given; and its holder's client}.
 WRONGTYPE if a key holds something else, or with "force" another library's lock.
 ]]
 local kind = foreign()
-if malformed or kind == 'data' or kind == 'other' and A[1] == 'force' then
-  return redis.error_reply(WRONGTYPE)
+if malformed or kind == 'data' then return redis.error_reply(WRONGTYPE) end
+if kind == 'other' and A[1] == 'force' then
+  return redis.error_reply("WRONGTYPE Key holds another library's lock") -- traffic.go says more
 end
 
 local retention, proxy, wanted = tonumber(A[3]), A[4], A[5]
@@ -50,8 +51,12 @@ local function sharer()
     local others, found = without(name, h and h.connections or '')
     if not found then return nil end
     if #others == 0 then return h end
-    if string.match(h.connections, '^[^,]+') == name then h.request = '0' end
-    h.connections = table.concat(others, ',')
+    if string.match(h.connections, '^[^,]+') == name then
+      h.request = '0'
+      h.connections, h.session = promoted(others)
+    else
+      h.connections = table.concat(others, ',')
+    end
     replace_holder(h)
     return nil
   end
@@ -105,10 +110,14 @@ elseif A[1] == 'given' then
   local others, found = without(name, connections)
   if not found or of ~= token then return {0, 0, 0} end
   if #others > 0 then
+    local left, of_session, last_request = table.concat(others, ','), session, request
+    if name == connection then
+      left, of_session = promoted(others)
+      last_request = '0'
+    end
     write_record({token = token, expires = expires, value = written, grace = grace,
-      acquired = acquired, session = session, state = state,
-      connection = table.concat(others, ','), request = name == connection and '0' or request,
-      client = client, waiting = waiting, owner = owner}, retention)
+      acquired = acquired, session = of_session, state = state, connection = left,
+      request = last_request, client = client, waiting = waiting, owner = owner}, retention)
     return {0, 0, 0}
   end
 elseif A[2] ~= proof() then
@@ -124,7 +133,7 @@ if A[1] == 'force' or A[1] == 'revoke' or A[1] == 'token' and leaves and leaves.
   end
   local told = {[proxy] = true}
   for name in string.gmatch(table.concat(names, ','), '[^,]+') do
-    local holders = string.match(name, '^(.*)%-%d+$')
+    local holders = string.match(name, '^(.*)%-%d+~?$')
     if holders and not told[holders] then
       told[holders] = true
       notify(holders, true)

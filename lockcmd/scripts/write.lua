@@ -35,9 +35,21 @@ end
 local function without(name, given)
   local others, found = {}, false
   for other in string.gmatch(given, '[^,]+') do
-    if other == name then found = true else others[#others + 1] = other end
+    if other == name or other == name .. '~' then
+      found = true
+    else
+      others[#others + 1] = other
+    end
   end
   return others, found
+end
+
+-- The connections that are left when the first is taken out, and how the new first one asked.
+local function promoted(others)
+  local name = string.match(others[1], '^(.*)~$')
+  local of_session = (name or others[1] == '-') and '0' or '1'
+  others[1] = name or others[1]
+  return table.concat(others, ','), of_session
 end
 
 -- The end of the grace period, 0 if there is none now. It goes on when the lock has another holder.

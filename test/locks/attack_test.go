@@ -56,6 +56,41 @@ func TestAttackFullRedis(t *testing.T) {
 	holder.Expect(proxytest.Unlock("kept", token), ":1\r\n")
 }
 
+// On a full Redis, too, waiters have what UNLOCKALL releases, and what is released for the waiters of
+// another proxy.
+func TestFullRedisHandsOver(t *testing.T) {
+	t.Parallel()
+	server, p := proxytest.StartBoth(t)
+	q := proxytest.Start(t, server.URL(), nil)
+	holder, all := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	token := holder.Lock("a 600")
+	both := proxytest.Token(t, all.Do("LOCKALL 600 2 b c"))
+	pair := proxytest.Token(t, all.Do("LOCKALL 600 2 d e"))
+	waits := map[string]*proxytest.Proxy{"LOCK a 600 WAIT 0": q, "LOCK b 600 WAIT 0": p,
+		"LOCK c 600 SHARED WAIT 0": q, "LOCKALL 600 2 d e WAIT 0": p}
+	clients := map[string]*proxytest.Conn{}
+	for command, at := range waits {
+		clients[command] = proxytest.Dial(t, at.Addr)
+		clients[command].Send(command)
+	}
+	for _, key := range []string{"a", "c"} {
+		proxytest.AwaitWaiters(t, q, key, 1)
+	}
+	for _, key := range []string{"b", "d", "e"} {
+		proxytest.AwaitWaiters(t, p, key, 1)
+	}
+	server.Ask("CONFIG", "SET", "maxmemory", "1")
+	holder.Expect("LOCK other 600", "-OOM …")
+	holder.Expect(proxytest.Unlock("a", token), ":1\r\n")
+	holder.Expect(fmt.Sprintf("UNLOCKALL %d 2 b c", both), ":2\r\n")
+	holder.Expect(fmt.Sprintf("UNLOCKALL %d 2 d e", pair), ":2\r\n")
+	for command, c := range clients {
+		if got := c.Reply(); got[0] != ':' {
+			t.Errorf("%s: %q", command, got)
+		}
+	}
+}
+
 // After a SELECT that fails within EXEC, the proxy still knows the client's database.
 func TestAttackFailedSelectInTransaction(t *testing.T) {
 	t.Parallel()

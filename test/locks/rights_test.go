@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testwait"
 )
 
 func TestLockIsOfTheClientsDatabaseAndUser(t *testing.T) {
@@ -171,5 +172,23 @@ func TestDocumentedRights(t *testing.T) {
 	if log := admin.Do("ACL LOG"); strings.Contains(log, "publish") ||
 		strings.Contains(log, "subscribe") || strings.Contains(log, "hello") {
 		t.Errorf("a command needed more than the documented rights: %q", log)
+	}
+}
+
+// A user that may not DEL is refused a shared lock, and leaves nothing behind: the lock is free.
+func TestDenialOfDelLeavesNothing(t *testing.T) {
+	t.Parallel()
+	server, p := proxytest.StartBoth(t, "--user", "half", "on", ">pw", "~*", "+@all", "-del")
+	c, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	c.Expect("AUTH half pw", "+OK\r\n")
+	for _, before := range []string{"never locked", "locked before"} {
+		if before == "locked before" { // there is a record
+			other.Expect("UNLOCK job", ":1\r\n")
+		}
+		c.Expect("LOCK job 600 SHARED", "-NOPERM …")
+		testwait.Until(t, "the lock is free", func() bool {
+			return server.Ask("EXISTS", "job") == ":0"
+		})
+		other.Lock("job 600")
 	}
 }

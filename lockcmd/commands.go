@@ -21,7 +21,7 @@ type Spec struct {
 
 // Specs lists the lock commands.
 var Specs = []Spec{
-	{Name: "lock", MinArgs: 3, MaxArgs: 10, begin: (*Locks).beginLock, run: (*Locks).runLock},
+	{Name: "lock", MinArgs: 3, MaxArgs: 12, begin: (*Locks).beginLock, run: (*Locks).runLock},
 	{Name: "lockall", MinArgs: 4, run: (*Locks).runLockAll},
 	{Name: "unlockall", MinArgs: 4, run: (*Locks).runUnlockAll},
 	{Name: "unlock", MinArgs: 2, MaxArgs: 3, begin: (*Locks).beginUnlock},

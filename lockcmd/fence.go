@@ -38,7 +38,7 @@ func (l *Locks) runFence(ctx context.Context, s Session, args [][]byte) Reply {
 	key := string(args[0])
 	token, ok := resp.ParseInt(args[1])
 	if !ok {
-		return errorReply(errInteger)
+		return errorReply(integerError(args[1], wantToken))
 	}
 	if !l.cfg.CanFence(args[2:]) {
 		return errorReply(UsageError("ERR '" + strings.ToLower(string(args[2])) +

@@ -27,6 +27,7 @@ type heldLock struct {
 
 	suspicions atomic.Int32 // that it is lost: see sessionLocks.verify
 
+	last    int64  // when its renewals end (MAX), as monotonic.Now; 0 is never
 	renewed bool   // guarded by Holder.mu
 	round   int    // guarded by Holder.mu; counts the changes of renewed, and of the next renewal
 	cancel  func() // guarded by Holder.mu; of the next renewal

@@ -34,7 +34,7 @@ func (l *queries) beginInfo(s Session, args [][]byte) (step Step, ok bool) {
 		case "WAITERS":
 			reply, asked = l.waitersReply, []string{"waiters"}
 		default:
-			return answered(errorReply(errSyntax)), true
+			return answered(errorReply(syntaxError(args[1], "HOLDERS or WAITERS"))), true
 		}
 	}
 	c := l.call(infoScript, string(args[0]), noFastPath, "", asked...)

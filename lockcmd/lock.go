@@ -197,6 +197,9 @@ func (l *locking) recordAcquired(s Session, lock *heldLock, a attempt) {
 	if lock.session {
 		lock.by = s
 	}
+	if lock.longest > 0 {
+		lock.last = lock.since + int64(lock.longest)
+	}
 	l.renewals.hold(s.Holder(), lock)
 	for _, earlier := range l.seen.observeAcquired(lock, a) {
 		l.renewals.sessions.verify(0, earlier, "")

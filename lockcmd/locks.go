@@ -41,7 +41,7 @@ func New(cfg Config, proxy string, connect func(Identity) *redis.Client, log hcl
 	l.tracking = newKeyTracking(qs, l.sessionLocks)
 	l.renewals = &renewals{
 		background: bg, seen: seen, sessions: l.sessionLocks,
-		notifications: l.notifications, tracking: l.tracking,
+		notifications: l.notifications, tracking: l.tracking, releases: l.releases,
 	}
 	l.locking = &locking{
 		background: bg, queues: qs, seen: seen, releases: l.releases, renewals: l.renewals,

@@ -108,14 +108,20 @@ const (
 	lostElsewhere = "released through another proxy"
 
 	lostNotRenewed = "not renewed in time: "
+	lostMax        = "held for as long as its MAX allows"
 )
 
 // lossKind is what the journal calls a loss: Deleted if the key was deleted or overwritten.
 func lossKind(why string) journal.Kind {
-	if why == lostNotHeld || why == lostElsewhere || strings.HasPrefix(why, lostNotRenewed) {
+	if why == lostNotHeld || why == lostElsewhere || tokenHolds(why) {
 		return journal.Lost
 	}
 	return journal.Deleted
+}
+
+// tokenHolds reports whether a session has lost its lock alone: the token may hold it still.
+func tokenHolds(why string) bool {
+	return why == lostMax || strings.HasPrefix(why, lostNotRenewed)
 }
 
 // lossAtRenewal says why a renewal has failed.
@@ -151,19 +157,19 @@ func lossByRelease(r *unlockCall) string {
 	return "released with its token by " + s.Holder().Addr
 }
 
-// lose tells a session that its lock is lost, if it is still being renewed. Other sessions of its
-// owner have lost it, too, unless this one only could not renew it in time.
-func (s *sessionLocks) lose(lock *heldLock, why string) {
+// lose tells a session that its lock is lost, if it is still being renewed; otherwise it returns
+// false. Other sessions of its owner have lost it, too, unless tokenHolds.
+func (s *sessionLocks) lose(lock *heldLock, why string) (lost bool) {
 	h := lock.by.Holder()
 	h.mu.Lock()
 	if !lock.renewed {
 		h.mu.Unlock()
-		return
+		return false
 	}
 	h.removeLocked(lock.heldID())
 	h.mu.Unlock()
 	s.seen.counters.lost.Add(1)
-	others, ended := s.seen.registry.lose(lock, strings.HasPrefix(why, lostNotRenewed))
+	others, ended := s.seen.registry.lose(lock, tokenHolds(why))
 	if ended {
 		s.seen.journalEnd(lossKind(why), lock, monotonic.Now())
 	}
@@ -173,4 +179,5 @@ func (s *sessionLocks) lose(lock *heldLock, why string) {
 	for _, other := range others {
 		s.lose(other, why)
 	}
+	return true
 }

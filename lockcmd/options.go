@@ -10,35 +10,18 @@ import (
 	"lockproxy/internal/resp"
 )
 
-const (
-	errSyntax   UsageError = "ERR syntax error"
-	errNegative UsageError = "ERR timeout is negative"
-	errInteger  UsageError = "ERR value is not an integer or out of range"
-	errCursor   UsageError = "ERR invalid cursor"
-)
-
-// errSeconds is the error for an argument that is no time, or is not allowed. want says what is.
-func errSeconds(arg []byte, want string) UsageError {
-	const shown = 64 // bytes
-	return UsageError(fmt.Sprintf("ERR timeout is not a float or out of range: %.*q (seconds, %s)",
-		shown, arg, want))
-}
-
-// atMost names a limit in an error.
-func atMost(limit time.Duration) string {
-	return "at most " + strconv.FormatFloat(limit.Seconds(), 'f', -1, 64)
-}
-
 // parseSeconds reads a time in seconds, decimals allowed, as BLPOP does: rounded up to the
-// millisecond, and at most limit. Zero stays zero.
-func parseSeconds(arg []byte, limit time.Duration) (time.Duration, error) {
+// millisecond, and at most limit. Zero stays zero. Errors but errNegative name the argument.
+func parseSeconds(
+	name string, arg []byte, limit time.Duration, want string,
+) (time.Duration, error) {
 	if !isDecimal(arg) {
-		return 0, errSeconds(arg, atMost(limit))
+		return 0, secondsError(name, arg, want+atMost(limit))
 	}
 	seconds, err := strconv.ParseFloat(string(arg), 64)
 	switch {
 	case err != nil, seconds > limit.Seconds():
-		return 0, errSeconds(arg, atMost(limit))
+		return 0, secondsError(name, arg, want+atMost(limit))
 	case seconds < 0:
 		return 0, errNegative
 	}
@@ -71,11 +54,27 @@ func isDecimal(arg []byte) bool {
 
 // parseTimeout reads LOCK's timeout: more than 0 and at most limit.
 func parseTimeout(arg []byte, limit time.Duration) (time.Duration, error) {
-	timeout, err := parseSeconds(arg, limit)
-	if err != nil && err != errNegative || err == nil && timeout == 0 {
-		err = errSeconds(arg, "greater than 0, "+atMost(limit))
+	return parsePositive("timeout", arg, limit)
+}
+
+// parsePositive is parseSeconds for a time that must be more than 0.
+func parsePositive(name string, arg []byte, limit time.Duration) (time.Duration, error) {
+	const want = "greater than 0, "
+	d, err := parseSeconds(name, arg, limit, want)
+	if err == nil && d == 0 || err == errNegative && name != "timeout" {
+		err = secondsError(name, arg, want+atMost(limit))
 	}
-	return timeout, err
+	return d, err
+}
+
+// parseWait reads WAIT's time; 0 is forever.
+func parseWait(arg []byte) (time.Duration, error) {
+	const want = "0 waits forever, "
+	d, err := parseSeconds("WAIT", arg, longestWait, want)
+	if err == errNegative {
+		err = secondsError("WAIT", arg, want+atMost(longestWait))
+	}
+	return d, err
 }
 
 // proof shows that a lock is its releaser's.
@@ -102,13 +101,13 @@ func parseProof(args [][]byte, connection string) (proof, error) {
 	case strings.EqualFold(string(args[0]), "FORCE"):
 		return proof{"force", ""}, nil
 	}
-	return parseToken(args[0])
+	return parseToken(args[0], "a token, or FORCE")
 }
 
-func parseToken(arg []byte) (proof, error) {
+func parseToken(arg []byte, want string) (proof, error) {
 	token, ok := resp.ParseInt(arg)
 	if !ok {
-		return proof{}, errInteger
+		return proof{}, integerError(arg, want)
 	}
 	return proof{"token", strconv.FormatInt(token, 10)}, nil
 }
@@ -117,7 +116,7 @@ func parseToken(arg []byte) (proof, error) {
 type lockOptions struct {
 	lockRequest // Holder.request sets the other fields
 	waits       bool
-	wait        time.Duration // 0 is without end
+	wait        time.Duration // 0 is forever
 }
 
 // longestWait is the largest WAIT, as for BLPOP: what fits into 64 bits of nanoseconds.
@@ -127,43 +126,58 @@ const longestWait = 1 << 33 * time.Second
 func parseLimit(arg []byte) (int64, error) {
 	n, ok := resp.ParseInt(arg)
 	if !ok || n < 1 {
-		return 0, UsageError(fmt.Sprintf("%s: %.64q (LIMIT, at least 1)", errInteger, arg))
+		return 0, integerError(arg, "LIMIT, at least 1")
 	}
 	return n, nil
 }
 
-// parseLock reads "timeout [SHARED | LIMIT n] [WAIT seconds] [SESSION] [OWNER name]"; each option
-// once, in any order.
+// parseLock reads "timeout [SHARED | LIMIT n] [WAIT seconds] [SESSION [MAX seconds]] [OWNER name]";
+// each option once, in any order.
 func parseLock(args [][]byte, maxTimeout time.Duration) (o lockOptions, err error) {
+	return parseOptions(args, maxTimeout, true)
+}
+
+// parseOptions reads the arguments of LOCK, or of LOCKALL, which has fewer options.
+func parseOptions(args [][]byte, maxTimeout time.Duration, one bool) (o lockOptions, err error) {
 	if o.timeout, err = parseTimeout(args[0], maxTimeout); err != nil {
 		return o, err
 	}
-	owned := false
+	want := wantLockAll
+	if one {
+		want = wantLock
+	}
+	owned, limited := false, []byte(nil) // limited is the word MAX
 	for args = args[1:]; len(args) > 0; args = args[1:] {
-		switch option := strings.ToUpper(string(args[0])); {
+		option, valued := strings.ToUpper(string(args[0])), len(args) > 1
+		switch {
 		case option == "SESSION" && !o.session:
 			o.session = true
-		case option == "SHARED" && !o.shared:
+			continue
+		case option == "SHARED" && one && !o.shared:
 			o.shared = true
-		case option == "LIMIT" && !o.shared && len(args) > 1:
+			continue
+		case option == "LIMIT" && one && !o.shared && valued:
 			o.shared = true
-			if o.limit, err = parseLimit(args[1]); err != nil {
-				return o, err
-			}
-			args = args[1:]
-		case option == "WAIT" && !o.waits && len(args) > 1:
+			o.limit, err = parseLimit(args[1])
+		case option == "WAIT" && !o.waits && valued:
 			o.waits = true
-			if o.wait, err = parseSeconds(args[1], longestWait); err != nil {
-				return o, err
-			}
-			args = args[1:]
-		case option == "OWNER" && !owned && len(args) > 1 && len(args[1]) > 0:
+			o.wait, err = parseWait(args[1])
+		case option == "MAX" && one && limited == nil && valued:
+			limited = args[0]
+			o.longest, err = parsePositive("MAX", args[1], longestWait)
+		case option == "OWNER" && !owned && valued && len(args[1]) > 0:
 			owned = true
 			o.owner = string(args[1])
-			args = args[1:]
 		default:
-			return o, errSyntax
+			return o, syntaxError(args[0], want)
 		}
+		if err != nil {
+			return o, err
+		}
+		args = args[1:]
+	}
+	if limited != nil && !o.session {
+		return o, syntaxError(limited, "SESSION MAX seconds")
 	}
 	return o, nil
 }
@@ -176,7 +190,7 @@ func parseKeys(args [][]byte) (keys, rest [][]byte, err error) {
 	n, ok := resp.ParseInt(args[0])
 	switch {
 	case !ok:
-		return nil, nil, errInteger
+		return nil, nil, integerError(args[0], wantNumKeys)
 	case n < 1:
 		return nil, nil, UsageError("ERR numkeys should be greater than 0")
 	case n > maxKeys:
@@ -206,10 +220,7 @@ func parseLockAll(
 	if err != nil {
 		return o, nil, err
 	}
-	o, err = parseLock(append([][]byte{args[0]}, rest...), maxTimeout)
-	if err == nil && o.shared {
-		err = errSyntax
-	}
+	o, err = parseOptions(append([][]byte{args[0]}, rest...), maxTimeout, false)
 	return o, keys, err
 }
 
@@ -228,30 +239,30 @@ func parseScan(args [][]byte) (o scanOptions, err error) {
 		return o, errCursor
 	}
 	for args = args[1:]; len(args) > 0; args = args[2:] {
-		if len(args) < 2 {
-			return o, errSyntax
-		}
-		switch strings.ToUpper(string(args[0])) {
-		case "MATCH":
+		option := strings.ToUpper(string(args[0]))
+		switch {
+		case len(args) < 2:
+			return o, syntaxError(args[0], wantScan)
+		case option == "MATCH":
 			o.pattern = string(args[1])
-		case "COUNT":
+		case option == "COUNT":
 			n, ok := resp.ParseInt(args[1])
 			if !ok {
-				return o, errInteger
+				return o, integerError(args[1], wantPositive)
 			}
-			if n < 1 {
-				return o, errSyntax
+			if n < 1 { // as SCAN says it
+				return o, syntaxError(args[1], wantPositive)
 			}
 			o.count = string(args[1])
-		case "KIND":
+		case option == "KIND":
 			o.kind = strings.ToLower(string(args[1]))
 			switch o.kind {
 			case kindLockproxy, kindTimestamp, kindOther, kindAll:
 			default:
-				return o, errSyntax
+				return o, syntaxError(args[1], wantScan)
 			}
 		default:
-			return o, errSyntax
+			return o, syntaxError(args[0], wantScan)
 		}
 	}
 	return o, nil

@@ -112,9 +112,9 @@ func FuzzOptions(f *testing.F) {
 	f.Add([]byte("1e-400"), uint32(1000))
 	f.Fuzz(func(t *testing.T, arg []byte, limitMS uint32) {
 		limit := time.Duration(limitMS)*time.Millisecond + time.Millisecond
-		got, err := parseSeconds(arg, longestWait)
+		got, err := parseSeconds("timeout", arg, longestWait, "")
 		checkSeconds(t, string(arg), longestWait, got, err)
-		got, err = parseSeconds(arg, limit)
+		got, err = parseSeconds("timeout", arg, limit, "")
 		checkSeconds(t, string(arg), limit, got, err)
 
 		timeout, timeoutErr := parseTimeout(arg, limit)
@@ -146,7 +146,7 @@ func checkProof(t *testing.T, arg []byte) {
 			t.Fatalf("%q: got %+v, %v", arg, got, err)
 		}
 	default:
-		if err != errInteger || got != (proof{}) {
+		if err != integerError(arg, "a token, or FORCE") || got != (proof{}) {
 			t.Fatalf("%q: got %+v, %v", arg, got, err)
 		}
 	}

@@ -42,6 +42,11 @@ func TestLockOptionsProperty(t *testing.T) {
 		}
 		if want.session = rapid.Bool().Draw(t, "session"); want.session {
 			options = append(options, [][]byte{anyCase(t, "SESSION")})
+			if rapid.Bool().Draw(t, "limited") {
+				ms := rapid.IntRange(1, 1<<40).Draw(t, "max")
+				want.longest = time.Duration(ms) * time.Millisecond
+				options = append(options, [][]byte{anyCase(t, "MAX"), secondsOf(want.longest)})
+			}
 		}
 		if rapid.Bool().Draw(t, "owned") {
 			word := rapid.SampledFrom([][]byte{
@@ -63,24 +68,29 @@ func TestLockOptionsProperty(t *testing.T) {
 		}
 
 		var wrong [][]byte
+		var near []byte
 		switch rapid.IntRange(0, 2).Draw(t, "what is wrong") {
 		case 0: // an option twice
 			if len(options) == 0 {
 				return
 			}
-			wrong = append(args[:len(args):len(args)], options[random.IntN(len(options))]...)
+			option := options[random.IntN(len(options))]
+			wrong, near = append(args[:len(args):len(args)], option...), option[0]
 		case 1: // one that there isn't
 			word := rapid.StringMatching(`[A-Za-z]{0,8}`).Filter(func(s string) bool {
 				upper := strings.ToUpper(s)
-				return upper != "WAIT" && upper != "SESSION" && upper != "OWNER"
+				return upper != "WAIT" && upper != "SESSION" && upper != "OWNER" &&
+					upper != "SHARED"
 			}).Draw(t, "word")
-			wrong = append(args[:len(args):len(args)], []byte(word))
+			wrong, near = append(args[:len(args):len(args)], []byte(word)), []byte(word)
 		case 2: // one without its value, or with an empty one
-			cuts := [][][]byte{{[]byte("WAIT")}, {[]byte("OWNER")}, {[]byte("OWNER"), nil}}
-			wrong = append(args[:1:1], rapid.SampledFrom(cuts).Draw(t, "cut")...)
+			cut := rapid.SampledFrom([][][]byte{{[]byte("WAIT")}, {[]byte("OWNER")},
+				{[]byte("OWNER"), nil}, {[]byte("LIMIT")}, {[]byte("MAX")}}).Draw(t, "cut")
+			wrong, near = append(args[:1:1], cut...), cut[0]
 		}
-		if got, err := parseLock(wrong, longest); err != errSyntax {
-			t.Fatalf("%q: got %+v, %v, want a syntax error", wrong, got, err)
+		if got, err := parseLock(wrong, longest); err == nil ||
+			!strings.HasPrefix(err.Error(), fmt.Sprintf("ERR syntax error near %q: ", near)) {
+			t.Fatalf("%q: got %+v, %v, want a syntax error near %q", wrong, got, err, near)
 		}
 	})
 }

@@ -7,7 +7,7 @@ import (
 )
 
 func (r *renewals) beginRelock(s Session, args [][]byte) (step Step, ok bool) {
-	p, err := parseToken(args[1])
+	p, err := parseToken(args[1], wantToken)
 	if err != nil {
 		return answered(errorReply(err)), true
 	}

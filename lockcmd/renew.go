@@ -8,7 +8,8 @@ import (
 )
 
 // Session locks are renewed while their connections are open, each after a third of its timeout.
-// The timeout counts from the last renewal's request, not from its answer.
+// The timeout counts from the last renewal's request, not from its answer. With MAX a lock is lost
+// when it has been held for so long.
 
 // renewals records the locks that connections are given, and renews session locks.
 type renewals struct {
@@ -17,6 +18,7 @@ type renewals struct {
 	sessions      *sessionLocks
 	notifications *releaseNotifications
 	tracking      *keyTracking
+	releases      *releases
 }
 
 // hold records a lock that a connection was given, and begins to renew a session lock.
@@ -70,6 +72,9 @@ func (r *renewals) relocked(
 // renewLocked sets the time of a lock's next renewal. h.mu is held.
 func (r *renewals) renewLocked(h *Holder, lock *heldLock, when int64) {
 	h.setLocked(lock, true)
+	if lock.last != 0 {
+		when = min(when, lock.last)
+	}
 	round := lock.round
 	lock.cancel = r.timers.after(time.Duration(when-monotonic.Now()), func(ctx context.Context) {
 		r.renew(ctx, h, lock, round)
@@ -81,8 +86,18 @@ func (r *renewals) renewLocked(h *Holder, lock *heldLock, when int64) {
 func (r *renewals) renew(ctx context.Context, h *Holder, lock *heldLock, round int) {
 	h.mu.Lock()
 	timeout, left := lock.timeout, time.Duration(lock.until.Load()-monotonic.Now())
+	current := lock.round == round
 	h.mu.Unlock()
 	asked := monotonic.Now()
+	if lock.last != 0 && asked >= lock.last {
+		if current && r.sessions.lose(lock, lostMax) {
+			r.releases.startRelease(lock, func() {})
+		}
+		return
+	}
+	if lock.last != 0 {
+		left = min(left, time.Duration(lock.last-asked))
+	}
 	c := r.relockCall(lock.id(), lock.tokenText(), timeout, true)
 	script := time.Now().Add(left - c.Confirm.Within) // Eval adds Confirm.Within
 	answer, err := r.clients.on(ctx, lock.as, lock.key, script).Eval(c)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -77,5 +78,46 @@ func TestSessionLocksAreBounded(t *testing.T) {
 	got, _ := step.Finish(context.Background(), Answer{}, nil)
 	if !strings.Contains(fmt.Sprint(got), "renews 131072 session locks already") {
 		t.Errorf("%v", got)
+	}
+}
+
+// lossSession is a session that notes when it is told of a loss.
+type lossSession struct {
+	slowSession
+	lost chan int64 // tokens
+}
+
+func (s *lossSession) LockLost(_ string, token int64) { s.lost <- token }
+
+// A session lock with MAX is renewed until then, and is lost at that moment: not a renewal later,
+// nor at the end of its timeout, which can be longer than MAX. Then it is released.
+func TestMaxEndsASessionLock(t *testing.T) {
+	for _, c := range []struct{ timeout, longest time.Duration }{
+		{30 * time.Second, 100 * time.Second},
+		{30 * time.Second, 10 * time.Minute},
+		{time.Hour, time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			connect := func(Identity) *redis.Client {
+				return redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Protocol: 2,
+					DisableIdentity: true, MaxRetries: -1, Dialer: yesConn})
+			}
+			l := New(Config{MaxTimeout: time.Hour}, "proxy", connect, hclog.NewNullLogger())
+			s := &lossSession{lost: make(chan int64, 1)}
+			s.holder.Connection = "c"
+			began := time.Now()
+			r := lockRequest{key: "job", timeout: c.timeout, session: true, connection: "c",
+				number: "1", longest: c.longest}
+			l.acquired(s, r, attempt{token: 7, askedAt: began})
+			token := <-s.lost
+			if lasted := time.Since(began); token != 7 || lasted != c.longest {
+				t.Errorf("%+v: token %d is lost after %v", c, token, lasted)
+			}
+			synctest.Wait()
+			if len(s.holder.locks) > 0 || s.holder.renewed > 0 {
+				t.Errorf("%+v: the connection still has the lock", c)
+			}
+			l.Close()
+		})
 	}
 }

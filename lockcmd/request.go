@@ -29,7 +29,8 @@ type lockRequest struct {
 	session    bool
 	owner      string
 	shared     bool
-	limit      int64 // of a shared lock; 0 is none
+	limit      int64         // of a shared lock; 0 is none
+	longest    time.Duration // MAX, of a session lock; 0 is none
 }
 
 // limitText is A[12] of lock.lua.

@@ -71,7 +71,7 @@ func parseTop(args [][]byte) (o topOptions, err error) {
 		case option == "BY" && o.by == "" && len(args) > 1:
 			o.by = strings.ToLower(string(args[1]))
 			if o.by != "wait" && o.by != "hold" && o.by != "count" {
-				return o, errSyntax
+				return o, syntaxError(args[1], wantTop)
 			}
 			args = args[1:]
 		case option == "COUNT" && o.count == 0 && len(args) > 1:
@@ -80,7 +80,7 @@ func parseTop(args [][]byte) (o topOptions, err error) {
 			}
 			args = args[1:]
 		default:
-			return o, errSyntax
+			return o, syntaxError(args[0], wantTop)
 		}
 	}
 	o.by, o.count = cmp.Or(o.by, "wait"), cmp.Or(o.count, listed)
@@ -90,7 +90,7 @@ func parseTop(args [][]byte) (o topOptions, err error) {
 func parseCount(arg []byte) (int, error) {
 	n, ok := resp.ParseInt(arg)
 	if !ok || n < 1 {
-		return 0, errInteger
+		return 0, integerError(arg, wantPositive)
 	}
 	return int(min(n, maxListed)), nil
 }
@@ -204,7 +204,7 @@ func (l *queries) runLog(ctx context.Context, s Session, args [][]byte) Reply {
 	if len(args) > 0 {
 		var err error
 		if !strings.EqualFold(string(args[0]), "COUNT") {
-			return errorReply(errSyntax)
+			return errorReply(syntaxError(args[0], "COUNT n"))
 		}
 		if count, err = parseCount(args[1]); err != nil {
 			return errorReply(err)

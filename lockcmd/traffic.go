@@ -1,6 +1,7 @@
 package lockcmd
 
 import (
+	"fmt"
 	"time"
 
 	"lockproxy/internal/commands"
@@ -159,6 +160,24 @@ func (f *foreignTraffic) addHolder(id LockID, fields []resp.Value) (seen foreign
 	upstreamNow := fields[6].Int - fields[7].Int
 	fields[5] = resp.Value{Type: ':', Int: upstreamNow - now.Sub(seen.Since).Milliseconds()}
 	return seen
+}
+
+// notForced is err, the answer to an UNLOCK … FORCE. If that is about another library's lock, it says
+// whose it is and what frees it.
+func (f *foreignTraffic) notForced(id LockID, err error) error {
+	said, ok := err.(ServerError)
+	if !ok || said != "WRONGTYPE Key holds another library's lock" { // by unlock.lua
+		return err
+	}
+	whose := "another library's lock"
+	if seen, _ := f.known.Get(foreign.ID(id), time.Now()); seen.Holder.Addr != "" {
+		if seen.Holder.Library != "" {
+			whose = "a lock of " + seen.Holder.Library
+		}
+		whose += ", which this proxy has seen " + seen.Holder.Addr + " take"
+	}
+	return ServerError(fmt.Sprintf("WRONGTYPE Key %.64q holds %s: its holder frees it, or DEL; "+
+		"UNLOCK frees only what LOCK or a timestamp holds", id.Key, whose))
 }
 
 // foreignSlack is how much the end of a foreign lock can differ from what this proxy has seen.

@@ -33,7 +33,7 @@ func (l *Locks) beginUnlock(s Session, args [][]byte) (step Step, ok bool) {
 		reply := intReply(0)
 		switch {
 		case err != nil:
-			reply = errorReply(err)
+			reply = errorReply(l.foreignTraffic.notForced(id, err))
 		case released:
 			reply = intReply(1)
 		}

@@ -35,13 +35,13 @@ func (l *releases) beginReleaseAll(
 
 // runUnlockAll is UNLOCKALL token numkeys key [key …].
 func (l *locking) runUnlockAll(_ context.Context, s Session, args [][]byte) Reply {
-	p, err := parseToken(args[0])
+	p, err := parseToken(args[0], wantToken)
 	if err != nil {
 		return errorReply(err)
 	}
 	keys, rest, err := parseKeys(args[1:])
 	if err == nil && len(rest) > 0 {
-		err = errSyntax
+		err = syntaxError(rest[0], "no more than numkeys keys")
 	}
 	if err != nil {
 		return errorReply(err)

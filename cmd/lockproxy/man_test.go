@@ -141,7 +141,7 @@ const manIntroduction = `.PP
 Clients see the lock commands as commands of Redis; \fBLOCK HELP\fR prints them:
 .PP
 .nf
-LOCK key timeout [SHARED | LIMIT n] [WAIT seconds] [SESSION] [OWNER name]
+LOCK key timeout [SHARED | LIMIT n] [WAIT seconds] [SESSION [MAX seconds]] [OWNER name]
 LOCKALL timeout numkeys key [key ...] [WAIT seconds] [SESSION] [OWNER name]
 UNLOCK key [token | FORCE]
 UNLOCKALL token numkeys key [key ...]

@@ -175,6 +175,11 @@ func (r foreignRecipe) test(t *testing.T, p *proxytest.Proxy) {
 			t.Errorf("LOCKINFO lacks %q: %s, %v", want, text, err)
 		}
 	}
+	said := other.Do(proxytest.Ctx, "UNLOCK", key, "FORCE").Err()
+	if want := "which this proxy has seen " + lock.Holder.Addr + " take: its holder frees it, or DEL"; said ==
+		nil || !strings.Contains(said.Error(), want) || !strings.Contains(said.Error(), library) {
+		t.Errorf("FORCE: %v", said)
+	}
 	if r.extend != nil {
 		holder.Do(proxytest.Ctx, at(r.extend, key)...)
 		left := time.Until(locks.ForeignLocks(1)[0].Until)

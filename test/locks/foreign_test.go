@@ -53,7 +53,8 @@ func elsewhere(t *testing.T, c *proxytest.Conn, direct *redis.Client, key string
 	c.Expect("LOCK "+key+" 30 WAIT 0.05", "$-1\r\n")
 	c.Expect("UNLOCK "+key, ":0\r\n")
 	c.Expect("UNLOCK "+key+" 1795236380001111", ":0\r\n")
-	c.Expect("UNLOCK "+key+" FORCE", "-WRONGTYPE Key holds a value that is not a lock\r\n")
+	c.Expect("UNLOCK "+key+" FORCE", fmt.Sprintf("-WRONGTYPE Key %q holds another library's lock: its "+
+		"holder frees it, or DEL; UNLOCK frees only what LOCK or a timestamp holds\r\n", key))
 	c.Expect("RELOCK "+key+" 1795236380001111 30", ":0\r\n")
 	c.Expect("FENCE "+key+" 1795236380001111 SET {"+key+"}:done 1", "-FENCED …")
 	if info := c.Do("LOCKINFO " + key); !strings.Contains(info,

@@ -166,11 +166,8 @@ func TestLockTopAndLog(t *testing.T) {
 	other.Expect("LOCKTOP", "*0\r\n")
 	other.Expect("LOCKLOG", "*0\r\n")
 	for command, err := range map[string]string{
-		"LOCKTOP BY size": "-ERR syntax error", "LOCKTOP COUNT 0": "-ERR value is not an integer",
-		"LOCKTOP COUNT": "-ERR syntax error", "LOCKTOP SHAPES SHAPES": "-ERR syntax error",
-		"LOCKLOG a MATCH 3": "-ERR syntax error", "LOCKLOG COUNT x": "-ERR value is not an integer",
+		"LOCKTOP COUNT":       "-ERR syntax error",
 		"LOCKLOG a COUNT 3 4": "-ERR wrong number of arguments",
-		"LOCKINFO a B":        "-ERR syntax error",
 	} {
 		if got := other.Do(command); !strings.HasPrefix(got, err) {
 			t.Errorf("%s: %q", command, got)

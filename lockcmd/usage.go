@@ -1,0 +1,48 @@
+package lockcmd
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Errors about arguments: Redis's own wording, then the argument and what was wanted of it.
+
+const (
+	errNegative UsageError = "ERR timeout is negative"
+	errCursor   UsageError = "ERR invalid cursor"
+)
+
+// What a word of an option was wanted to be.
+const (
+	wantLock     = "SHARED, LIMIT n, WAIT seconds, SESSION, MAX seconds or OWNER name"
+	wantLockAll  = "WAIT seconds, SESSION or OWNER name"
+	wantScan     = "MATCH pattern, COUNT n or KIND lockproxy|timestamp|other|all"
+	wantTop      = "BY wait|hold|count, COUNT n or SHAPES"
+	wantToken    = "a token"
+	wantNumKeys  = "numkeys, 1 to 64"
+	wantPositive = "COUNT, at least 1"
+)
+
+// syntaxError is the error for a word that is unknown or misplaced, is given twice, or lacks its
+// value.
+func syntaxError(word []byte, want string) UsageError {
+	return UsageError(fmt.Sprintf("ERR syntax error near %.64q: want %s; see LOCK HELP", word, want))
+}
+
+// integerError is the error for an argument that is no number, or none that is allowed.
+func integerError(arg []byte, want string) UsageError {
+	return UsageError(fmt.Sprintf("ERR value is not an integer or out of range: %.64q (%s)", arg,
+		want))
+}
+
+// secondsError is the error for a time that is none, or is not allowed: the timeout, or an option's.
+func secondsError(name string, arg []byte, want string) UsageError {
+	return UsageError(fmt.Sprintf("ERR %s is not a float or out of range: %.64q (seconds, %s)",
+		name, arg, want))
+}
+
+// atMost names a limit in an error.
+func atMost(limit time.Duration) string {
+	return "at most " + strconv.FormatFloat(limit.Seconds(), 'f', -1, 64)
+}

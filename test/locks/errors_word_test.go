@@ -1,0 +1,90 @@
+package locks_test
+
+import (
+	"fmt"
+	"testing"
+
+	"lockproxy/internal/proxytest"
+)
+
+// notInteger is the reply to a command with a word in place of a number.
+func notInteger(word, want string) string {
+	return fmt.Sprintf("-ERR value is not an integer or out of range: %q (%s)\r\n", word, want)
+}
+
+// misplaced is the reply to a command with a word that it doesn't know there.
+func misplaced(word, want string) string {
+	return fmt.Sprintf("-ERR syntax error near %q: want %s; see LOCK HELP\r\n", word, want)
+}
+
+const (
+	lockOptions    = "SHARED, LIMIT n, WAIT seconds, SESSION, MAX seconds or OWNER name"
+	lockAllOptions = "WAIT seconds, SESSION or OWNER name"
+	scanOptions    = "MATCH pattern, COUNT n or KIND lockproxy|timestamp|other|all"
+	topOptions     = "BY wait|hold|count, COUNT n or SHAPES"
+)
+
+// Each error names the argument that it is about, and what was expected.
+func TestErrorsNameTheWord(t *testing.T) {
+	t.Parallel()
+	_, p := proxytest.StartBoth(t)
+	c := proxytest.Dial(t, p.Addr)
+	waitOutOfRange := func(arg string) string {
+		return fmt.Sprintf("-ERR WAIT is not a float or out of range: %q (seconds, "+
+			"0 waits forever, at most 8589934592)\r\n", arg)
+	}
+	maxOutOfRange := func(arg string) string {
+		return fmt.Sprintf("-ERR MAX is not a float or out of range: %q (seconds, "+
+			"greater than 0, at most 8589934592)\r\n", arg)
+	}
+	for command, want := range map[string]string{
+		"LOCK job 30 SESION":              misplaced("SESION", lockOptions),
+		"LOCK job 30 EX 10":               misplaced("EX", lockOptions),
+		"LOCK job 30 WAIT":                misplaced("WAIT", lockOptions),
+		"LOCK job 30 OWNER":               misplaced("OWNER", lockOptions),
+		"LOCK job 30 WAIT 1 WAIT 1":       misplaced("WAIT", lockOptions),
+		"LOCK job 30 SESSION session":     misplaced("session", lockOptions),
+		"LOCK job 30 SHARED LIMIT 2":      misplaced("LIMIT", lockOptions),
+		"LOCK job 30 LIMIT 0":             notInteger("0", "LIMIT, at least 1"),
+		"LOCK job 30 WAIT x":              waitOutOfRange("x"),
+		"LOCK job 30 WAIT -1":             waitOutOfRange("-1"),
+		"LOCK job 30 WAIT -1e-400":        waitOutOfRange("-1e-400"),
+		"LOCK job 30 WAIT 8589934593":     waitOutOfRange("8589934593"),
+		"LOCK job 30 SESSION MAX":         misplaced("MAX", lockOptions),
+		"LOCK job 30 SESSION MAX 5 max 6": misplaced("max", lockOptions),
+		"LOCK job 30 MAX 10":              misplaced("MAX", "SESSION MAX seconds"),
+		"LOCK job 30 SESSION MAX 0":       maxOutOfRange("0"),
+		"LOCK job 30 SESSION MAX -1":      maxOutOfRange("-1"),
+		"LOCK job 30 SESSION MAX x":       maxOutOfRange("x"),
+		"LOCKALL 30 x a b":                notInteger("x", "numkeys, 1 to 64"),
+		"LOCKALL 30 1 a SHARED":           misplaced("SHARED", lockAllOptions),
+		"LOCKALL 30 1 a LIMIT 2":          misplaced("LIMIT", lockAllOptions),
+		"LOCKALL 30 1 a SESSION MAX 5":    misplaced("MAX", lockAllOptions),
+		"LOCKALL 30 1 a WAIT":             misplaced("WAIT", lockAllOptions),
+		"LOCKALL 30 1 a WAIT x":           waitOutOfRange("x"),
+		"LOCKALL 30 1 a b":                misplaced("b", lockAllOptions),
+		"UNLOCK job abc":                  notInteger("abc", "a token, or FORCE"),
+		"UNLOCKALL x 1 a":                 notInteger("x", "a token"),
+		"UNLOCKALL 1 x a":                 notInteger("x", "numkeys, 1 to 64"),
+		"UNLOCKALL 1 1 a b":               misplaced("b", "no more than numkeys keys"),
+		"RELOCK job x 30":                 notInteger("x", "a token"),
+		"FENCE job x GET a":               notInteger("x", "a token"),
+		"LOCKINFO job HOLDER":             misplaced("HOLDER", "HOLDERS or WAITERS"),
+		"LOCKSCAN 0 KIND foo":             misplaced("foo", scanOptions),
+		"LOCKSCAN 0 KIND":                 misplaced("KIND", scanOptions),
+		"LOCKSCAN 0 LIKE foo":             misplaced("LIKE", scanOptions),
+		"LOCKSCAN 0 COUNT x":              notInteger("x", "COUNT, at least 1"),
+		"LOCKSCAN 0 COUNT 0":              misplaced("0", "COUNT, at least 1"),
+		"LOCKTOP BY size":                 misplaced("size", topOptions),
+		"LOCKTOP SHAPES SHAPES":           misplaced("SHAPES", topOptions),
+		"LOCKTOP COUNT 0":                 notInteger("0", "COUNT, at least 1"),
+		"LOCKLOG job MATCH 3":             misplaced("MATCH", "COUNT n"),
+		"LOCKLOG COUNT x":                 notInteger("x", "COUNT, at least 1"),
+		"LOCK job 30 a\x01b":              misplaced("a\x01b", lockOptions),
+	} {
+		c.Expect(command, want)
+	}
+	if got := c.DoWords("LOCK", "job", "30", "a\r\n\xff"); got != misplaced("a\r\n\xff", lockOptions) {
+		t.Errorf("%q", got)
+	}
+}

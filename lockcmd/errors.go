@@ -15,7 +15,7 @@ func mayHaveRun(err error) bool {
 	var sent interface{ MayHaveRun() bool }
 	switch {
 	case errors.As(err, &said), errors.As(err, &held), isUnconfirmed(err), isDeadlock(err),
-		err == ErrGone:
+		IsUnblocked(err), err == ErrGone:
 		return false
 	case errors.As(err, &sent):
 		return sent.MayHaveRun()

@@ -78,6 +78,8 @@ type Holder struct {
 	unread      []*heldLock // the client cannot have read their tokens
 	unknown     []*heldLock // LOCKs with unknown outcomes
 
+	waiting *waiter // guarded by queues.mu; of the LOCK that waits, of a LOCKALL its lead
+
 	mu       sync.Mutex
 	locks    map[heldID]*heldLock // guarded by mu; given, and not known to be released
 	renewed  int                  // guarded by mu; how many of locks are renewed

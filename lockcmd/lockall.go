@@ -102,7 +102,7 @@ func (l *locking) acquiredAll(s Session, rs allRequest, a attempt) Reply {
 	return reply
 }
 
-// failedAll makes the reply to a LOCK or LOCKALL that failed with err. It releases what that may
+// failedAll makes the reply to a LOCKALL that failed with err. It releases what that may
 // have taken.
 func (l *locking) failedAll(
 	ctx context.Context, s Session, rs allRequest, a attempt, err error,
@@ -114,7 +114,7 @@ func (l *locking) failedAll(
 		unknown := &heldLock{lockRequest: lock.lockRequest, as: lock.as}
 		l.releases.failed(ctx, s, unknown, err)
 	}
-	return errorReply(err)
+	return waitFailed(err)
 }
 
 // runLockAll is LOCKALL.

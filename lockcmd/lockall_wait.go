@@ -45,6 +45,7 @@ func (l *waits) joinAll(s Session, rs allRequest, patience time.Duration) (g *al
 		g.waiters = append(g.waiters, w)
 		l.queues.queueLocked(w.id()).join(w)
 	}
+	s.Holder().waiting = g.lead()
 	return g
 }
 
@@ -250,6 +251,7 @@ func (l *waits) endWaitAll(
 	a, lead := g.polled, g.lead()
 	won := err == nil && a.token != 0
 	l.queues.mu.Lock()
+	s.Holder().waiting = nil
 	if !won && err == nil {
 		err = lead.rejected
 	}

@@ -88,7 +88,7 @@ func (o *observed) observeWaited(w *waiter, won bool, err error) {
 		o.counters.gone.Add(1)
 		return
 	case won:
-	case err != nil:
+	case err != nil && !IsUnblocked(err):
 		o.counters.failed.Add(1)
 		return
 	default:

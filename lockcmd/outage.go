@@ -54,7 +54,7 @@ func (qs *queues) pollAfter(w *waiter, err error) time.Duration {
 // is told that the lock is held.
 func (qs *queues) pollFailed(w *waiter, err error) {
 	var said ServerError
-	if err == ErrGone || isUnconfirmed(err) || isDeadlock(err) ||
+	if err == ErrGone || isUnconfirmed(err) || isDeadlock(err) || IsUnblocked(err) ||
 		errors.As(err, &said) && hasCode(said, "NOPERM", "NOAUTH") {
 		return // this concerns w alone
 	}

@@ -27,6 +27,7 @@ func (l *waits) wait(ctx context.Context, s Session, r lockRequest, patience tim
 	l.queues.mu.Lock()
 	q := l.queues.queueLocked(id)
 	permitted := q.join(w)
+	s.Holder().waiting = w
 	isFirst, foreignTurn := q.first() == w, l.queues.foreign.haveTurn(id, w.joined)
 	l.queues.mu.Unlock()
 
@@ -147,7 +148,8 @@ func (l *waits) endWait(ctx context.Context, s Session, w *waiter, queued bool, 
 	if err == nil {
 		err = w.rejected
 	}
-	healthy := err == nil || err == ErrGone || isDeadlock(err) // the upstream is
+	s.Holder().waiting = nil
+	healthy := err == nil || err == ErrGone || isDeadlock(err) || IsUnblocked(err) // the upstream is
 	if l.queues.leaveLocked(w) && healthy {
 		l.releases.waitsNoMore(w.as, id, w.pollNow)
 	}
@@ -174,7 +176,7 @@ func (l *waits) endWait(ctx context.Context, s Session, w *waiter, queued bool, 
 		return l.acquired(s, w.lockRequest, w.attempt)
 	case err != nil:
 		l.releases.failed(ctx, s, w.lock(0), err)
-		return errorReply(err)
+		return waitFailed(err)
 	}
 	return nullReply
 }

@@ -16,8 +16,10 @@ import (
 type home struct {
 	*client
 	connReader
-	closing bool  // guarded by mu; the upstream knows that nothing more will be asked
-	heardAt int64 // guarded by mu; when it last gave the client something, as monotonic.Now
+	closing bool          // guarded by mu; the upstream knows that nothing more will be asked
+	heardAt int64         // guarded by mu; when it last gave the client something, as monotonic.Now
+	id      int64         // guarded by mu; see ClientID
+	asked   chan struct{} // guarded by mu; closed once id is known; nil if it was not asked for
 	// Only the reader: pushes that came while the lane replied, the last one perhaps in part.
 	early []byte
 	said  firstWords // only the reader

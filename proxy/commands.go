@@ -34,19 +34,20 @@ func init() { table = commandTable() } // not in the declaration, since answers 
 
 func commandTable() []command {
 	own := map[string]command{
-		"select":       {inspect: inspectSelect},
-		"auth":         {inspect: inspectLogin},
-		"hello":        {inspect: inspectLogin},
-		"client|pause": {inspect: inspectPause},
-		"replconf":     {inspect: inspectReplconf},
-		"wait":         {syncFirst: &syncing{[]string{"WAIT", "0", "0"}, publish}},
-		"waitaof":      {syncFirst: &syncing{[]string{"WAITAOF", "0", "0", "0"}, swap}},
-		"command":      {answer: answerCommand, kind: Introspects},
-		"info":         {answer: answerInfo},
-		"cluster":      {answer: answerCluster},
-		"readonly":     {perNode: true},
-		"readwrite":    {perNode: true},
-		"asking":       {perNode: true},
+		"select":         {inspect: inspectSelect},
+		"auth":           {inspect: inspectLogin},
+		"hello":          {inspect: inspectLogin},
+		"client|pause":   {inspect: inspectPause},
+		"client|unblock": {answer: answerUnblock},
+		"replconf":       {inspect: inspectReplconf},
+		"wait":           {syncFirst: &syncing{[]string{"WAIT", "0", "0"}, publish}},
+		"waitaof":        {syncFirst: &syncing{[]string{"WAITAOF", "0", "0", "0"}, swap}},
+		"command":        {answer: answerCommand, kind: Introspects},
+		"info":           {answer: answerInfo},
+		"cluster":        {answer: answerCluster},
+		"readonly":       {perNode: true},
+		"readwrite":      {perNode: true},
+		"asking":         {perNode: true},
 	}
 	for i := range lockcmd.Specs {
 		spec := &lockcmd.Specs[i]
@@ -98,9 +99,18 @@ func (c *command) batchable() bool {
 		c.oneStep()
 }
 
-// oneStep reports whether requests of the command, and their replies, are relayed in one step.
+// oneStep reports whether requests of the command, and their replies, are relayed in one step,
+// unless answers says otherwise.
 func (c *command) oneStep() bool {
 	return c.lock == nil && c.answer == nil && c.syncFirst == nil
+}
+
+// answers is what answers a request in place of the upstream; nil for none.
+func (c *command) answers(args [][]byte) func(x *exchange, req resp.Request) (done bool) {
+	if c.answer != nil {
+		return c.answer
+	}
+	return c.of(args).answer
 }
 
 // mustBeWhole reports whether a request of the command must be seen whole before it is relayed.

@@ -165,7 +165,7 @@ func (d *dispatcher) dispatch(req resp.Request) (more bool) {
 		d.runLock(cmd.lock, req)
 		return true
 	}
-	if cmd.answer != nil && cmd.answer(&d.exchange, req) {
+	if answer := cmd.answers(req.Args); answer != nil && answer(&d.exchange, req) {
 		return true
 	}
 	if d.delays(cmd, req.Args) && d.delaySet(cmd, req) {

@@ -34,7 +34,7 @@ func TestLoopDoesNotWaitForUndo(t *testing.T) {
 	sess, far := unread(t, s)
 	redis := testwait.For(t, "a home", conns)
 	defer redis.Close()
-	if arrives(sess, far, "LOCK a 30\r\n") != eventloop.Stay || len(sess.begun) != 1 {
+	if arrives(sess, far, "LOCK a 300\r\n") != eventloop.Stay || len(sess.begun) != 1 {
 		t.Fatal("LOCK is left to the goroutine")
 	}
 	s.locks.FailedOver()

@@ -118,7 +118,7 @@ func (d *dispatcher) tryRelayOne(req resp.Request, it *eventloop.Iteration) bool
 		return false
 	}
 	cmd := lookup(req.Args[0])
-	if !cmd.oneStep() || cmd.perNode && d.server.cfg.Upstream.IsCluster() ||
+	if !cmd.oneStep() || cmd.answers(req.Args) != nil || cmd.perNode && d.server.cfg.Upstream.IsCluster() ||
 		d.concernsSessions(cmd, req.Args) {
 		return false
 	}

@@ -71,7 +71,7 @@ func encodeError(err error) []byte {
 	text := err.Error()
 	switch {
 	case errors.As(err, &usage), errors.As(err, &fenced), errors.As(err, &missing),
-		errors.As(err, &deadlock):
+		errors.As(err, &deadlock), lockcmd.IsUnblocked(err):
 	case errors.As(err, &protocol):
 		text = "ERR " + text
 	default: // *upstream.Error, *upstream.Refused, an upstream that doesn't speak Redis

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -18,11 +19,12 @@ const limitsEvery = 30 * time.Second
 func (s *Server) watchLimits(ctx context.Context) {
 	limits := ""
 	for ctx.Err() == nil {
-		found, err := s.limits(ctx)
+		found, timeout, err := s.limits(ctx)
 		pause := limitsEvery
 		switch {
 		case mayNotAsk(err):
 			s.log.Debug("cannot look whether the upstream limits single connections", "error", err)
+			s.keepAwake(ctx, nil, unknownTimeout)
 			return
 		case err != nil:
 			pause = checkRetry
@@ -37,15 +39,42 @@ func (s *Server) watchLimits(ctx context.Context) {
 					"clients share them")
 			}
 		}
+		s.keepAwake(ctx, time.After(pause), timeout)
+	}
+}
+
+// unknownTimeout is the upstream's timeout for idle clients if it does not tell that.
+const unknownTimeout = 30 * time.Second
+
+// keepAwake keeps the upstream from taking clients for idle that wait for a lock, or hold one as
+// long as they are connected, until ctx ends or until tells. timeout is the upstream's for idle
+// clients, 0 for none.
+func (s *Server) keepAwake(ctx context.Context, until <-chan time.Time, timeout time.Duration) {
+	for {
+		var again <-chan time.Time
+		if timeout > 0 {
+			for _, sess := range s.list() {
+				if sess.client.is(locking) || sess.client.holder.ShortestLease() > 0 {
+					sess.pipe.KeepAlive()
+				}
+			}
+			again = time.After(timeout / 3)
+		}
 		select {
+		case <-again:
+		case <-until:
+			return
 		case <-ctx.Done():
-		case <-time.After(pause):
+			return
 		}
 	}
 }
 
-// limits asks for what the upstream allows a client; "" is anything.
-func (s *Server) limits(ctx context.Context) (limits string, err error) {
+// limits asks for what the upstream allows a client, "" is anything, and for its timeout for idle
+// ones, 0 is none.
+func (s *Server) limits(
+	ctx context.Context,
+) (limits string, timeout time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.DialTimeout)
 	defer cancel()
 	var values [3]string
@@ -53,11 +82,12 @@ func (s *Server) limits(ctx context.Context) (limits string, err error) {
 	for i, name := range [...]string{"client-output-buffer-limit", "maxmemory-clients", "timeout"} {
 		found, err := s.prober.ConfigGet(ctx, name).Result()
 		if err != nil {
-			return "", err
+			return "", 0, err
 		}
 		values[i] = found[name]
 	}
-	return limitsIn(values[0], values[1], values[2]), nil
+	seconds, _ := strconv.Atoi(values[2])
+	return limitsIn(values[0], values[1], values[2]), time.Duration(seconds) * time.Second, nil
 }
 
 // limitsIn reads "normal 0 0 0 slave …", a number of bytes or percent, and seconds.

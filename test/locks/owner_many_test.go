@@ -22,7 +22,7 @@ func TestOwnersManySessions(t *testing.T) {
 		token := int64(0)
 		for i := range 30 {
 			c := proxytest.Dial(t, []string{p.Addr, q.Addr}[i%2])
-			got := c.Lock(key + " 600 SESSION OWNER o " + mode)
+			got := c.Lock(fmt.Sprintf("%s 600 %sSESSION OWNER o", key, mode))
 			if token != 0 && got != token {
 				t.Fatalf("token %d, then %d", token, got)
 			}

@@ -16,7 +16,7 @@ func TestSessionMax(t *testing.T) {
 		holder, waiter := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 		key := fmt.Sprintf("job:%d", proto)
 		holder.Do(fmt.Sprintf("HELLO %d", proto))
-		token := holder.Lock(key + " 600 " + mode + "SESSION MAX 0.3 OWNER o")
+		token := holder.Lock(fmt.Sprintf("%s 600 %sSESSION MAX 0.3 OWNER o", key, mode))
 		waiter.Send("LOCK " + key + " 600 WAIT 0")
 		if proto == 3 {
 			holder.WantReply(fmt.Sprintf(">3\r\n$8\r\nlocklost\r\n%s:%d\r\n",

@@ -225,7 +225,9 @@ func (q *pendingQueue) answered(h resp.Head) (pendingReply, bool) {
 		q.apply(e.Expect, h)
 	} else {
 		q.admit(commands.NoEffect, h)
-		q.unknownState = q.unknownState || e.Effect == logsIn && h.IsError()
+		if e.Effect == logsIn && h.IsError() {
+			q.LoginFailed, q.Admitted = true, false
+		}
 	}
 	done := *e
 	if e.count--; e.count == 0 || e.Effect.Subscribes() {

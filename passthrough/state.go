@@ -19,6 +19,8 @@ type State struct {
 	Watching  bool // a WATCH of the client is in force
 	Untracked bool // replies can't be matched with requests any more: lock commands are impossible
 	Streaming bool // the connection carries a replication stream instead of replies
+	// LoginFailed says that the one after RESET has: Identity is wrong.
+	LoginFailed bool
 
 	initial            upstream.Identity
 	queued             []queuedExpect // what EXEC will make true
@@ -63,7 +65,8 @@ func (s *State) own() bool {
 
 // likeNew reports whether the connection differs from a new one only by what setup says.
 func (s *State) likeNew() bool {
-	return s.Plain() && !s.Watching && !s.tracking && !s.unknownState && !s.stickyState
+	return s.Plain() && !s.Watching && !s.tracking && !s.unknownState && !s.stickyState &&
+		!s.LoginFailed
 }
 
 // Subscribed reports whether the connection is in RESP2's subscribe mode, in which few commands are

@@ -188,7 +188,18 @@ func (d *dispatcher) dispatch(req resp.Request) (more bool) {
 	if d.connected(r.Way, r.Effect) {
 		d.relay(r)
 	}
-	return r.Effect != commands.Quit
+	return r.Effect != commands.Quit && !(r.Effect == commands.Reset && d.isNobody())
+}
+
+// isNobody reports whether the upstream did not let the client in again after RESET, and would
+// serve it nevertheless: as the user of a connection without a login. If the client must log in
+// first, it can.
+func (d *dispatcher) isNobody() bool {
+	if state, _ := d.pipe.State(); !state.LoginFailed {
+		return false
+	}
+	reply, _ := d.noAuth()
+	return reply == nil
 }
 
 // awaitReplies is for a login: behind a request without an answer, Redis as of 7.2 and Valkey can
@@ -212,7 +223,9 @@ func (d *dispatcher) relay(r passthrough.Request) {
 		}
 	}
 	d.pipe.Relay(r)
-	if r.Effect == commands.Reset {
+	if r.Effect == commands.Reset { // nothing may be sent behind a login that can fail
+		d.await(d.pipe.Barrier())
+		d.pipe.Flush()
 		d.await(d.pipe.Barrier())
 		d.framer.Unauthenticated(true) // perhaps
 	}

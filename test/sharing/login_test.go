@@ -122,3 +122,26 @@ func TestLoginAtASlowUpstream(t *testing.T) {
 		c.WantReply("*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n")
 	}
 }
+
+// A client that is not logged in again after its RESET, since the password of the URL does not hold
+// any more, is not served as the user of a connection without a login.
+func TestResetWhoseLoginFails(t *testing.T) {
+	s := testredis.Start(t)
+	s.Ask("ACL", "SETUSER", "url", "on", ">pw", "~u:*", "+@all")
+	p := proxytest.Start(t, strings.Replace(s.URL(), "://", "://url:pw@", 1), nil)
+	k := proxytest.Dial(t, p.Addr)
+	k.Expect("GET u:1", "$-1\r\n")
+	k.Expect("GET other", "-NOPERM …")
+	s.Ask("ACL", "SETUSER", "url", "resetpass", ">new")
+	k.Send("RESET", "GET other", "GET u:1")
+	k.WantReply("+RESET\r\n")
+	for {
+		reply, err := k.TryReply()
+		if err != nil {
+			return
+		}
+		if !strings.HasPrefix(reply, "-UPSTREAM") {
+			t.Fatalf("%q", reply)
+		}
+	}
+}

@@ -65,7 +65,7 @@ func TestQuitEndsWithTheAnswer(t *testing.T) {
 				})
 				// The kernel does not wait for longer than 200 ms: a machine that stops for that
 				// long spoils a round.
-				const rounds, clients, quits = 20, 8, 20
+				const rounds, clients, quits = 2, 8, 20
 				for round := 0; ; round++ {
 					var wg sync.WaitGroup
 					var open atomic.Int64

@@ -47,6 +47,9 @@ func KnowsEnd(t testing.TB, nc net.Conn) bool {
 // whether it has ended.
 func unread(t testing.TB, nc net.Conn) (n int, ended bool) {
 	t.Helper()
+	if virtual, ok := nc.(*virtualnet.Conn); ok {
+		return virtual.Unread()
+	}
 	if inner, ok := nc.(interface{ NetConn() net.Conn }); ok { // TLS
 		nc = inner.NetConn()
 	}

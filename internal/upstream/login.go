@@ -113,12 +113,21 @@ func loginLost(nc net.Conn, addr string, err error) error {
 	return &Error{Addr: addr, Err: err}
 }
 
+// looks is a connection that is no socket, and that a Dialer has made.
+type looks interface {
+	Unread() (n int, ended bool) // what a read would return at once
+}
+
 // isIdle reports whether a connection on which nothing is expected is open, and nothing has come on
 // it but pushes, which the next reader can tell from replies. With TLS it is not idle after a push
 // either.
 func isIdle(conn net.Conn) bool {
 	if whole, ok := conn.(*cluster.Conn); ok {
 		return whole.Quiet()
+	}
+	if c, ok := conn.(looks); ok {
+		n, ended := c.Unread()
+		return n == 0 && !ended
 	}
 	plain := true
 	if s, ok := conn.(*tlsConn); ok {

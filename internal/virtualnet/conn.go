@@ -86,6 +86,15 @@ func (c *Conn) CloseWrite() error {
 	return c.failed("close", err)
 }
 
+// Unread is how many bytes can be read at once, and whether an end or a reset can.
+func (c *Conn) Unread() (n int, ended bool) {
+	c.in.change(func() {
+		n = len(c.in.data)
+		ended = n == 0 && (c.in.ended || c.in.err != nil)
+	})
+	return n, ended
+}
+
 // CloseRead makes each read end.
 func (c *Conn) CloseRead() error {
 	c.in.change(func() { c.in.ended = true })

@@ -17,18 +17,21 @@ import (
 	"lockproxy/internal/virtualnet"
 )
 
-// epoch is how long after the beginning of a bubble's time, 2000-01-01, a test begins: timestamps in
-// milliseconds have had 13 digits only since 2001.
-const epoch = 26 * 365 * 24 * time.Hour
+// began is when the time of each test begins: a bubble's own, the year 2000, is before all timestamps
+// that locks have.
+var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Run runs a test in virtual time, which begins late in 2025.
+// Run runs a test in virtual time.
 func Run(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	// go-redis keeps timers in a sync.Pool, and those of one bubble can't be used in another.
 	runtime.GC()
 	runtime.GC()
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(epoch)
+		time.Sleep(time.Until(began))
+		// Behind all other cleanups: a goroutine of go-redis that could not connect looks each
+		// second whether its client is closed.
+		t.Cleanup(func() { time.Sleep(2 * time.Second) })
 		test(t)
 	})
 }
@@ -37,17 +40,23 @@ func Run(t *testing.T, test func(t *testing.T)) {
 type Store struct {
 	Redis *miniredis.Miniredis
 
-	t      testing.TB
-	addr   *net.TCPAddr
-	ln     *virtualnet.Listener
-	serve  sync.WaitGroup
-	paused chan struct{} // closed by Resume; nil while it is not paused
+	t     testing.TB
+	addr  *net.TCPAddr
+	ln    *virtualnet.Listener
+	serve sync.WaitGroup
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	paused  bool           // guarded by mu
+	calls   map[string]int // guarded by mu; by name
 }
 
 // StartStore starts a Store that ends with the test.
 func StartStore(t testing.TB) *Store {
 	t.Helper()
-	s := &Store{Redis: miniredis.NewMiniRedis(), t: t, ln: virtualnet.Listen()}
+	s := &Store{Redis: miniredis.NewMiniRedis(), t: t, ln: virtualnet.Listen(),
+		calls: map[string]int{}}
+	s.changed = sync.NewCond(&s.mu)
 	s.addr = s.ln.Addr().(*net.TCPAddr)
 	s.start()
 	t.Cleanup(s.Kill)
@@ -63,6 +72,7 @@ func (s *Store) start() {
 	}
 	first.Close()
 	server, ln := s.Redis.Server(), s.ln
+	server.SetPreHook(s.onCommand)
 	s.serve.Go(func() { // ends with the listener; Kill waits for it
 		for {
 			nc, err := ln.Accept()
@@ -76,9 +86,7 @@ func (s *Store) start() {
 
 // Kill ends the server and its connections. Its keys stay. It can be called again.
 func (s *Store) Kill() {
-	if s.paused != nil {
-		s.Resume()
-	}
+	s.Resume()
 	s.ln.Close()
 	s.serve.Wait()
 	s.Redis.Close()
@@ -92,21 +100,41 @@ func (s *Store) Restart() {
 	s.start()
 }
 
-// Pause lets commands wait until Resume.
-func (s *Store) Pause() {
-	paused := make(chan struct{})
-	s.paused = paused
-	s.Redis.Server().SetPreHook(func(*server.Peer, string, ...string) bool {
-		<-paused
-		return false
-	})
+// onCommand is called before each command, by the goroutine of its connection.
+func (s *Store) onCommand(_ *server.Peer, name string, _ ...string) (done bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls[name]++
+	for s.paused {
+		s.changed.Wait()
+	}
+	return false
 }
 
+// Calls is how many commands of these names, in capitals, were asked so far.
+func (s *Store) Calls(names ...string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range names {
+		n += s.calls[name]
+	}
+	return n
+}
+
+// Scripts is how many scripts were asked for so far.
+func (s *Store) Scripts() int { return s.Calls("EVAL", "EVALSHA") }
+
+// Pause lets commands wait until Resume.
+func (s *Store) Pause() { s.pause(true) }
+
 // Resume lets a store go on that is paused.
-func (s *Store) Resume() {
-	s.Redis.Server().SetPreHook(nil)
-	close(s.paused)
-	s.paused = nil
+func (s *Store) Resume() { s.pause(false) }
+
+func (s *Store) pause(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.paused = on
+	s.changed.Broadcast()
 }
 
 // Addr is host:port.

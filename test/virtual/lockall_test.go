@@ -1,4 +1,6 @@
-package locks_test
+//go:build !race
+
+package virtual_test
 
 import (
 	"fmt"
@@ -10,10 +12,10 @@ import (
 	"time"
 
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/virtualtest"
 )
 
 func TestLockAll(t *testing.T) {
-	t.Parallel()
 	withTwo(t, func(t *testing.T, dial func(int) *proxytest.Conn) {
 		a, b := dial(0), dial(1)
 		before := b.Lock("z 30")
@@ -47,7 +49,6 @@ func TestLockAll(t *testing.T) {
 }
 
 func TestLockAllWaits(t *testing.T) {
-	t.Parallel()
 	withTwo(t, func(t *testing.T, dial func(int) *proxytest.Conn) {
 		holder, all, late := dial(1), dial(0), dial(1)
 		held := holder.Lock("b 30")
@@ -71,85 +72,88 @@ func TestLockAllWaits(t *testing.T) {
 }
 
 func TestLockAllSession(t *testing.T) {
-	t.Parallel()
-	_, p := proxytest.StartBoth(t)
-	a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
-	proxytest.Token(t, a.Do("LOCKALL 1.5 2 x y SESSION"))
-	time.Sleep(2 * time.Second)
-	b.Expect("LOCK x 30", "$-1\r\n")
-	b.Send("LOCKALL 30 2 y x WAIT 20")
-	time.Sleep(20 * time.Millisecond)
-	a.WriteRaw("QUIT\r\n")
-	a.WantReply("+OK\r\n")
-	proxytest.Token(t, b.Reply())
+	virtualtest.Run(t, func(t *testing.T) {
+		_, p := virtualtest.StartBoth(t)
+		a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+		proxytest.Token(t, a.Do("LOCKALL 1.5 2 x y SESSION"))
+		time.Sleep(2 * time.Second)
+		b.Expect("LOCK x 30", "$-1\r\n")
+		b.Send("LOCKALL 30 2 y x WAIT 20")
+		time.Sleep(20 * time.Millisecond)
+		a.WriteRaw("QUIT\r\n")
+		a.WantReply("+OK\r\n")
+		proxytest.Token(t, b.Reply())
+	})
 }
 
 func TestLockAllErrors(t *testing.T) {
-	t.Parallel()
-	_, p := proxytest.StartBoth(t)
-	c := proxytest.Dial(t, p.Addr)
-	c.Expect("SET data 1", "+OK\r\n")
-	for command, want := range map[string]string{
-		"LOCKALL 30 0 a": "-ERR numkeys should be greater than 0",
-		"LOCKALL 30 2 a": "-ERR Number of keys can't be greater than " +
-			"number of args",
-		"LOCKALL 30 2 a a":                                 "-ERR the keys should be different: \"a\"",
-		"LOCKALL 0 1 a":                                    "-ERR timeout is not a float or out of range",
-		"LOCKALL 30 1":                                     "-ERR wrong number of arguments for 'lockall' command",
-		"LOCKALL 30 2 free data":                           "-WRONGTYPE ",
-		"LOCKALL 30 2 free data WAIT 0.1":                  "-WRONGTYPE ",
-		"LOCKALL 30 65 " + strings.Repeat("a ", 64) + "a":  "-ERR numkeys should be at most 64",
-		"LOCKALL 30 99 " + strings.Repeat("a ", 98) + "a":  "-ERR numkeys should be at most 64",
-		"UNLOCKALL 1 65 " + strings.Repeat("a ", 64) + "a": "-ERR numkeys should be at most 64",
-	} {
-		if got := c.Do(command); !strings.HasPrefix(got, want) {
-			t.Errorf("%s: %q, want %q", command, got, want)
+	virtualtest.Run(t, func(t *testing.T) {
+		_, p := virtualtest.StartBoth(t)
+		c := proxytest.Dial(t, p.Addr)
+		c.Expect("SET data 1", "+OK\r\n")
+		for command, want := range map[string]string{
+			"LOCKALL 30 0 a": "-ERR numkeys should be greater than 0",
+			"LOCKALL 30 2 a": "-ERR Number of keys can't be greater than " +
+				"number of args",
+			"LOCKALL 30 2 a a":                                 "-ERR the keys should be different: \"a\"",
+			"LOCKALL 0 1 a":                                    "-ERR timeout is not a float or out of range",
+			"LOCKALL 30 1":                                     "-ERR wrong number of arguments for 'lockall' command",
+			"LOCKALL 30 2 free data":                           "-WRONGTYPE ",
+			"LOCKALL 30 2 free data WAIT 0.1":                  "-WRONGTYPE ",
+			"LOCKALL 30 65 " + strings.Repeat("a ", 64) + "a":  "-ERR numkeys should be at most 64",
+			"LOCKALL 30 99 " + strings.Repeat("a ", 98) + "a":  "-ERR numkeys should be at most 64",
+			"UNLOCKALL 1 65 " + strings.Repeat("a ", 64) + "a": "-ERR numkeys should be at most 64",
+		} {
+			if got := c.Do(command); !strings.HasPrefix(got, want) {
+				t.Errorf("%s: %q, want %q", command, got, want)
+			}
 		}
-	}
-	c.Expect("LOCKINFO free", "$-1\r\n")
+		c.Expect("LOCKINFO free", "$-1\r\n")
+	})
 }
 
 // An error for one of several locks is no sign that the others were not released.
 func TestUnlockAllNextToData(t *testing.T) {
-	t.Parallel()
-	_, p := proxytest.StartBoth(t)
-	c := proxytest.Dial(t, p.Addr)
-	c.Expect("SET data 1", "+OK\r\n")
-	token := c.Lock("x 60 SESSION")
-	c.Expect(fmt.Sprintf("UNLOCKALL %d 2 data x", token), "-WRONGTYPE …")
-	c.Expect("LOCKINFO x", "$-1\r\n")
-	time.Sleep(100 * time.Millisecond) // for which the session lock would be renewed, and lost
-	c.Expect("PING", "+PONG\r\n")
+	virtualtest.Run(t, func(t *testing.T) {
+		_, p := virtualtest.StartBoth(t)
+		c := proxytest.Dial(t, p.Addr)
+		c.Expect("SET data 1", "+OK\r\n")
+		token := c.Lock("x 60 SESSION")
+		c.Expect(fmt.Sprintf("UNLOCKALL %d 2 data x", token), "-WRONGTYPE …")
+		c.Expect("LOCKINFO x", "$-1\r\n")
+		time.Sleep(100 * time.Millisecond) // for which the session lock would be renewed, and lost
+		c.Expect("PING", "+PONG\r\n")
+	})
 }
 
 // What is wrong with one key of a LOCKALL is not what those are told that wait for another.
 func TestLockAllOfDataConcernsNobodyElse(t *testing.T) {
-	t.Parallel()
-	_, p := proxytest.StartBoth(t)
-	holder, first, other, all := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
-		proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
-	holder.Expect("SET data 1", "+OK\r\n")
-	holder.Lock("x 60")
-	first.Send("LOCK x 60 WAIT 0")
-	proxytest.AwaitWaiters(t, p, "x", 1)
-	for range 5 {
-		other.Send("LOCK x 60 WAIT 0.1")
-		time.Sleep(80 * time.Millisecond)
-		all.Expect("LOCKALL 60 2 x data WAIT 1", "-WRONGTYPE …")
-		other.WantReply("$-1\r\n")
-	}
+	virtualtest.Run(t, func(t *testing.T) {
+		_, p := virtualtest.StartBoth(t)
+		holder, first, other, all := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+			proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+		holder.Expect("SET data 1", "+OK\r\n")
+		holder.Lock("x 60")
+		first.Send("LOCK x 60 WAIT 0")
+		proxytest.AwaitWaiters(t, p, "x", 1)
+		for range 5 {
+			other.Send("LOCK x 60 WAIT 0.1")
+			time.Sleep(80 * time.Millisecond)
+			all.Expect("LOCKALL 60 2 x data WAIT 1", "-WRONGTYPE …")
+			other.WantReply("$-1\r\n")
+		}
+	})
 }
 
 // Clients that want three locks of twelve, next to clients that want one: never two holders of one,
 // and each of them is served.
 func TestLockAllIsFair(t *testing.T) {
-	t.Parallel()
 	withTwo(t, func(t *testing.T, dial func(int) *proxytest.Conn) {
 		const keys, clients = 12, 20
 		var held [keys]atomic.Int32
 		var served [2 * clients]atomic.Int64
 		var wrong atomic.Int32
-		end := time.Now().Add(3 * time.Second)
+		end := time.Now().Add(time.Second / 2)
 		var running sync.WaitGroup
 		for i := range 2 * clients {
 			c := dial(i)
@@ -180,6 +184,7 @@ func TestLockAllIsFair(t *testing.T) {
 							wrong.Add(1)
 						}
 					}
+					time.Sleep(20 * time.Millisecond)
 					for _, k := range set {
 						held[k].Add(-1)
 					}
@@ -204,8 +209,6 @@ func TestLockAllIsFair(t *testing.T) {
 			sum[i/clients] += n
 			least[i/clients] = min(least[i/clients], n)
 		}
-		t.Logf("three locks: %d in all, at least %d each; one lock: %d, %d",
-			sum[0], least[0], sum[1], least[1])
 		for kind := range sum {
 			if least[kind]*5*clients < sum[kind] {
 				t.Errorf("of %d, one client has %d", sum[kind], least[kind])

@@ -137,7 +137,7 @@ func (b *batcher) send(batch []*queuedCall, withSource func(*Script) bool) (unkn
 		command, script := "EVALSHA", c.Script.SHA
 		if withSource(c.Script) {
 			command, script = "EVAL", c.Script.Source
-			for _, other := range c.Script.Together() {
+			for _, other := range c.Script.Together(b.cluster) {
 				// The user may lack the right.
 				pipe.Do(ctx, anys(other.LoadRequest(b.cluster, c.Keys[0]))...)
 			}

@@ -73,17 +73,22 @@ func newSource(name, source string) *Script {
 }
 
 // Together returns the scripts that a client's commands can need with this one, or next. They are
-// loaded together: if the upstream knew only one, a pipeline would run in another order.
-func (s *Script) Together() []*Script {
+// loaded together: if the upstream knew only one, a pipeline would run in another order. In a
+// cluster calls never go together: see BatchScript.
+func (s *Script) Together(cluster bool) (others []*Script) {
 	switch s {
 	case lockScript:
-		return []*Script{unlockScript, batchScript}
+		others = []*Script{unlockScript}
 	case unlockScript:
-		return []*Script{lockScript, batchScript}
+		others = []*Script{lockScript}
 	case relockScript, infoScript:
-		return []*Script{batchScript}
+	default:
+		return nil
 	}
-	return nil
+	if !cluster {
+		others = append(others, batchScript)
+	}
+	return others
 }
 
 // LoadRequest loads s before the next request for key runs. In a cluster SCRIPT LOAD would wait for

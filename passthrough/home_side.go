@@ -91,11 +91,6 @@ func (s *homeSide) queue(raw []byte) {
 		s.flushHome()
 		s.writeHome(raw)
 	}
-	if len(raw) > bufSize {
-		s.mu.Lock()
-		s.needsHome.large = largeFor
-		s.mu.Unlock()
-	}
 	if len(s.unsent) >= bufSize {
 		s.flushHome()
 	}

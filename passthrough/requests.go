@@ -46,6 +46,8 @@ func (p *Pipe) Relay(r Request) {
 	switch {
 	case r.Piece == First:
 		p.needsHome.large, p.needsHome.open = largeFor, true
+	case len(r.Raw) > bufSize && !r.Discarded: // it is the client's
+		p.needsHome.large = largeFor
 	case r.Piece == Broken:
 		p.pending.removeLast()
 	case r.SyncsWrites && p.writes == Elsewhere:

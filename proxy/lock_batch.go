@@ -142,8 +142,9 @@ func (l *locker) finishFirst(n int, it *eventloop.Iteration) {
 		if one.answer != nil {
 			l.awaitAnswer(one)
 			if l.notRun(one.answer) {
-				l.askAgain(l.begun[done:n])
+				end := l.askAgain(l.begun[done:n])
 				l.awaitAnswer(one)
+				end()
 			}
 		}
 		reply, next := l.finishLock(one)
@@ -210,7 +211,7 @@ func (l *locker) finishLock(one *batchedLock) (lockcmd.Reply, *lockcmd.Step) {
 		switch {
 		case err != nil:
 		case isNoScript(a.Value, err):
-			a.Value, err = l.evalSource(l.askNow, one.Call)
+			a.Value, err = l.evalMissing(l.askNow, one.Call, one.began)
 		case leftOut(a.Value), denied(one.answer, a.Value):
 			a.Value, err = l.evaluate(l.askNow, one.Call) // it has not run
 		case one.answer.Refused() && bytes.HasPrefix(a.Text, []byte("ERR")):
@@ -237,10 +238,18 @@ func (l *locker) notRun(a *passthrough.Answer) bool {
 
 // askAgain asks together, once more, those commands of a list that have been answered but have not
 // run: alone they would cost a round trip each. Those that don't run then either go alone, the
-// first at once. A cluster's nodes would each have to be sent a script that is missing.
-func (l *locker) askAgain(list []batchedLock) {
+// first at once. A cluster's nodes would each have to be sent a script that is missing. end must be
+// called when the first has been answered: others wait for the scripts that are loaded.
+func (l *locker) askAgain(list []batchedLock) (end func()) {
+	end = func() {}
+	mine := false
+	if v, err := list[0].answer.Value(); isNoScript(v, err) {
+		if loaded, leads := l.server.scripts.begin(false, "", list[0].began); leads {
+			end, mine = loaded, true
+		}
+	}
 	if l.retryRoute(passthrough.Shared) != nil {
-		return // finishLock tries again, and knows what to say
+		return end // finishLock tries again, and knows what to say
 	}
 	var missing []*lockcmd.Script
 	for i := range list {
@@ -249,14 +258,16 @@ func (l *locker) askAgain(list []batchedLock) {
 			continue
 		}
 		v, err := one.answer.Value()
-		if script := one.Call.Script; isNoScript(v, err) && !slices.Contains(missing, script) {
-			for _, s := range append(script.Together(), script) {
+		script := one.Call.Script
+		if mine && isNoScript(v, err) && !slices.Contains(missing, script) {
+			for _, s := range append(script.Together(false), script) {
 				missing = append(missing, s)
 				l.load(s, one.Keys[0])
 			}
 		}
 		one.answer = l.pipe.Ask(one.request())
 	}
+	return end
 }
 
 // denied reports whether a batch was refused for want of a right, before any of its calls has run.

@@ -37,11 +37,32 @@ type asker func(raw []byte, until time.Time) (resp.Value, error)
 // evaluate runs a script through do: by its hash, and if the upstream doesn't have it, by its
 // source.
 func (s *lockSession) evaluate(do asker, c *lockcmd.Call) (resp.Value, error) {
+	asked := time.Now()
 	v, err := do(s.scriptRequest("EVALSHA", c.Script.SHA, c), c.Until)
 	if isNoScript(v, err) {
-		v, err = s.evalSource(do, c)
+		v, err = s.evalMissing(do, c, asked)
 	}
 	return v, err
+}
+
+// evalMissing runs a script that the upstream didn't have when it was asked, at a time: by its
+// source, unless another session has loaded it since.
+func (s *lockSession) evalMissing(
+	do asker, c *lockcmd.Call, asked time.Time,
+) (v resp.Value, err error) {
+	for range maxLoads {
+		end, mine := s.server.scripts.begin(s.server.cfg.Locks.Cluster, c.Keys[0], asked)
+		if mine {
+			defer end()
+			break
+		}
+		asked = time.Now()
+		v, err = do(s.scriptRequest("EVALSHA", c.Script.SHA, c), c.Until)
+		if !isNoScript(v, err) {
+			return v, err
+		}
+	}
+	return s.evalSource(do, c)
 }
 
 // isNoScript reports whether the upstream has said that it doesn't have a script: nothing has run.
@@ -51,7 +72,7 @@ func isNoScript(v resp.Value, err error) bool {
 
 // evalSource runs a script by its source, which is no retry: see isNoScript.
 func (s *lockSession) evalSource(do asker, c *lockcmd.Call) (resp.Value, error) {
-	for _, other := range c.Script.Together() {
+	for _, other := range c.Script.Together(s.server.cfg.Locks.Cluster) {
 		s.load(other, c.Keys[0])
 	}
 	return do(s.scriptRequest("EVAL", c.Script.Source, c), c.Until)

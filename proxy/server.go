@@ -38,6 +38,7 @@ type Server struct {
 	nextConn  atomic.Uint64
 	counters  counters
 	buffers   bufferQuota // what sessions can hold of unfinished requests
+	scripts   scriptLoads
 }
 
 // New returns a Server that is not listening yet.

@@ -7,8 +7,9 @@ import (
 	"lockproxy/internal/socket"
 )
 
-// clientWriter writes to one client. send never waits: what the client does not take at once is
-// kept in an overflow, which a goroutine empties. A home calls waitBelow before it reads more. The
+// clientWriter writes to one client. send never waits, neither for the client nor for a file: what
+// the client does not take at once is kept in an overflow. One goroutine empties that, and another
+// moves to its file what is too much for memory. A home calls waitBelow before it reads more. The
 // methods can be called from any goroutine. Pieces go in the order of the calls.
 type clientWriter struct {
 	conn   net.Conn
@@ -17,6 +18,7 @@ type clientWriter struct {
 	mu       sync.Mutex
 	room     *sync.Cond
 	drains   bool     // guarded by mu; a goroutine empties the queue: pieces must queue
+	spills   bool     // guarded by mu; a goroutine moves what is in the queue to its file
 	queue    overflow // guarded by mu
 	accepted uint64   // guarded by mu; bytes in all calls of send
 	mustRead int      // guarded by mu; see addMustRead
@@ -29,7 +31,7 @@ type clientWriter struct {
 }
 
 func newClientWriter(conn net.Conn, direct *socket.Socket, all *unreadTotal) *clientWriter {
-	w := &clientWriter{conn: conn, socket: direct, queue: overflow{all: all},
+	w := &clientWriter{conn: conn, socket: direct, queue: overflow{all: all, openFile: unnamedFile},
 		onWritten: func(int) {}, cork: func() {}}
 	w.room = sync.NewCond(&w.mu)
 	if counter, ok := conn.(interface{ Sent(n int) }); ok {
@@ -70,8 +72,13 @@ func (w *clientWriter) sendLocked(pieces [][]byte) {
 	w.startLocked()
 }
 
-// startLocked starts to drain the queue, or closes conn. mu is held.
+// startLocked starts to spill and to drain the queue, or closes conn. mu is held.
 func (w *clientWriter) startLocked() {
+	if len(w.queue.tail) > 0 && !w.spills {
+		w.spills = true
+		// Ends when nothing is left to spill; wait waits for it.
+		w.draining.Go(w.spill)
+	}
 	switch {
 	case w.drains:
 	case w.queue.len() > 0, w.closing && w.socket == nil: // Close can wait for the client too
@@ -105,17 +112,24 @@ func (w *clientWriter) queueLocked(b []byte) {
 		return
 	}
 	if err := w.queue.append(b); err != nil {
-		w.failLocked(err)
-		w.conn.Close() // the rest is lost
-		w.queue.all.dropped(w.conn.RemoteAddr(), err)
+		w.dropLocked(err)
 	}
+}
+
+// dropLocked closes the client, for which there is no more room. mu is held.
+func (w *clientWriter) dropLocked(err error) {
+	w.failLocked(err)
+	w.conn.Close() // the rest is lost
+	w.queue.all.dropped(w.conn.RemoteAddr(), err)
 }
 
 func (w *clientWriter) failLocked(err error) {
 	if w.err == nil {
 		w.err = err
 	}
-	w.queue.clear()
+	if file := w.queue.clear(); file != nil {
+		w.draining.Go(func() { file.Close() }) // wait waits for it
+	}
 	w.room.Broadcast()
 }
 
@@ -141,14 +155,18 @@ func (w *clientWriter) drain() {
 	var buf []byte
 	w.mu.Lock()
 	for w.err == nil && w.queue.len() > 0 {
-		if buf == nil && w.queue.file != nil {
-			buf = make([]byte, overflowMemory)
+		piece, from := w.queue.next()
+		switch {
+		case from != nil:
+			if buf == nil {
+				buf = make([]byte, overflowMemory)
+			}
+			piece = w.readFile(from, buf)
+		case piece == nil:
+			w.room.Wait() // for the end of a spill
 		}
-		piece, err := w.queue.next(buf)
 		w.mu.Unlock()
-		if err == nil {
-			err = w.write(piece)
-		}
+		err := w.write(piece)
 		w.mu.Lock()
 		if err != nil {
 			w.failLocked(err)
@@ -163,12 +181,48 @@ func (w *clientWriter) drain() {
 	}
 }
 
+// readFile takes some bytes from the queue's file. mu is held, but not while it reads.
+func (w *clientWriter) readFile(from *fileRead, buf []byte) (piece []byte) {
+	w.mu.Unlock()
+	n, err := from.file.ReadAt(buf[:min(int64(len(buf)), from.n)], from.at)
+	w.mu.Lock()
+	switch {
+	case w.err != nil:
+	case n == 0:
+		w.failLocked(err)
+	default:
+		if unused := w.queue.hasRead(n); unused != nil {
+			w.mu.Unlock()
+			unused.Close()
+			w.mu.Lock()
+		}
+		return buf[:n]
+	}
+	return nil
+}
+
+// spill moves to the queue's file what is too much for memory.
+func (w *clientWriter) spill() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for job, due := w.queue.beginSpill(); due; job, due = w.queue.beginSpill() {
+		w.mu.Unlock()
+		job.write()
+		w.mu.Lock()
+		if err := w.queue.endSpill(job); err != nil {
+			w.dropLocked(err)
+		}
+		w.room.Broadcast()
+	}
+	w.spills = false
+}
+
 // status returns whether a home should stop reading for now, how many bytes the client has been
 // sent (read or not), and why nothing more can be written, or nil.
 func (w *clientWriter) status() (unread bool, given uint64, failed error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.queue.len() > 0 && w.mustRead == 0, w.accepted, w.err
+	return w.queue.len() > 0 && !w.readsOnLocked(), w.accepted, w.err
 }
 
 // waitBelow returns when at most limit bytes are queued, or nothing can be written any more, or
@@ -176,9 +230,18 @@ func (w *clientWriter) status() (unread bool, given uint64, failed error) {
 func (w *clientWriter) waitBelow(limit int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.queue.len() > limit && w.err == nil && w.mustRead == 0 {
+	for w.queue.len() > limit && w.err == nil && !w.readsOnLocked() {
 		w.room.Wait()
 	}
+}
+
+// maxSpill is how much of what a home has read can be on its way to a file, bytes.
+const maxSpill = 1 << 20
+
+// readsOnLocked reports whether a home reads more though the client leaves replies unread. It waits
+// for the file, if that is slow. mu is held.
+func (w *clientWriter) readsOnLocked() bool {
+	return w.mustRead > 0 && w.queue.unspilled() <= maxSpill
 }
 
 // addMustRead(1) says that a home's reader must not wait for the client, until addMustRead(-1). The

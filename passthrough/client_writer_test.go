@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
 	"runtime"
 	"testing"
 
@@ -95,7 +96,8 @@ func TestClientWriterOrder(t *testing.T) {
 	}
 }
 
-// send never waits, and what a client doesn't read is not kept in memory.
+// send waits for neither a client that does not read nor a file that takes nothing, and once the
+// file takes it, what the client doesn't read is not kept in memory.
 func TestClientWriterSendDoesNotWait(t *testing.T) {
 	near, far := tcpPair(t)
 	w := newClientWriter(near, socket.New(near), &unreadTotal{limit: 1 << 30})
@@ -104,6 +106,11 @@ func TestClientWriterSendDoesNotWait(t *testing.T) {
 	for range pieces { // while nobody reads
 		w.send(piece)
 	}
+	testwait.Until(t, "it is in the file", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.queue.unspilled() == 0
+	})
 	w.mu.Lock()
 	memory, queued := len(w.queue.mem), w.queue.len()
 	w.mu.Unlock()
@@ -117,6 +124,46 @@ func TestClientWriterSendDoesNotWait(t *testing.T) {
 		t.Errorf("read %d bytes, %v", n, err)
 	}
 	w.wait()
+}
+
+// A file that takes nothing for as long as it likes holds up neither who gives the client something
+// nor who asks for the clientWriter's status, as an event loop does. Here the file is a pipe that
+// nobody reads. When it breaks, the client is closed.
+func TestClientWriterWithASlowFile(t *testing.T) {
+	from, slow, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, far := tcpPair(t)
+	dropped := make(chan error, 1)
+	w := newClientWriter(near, socket.New(near), &unreadTotal{limit: 1 << 30,
+		dropped: func(_ net.Addr, err error) { dropped <- err }})
+	writing := make(chan struct{})
+	w.queue.openFile = func() (*os.File, error) {
+		close(writing)
+		buf := make([]byte, 1<<20)
+		slow.Write(buf) // until the test closes the other end
+		return slow, nil
+	}
+	for range 100 {
+		w.send(make([]byte, 64<<10))
+	}
+	testwait.For(t, "the file is written", writing)
+	for range 100 {
+		w.send(make([]byte, 64<<10))
+	}
+	if unread, given, err := w.status(); !unread || given != 200*64<<10 || err != nil {
+		t.Errorf("unread %v, %d bytes given, %v", unread, given, err)
+	}
+	from.Close()
+	if err := testwait.For(t, "the client is closed", dropped); err == nil {
+		t.Error("it does not say why")
+	}
+	if w.wait(); w.queue.len() != 0 || w.queue.all.inFiles.Load() != 0 ||
+		w.queue.all.unspilled.Load() != 0 {
+		t.Error("something is left")
+	}
+	far.Close()
 }
 
 // A client that closes ends waitBelow.

@@ -31,11 +31,11 @@
 // twice. What is lost with a connection is answered as lost.
 //
 // When Redis closes a home, the client is closed too, as without the proxy. Exceptions: a client
-// that goes by a lane and has not used its home for a while (spareAfter) goes on without it; and one
-// that has not logged in itself goes on with a new home if the old one was in the state of a new
-// connection, and all of Redis was away rather than this connection closed alone (home.reportLoss).
-// What Redis says without having been asked is why it closes the connection: no reply is taken from
-// that connection any more (errUnasked).
+// that goes by a lane and has not used its home for a while (spareAfter) goes on without it; and
+// one that has not logged in itself goes on with a new home if the old one was in the state of a
+// new connection, and all of Redis was away rather than this connection closed alone
+// (home.reportLoss). What Redis says without having been asked is why it closes the connection: no
+// reply is taken from that connection any more (errUnasked).
 //
 // The routes are byHome, byLane, dropped and gone (client.setRoute); a client's end is notEnding,
 // WhenAnswered, ClientGone or AtOnce (Pipe.End).
@@ -49,6 +49,7 @@
 //   - connReader, one for each connection that no loop reads: the connection's end. Pipe.Wait waits
 //     for a home's, Pool.Close for a lane's.
 //   - clientWriter.drain, while a client leaves replies unread: the client's end. Pipe.Wait.
+//   - clientWriter.spill, while these are moved to a file: the end of that. Pipe.Wait.
 //   - lane.writeRest, while Redis does not take what a lane sends: the lane's end.
 //   - Pool.open, while a lane is opened: DialTimeout. Pool.Close.
 //   - Pool.fillSpares, while homes of clients to come are opened: DialTimeout for each. Pool.Close.

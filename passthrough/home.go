@@ -222,8 +222,8 @@ func (h *home) reportLoss(err error) {
 // silent for longer.
 const spareAfter = time.Second
 
-// isSpareLocked reports whether the client, which uses a lane, does not need the home, and a new one
-// can take its place when it does. mu is held.
+// isSpareLocked reports whether the client, which uses a lane, does not need the home, and a new
+// one can take its place when it does. mu is held.
 func (h *home) isSpareLocked() bool {
 	return monotonic.Since(h.heardAt) >= spareAfter && !h.needsHome.any() && h.end < WhenAnswered &&
 		h.pending.likeNew() && !h.pending.knownID

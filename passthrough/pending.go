@@ -126,8 +126,8 @@ func (q *pendingQueue) destination(kind byte) replyKind {
 	return relayed
 }
 
-// unasked reports whether nothing is expected that begins with kind: neither a reply, nor what comes
-// without a request.
+// unasked reports whether nothing is expected that begins with kind: neither a reply, nor what
+// comes without a request.
 func (q *pendingQueue) unasked(kind byte) bool {
 	switch {
 	case !q.empty(), q.Streaming, q.Untracked, kind == '>':

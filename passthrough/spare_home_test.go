@@ -11,9 +11,9 @@ import (
 	"lockproxy/internal/testwait"
 )
 
-// A client that goes by a lane does not notice that its home, which nothing has used for a while, is
-// cut. It gets another when it needs one. A client that has logged in itself goes on only if its
-// lane does: otherwise Redis has ended what this user had.
+// A client that goes by a lane does not notice that its home, which nothing has used for a while,
+// is cut. It gets another when it needs one. A client that has logged in itself goes on only if
+// its lane does: otherwise Redis has ended what this user had.
 func TestUnneededHomeIsCut(t *testing.T) {
 	for _, test := range []struct {
 		name              string

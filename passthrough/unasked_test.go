@@ -11,7 +11,8 @@ import (
 const full = "-ERR max number of clients reached\r\n"
 
 // What the upstream says to a client that has asked nothing is no answer to what the client asks
-// next. An error is passed on before the client is closed, as Redis closes it; anything else is not.
+// next. An error is passed on before the client is closed, as Redis closes it; anything else is
+// not.
 func TestUnaskedReplyClosesTheClient(t *testing.T) {
 	for _, test := range []struct{ asked, said, given string }{
 		{"", full, full},

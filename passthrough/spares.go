@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"time"
 
 	"lockproxy/internal/upstream"
 )
@@ -19,7 +20,14 @@ type spares struct {
 	list    []spare // guarded by mu
 	filling bool    // guarded by mu; fillSpares runs
 	closed  bool    // guarded by mu
+
+	asking  sync.Mutex
+	askedAt time.Time // guarded by asking; when Redis was asked whether it lets new clients in
+	admits  bool      // guarded by asking; its answer
 }
+
+// askEvery is how often that is asked, at most.
+const askEvery = time.Second
 
 // spare is a connection that can say whether it is still as new.
 type spare interface {
@@ -27,12 +35,19 @@ type spare interface {
 	Fresh() bool
 }
 
-// popSpare returns a home for a client that has set nothing up, or nil. It has others opened.
+// popSpare returns a home for a client that has set nothing up, or nil. It has others opened. It can
+// wait for Redis.
+//
+// Redis lets go on what it has let in before a password was set, or a user switched off. So spares
+// serve only as long as it lets in new connections, too.
 func (p *Pool) popSpare(setup upstream.Setup) net.Conn {
 	if !p.Upstream.IsCluster() || setup != (upstream.Setup{Identity: p.Upstream.Initial}) {
 		return nil
 	}
 	s := &p.spares
+	if s.any() && !s.stillAdmitted(p) {
+		s.drop()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.filling && !s.closed {
@@ -49,6 +64,36 @@ func (p *Pool) popSpare(setup upstream.Setup) net.Conn {
 		defer conn.Close()
 	}
 	return nil
+}
+
+func (s *spares) any() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.list) > 0
+}
+
+// drop closes all spares.
+func (s *spares) drop() {
+	s.mu.Lock()
+	list := s.list
+	s.list = nil
+	s.mu.Unlock()
+	for _, conn := range list {
+		conn.Close()
+	}
+}
+
+// stillAdmitted reports whether Redis has let in a new connection within askEvery.
+func (s *spares) stillAdmitted(p *Pool) bool {
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	if time.Since(s.askedAt) >= askEvery {
+		ctx, cancel := context.WithTimeout(p.ctx, p.DialTimeout)
+		defer cancel()
+		s.askedAt = time.Now()
+		s.admits = p.Upstream.StillAdmits(ctx) == nil
+	}
+	return s.admits
 }
 
 // fillSpares opens homes until there are enough, or one can't be opened.
@@ -79,10 +124,7 @@ func (p *Pool) dialHome(ctx context.Context, setup upstream.Setup) (net.Conn, er
 
 func (p *Pool) closeSpares() {
 	p.spares.mu.Lock()
-	defer p.spares.mu.Unlock()
 	p.spares.closed = true
-	for _, conn := range p.spares.list {
-		conn.Close()
-	}
-	p.spares.list = nil
+	p.spares.mu.Unlock()
+	p.spares.drop()
 }

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -97,6 +98,25 @@ func (u *Upstream) DialAdmitted(ctx context.Context, id Identity) (net.Conn, err
 	conn.Close()
 	return nil, err
 }
+
+// StillAdmits finds out by a new connection whether clients are let in that do not log in
+// themselves, in a cluster by all masters. The error says why not.
+func (u *Upstream) StillAdmits(ctx context.Context) error {
+	conn, err := u.Dial(ctx, Setup{Identity: u.Initial})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
+	replies, err := roundTrip(conn, []string{askAll})
+	if len(replies) > 0 && (letsNobodyIn(replies[0].Head) || FailureIn(replies[0].raw) != nil) {
+		return errors.New(string(replies[0].Line))
+	}
+	return err
+}
+
+// askAll is a request that all masters of a cluster answer.
+const askAll = "DBSIZE"
 
 // letsNobodyIn reports whether a reply says that a new connection can't be used: the server demands
 // a login, or closes what it says it to. Other errors are about the probe itself.

@@ -1,0 +1,47 @@
+package cluster_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
+)
+
+// A password that is set, or a default user that is switched off, holds for all clients that come
+// more than a second later, though the proxy has opened homes before.
+func TestPasswordHoldsForNewClients(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ name, change string }{
+		{"password", "CONFIG SET requirepass secret"},
+		{"default user", "ACL SETUSER default off"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			cluster := testredis.StartCluster(t, 3, 0)
+			p := proxytest.Start(t, cluster.URL(), nil)
+			var admins []*proxytest.Conn
+			for _, node := range cluster.Nodes {
+				admins = append(admins, proxytest.Dial(t, node.Addr()))
+			}
+			before := proxytest.Dial(t, p.Addr)
+			before.Expect("SET a b", "+OK\r\n")
+			came := time.Now()
+			testwait.Until(t, "homes are open for clients to come", func() bool {
+				return strings.Count(admins[0].Do("CLIENT LIST"), "cmd=NULL") >= 4 &&
+					time.Since(came) > time.Second
+			})
+			for _, admin := range admins {
+				admin.Expect(test.change, "+OK\r\n")
+			}
+			for range 10 {
+				c := proxytest.Dial(t, p.Addr)
+				c.Expect("GET a", "-NOAUTH Authentication required.\r\n")
+				c.Expect("SET a c", "-NOAUTH Authentication required.\r\n")
+			}
+			before.Expect("GET a", proxytest.Bulk("b")) // as directly
+		})
+	}
+}

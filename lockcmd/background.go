@@ -26,6 +26,7 @@ type background struct {
 type backgroundClients struct {
 	connect func(Identity) *redis.Client
 	parts   uint16 // 1, unless the upstream is a cluster
+	ways    *ways
 
 	sending sync.WaitGroup // all batchers, also of dropped clients
 
@@ -51,11 +52,18 @@ type backgroundClient struct {
 const maxIdentities = 256
 
 func newBackgroundClients(connect func(Identity) *redis.Client, cluster bool) *backgroundClients {
-	c := &backgroundClients{connect: connect, parts: 1, clients: map[clientKey]*backgroundClient{}}
+	c := &backgroundClients{connect: connect, parts: 1, ways: &ways{cluster: cluster},
+		clients: map[clientKey]*backgroundClient{}}
 	if cluster {
 		c.parts = clusterParts
 	}
 	return c
+}
+
+// patience bounds one step on a client: a connection may have to be opened first, which takes a few
+// round trips.
+func (c *backgroundClients) patience() time.Duration {
+	return backgroundTimeout + 4*c.ways.farthest()
 }
 
 // client returns the client for commands that concern no single lock.
@@ -72,7 +80,7 @@ func (c *backgroundClients) clientFor(key clientKey) *backgroundClient {
 			c.dropOldestLocked()
 		}
 		client = &backgroundClient{batcher: batcher{client: c.connect(key.as),
-			cluster: c.parts > 1, sending: &c.sending}}
+			cluster: c.parts > 1, sending: &c.sending, patience: c.patience}}
 		c.clients[key] = client
 	}
 	client.used = time.Now()
@@ -106,11 +114,15 @@ func (c *backgroundClients) close() {
 func (c *backgroundClients) on(
 	ctx context.Context, as Identity, lock string, until time.Time,
 ) evaluator {
-	key := clientKey{as: as}
-	if c.parts > 1 {
-		key.part = slotOf([]byte(lock)) / (slot.Count / c.parts)
+	return &backgroundEvaluator{ctx, c.clientFor(clientKey{as, c.partOf(lock)}), until}
+}
+
+// partOf is the part of the slots in which a key or a channel is.
+func (c *backgroundClients) partOf(key string) uint16 {
+	if c.parts == 1 {
+		return 0
 	}
-	return &backgroundEvaluator{ctx, c.clientFor(key), until}
+	return slotOf([]byte(key)) / (slot.Count / c.parts)
 }
 
 type backgroundEvaluator struct {
@@ -141,7 +153,7 @@ func (e *backgroundEvaluator) Eval(c *Call) (Answer, error) {
 // evalThenWait has a script confirmed in a cluster. Only its answer shows which node has written:
 // WAIT cannot be sent with it.
 func (e *backgroundEvaluator) evalThenWait(c *Call) (a Answer, err error) {
-	timeout := min(time.Until(e.until), backgroundTimeout) + c.Confirm.Within
+	timeout := min(time.Until(e.until), e.on.patience()) + c.Confirm.Within
 	ctx, cancel := context.WithTimeout(e.ctx, timeout)
 	defer cancel()
 	conn := e.on.client.Conn()

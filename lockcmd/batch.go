@@ -55,6 +55,8 @@ type batcher struct {
 	client  *redis.Client
 	cluster bool            // the upstream is one
 	sending *sync.WaitGroup // its goroutines; backgroundClients.close waits for them
+	// patience is how long the upstream may take to answer.
+	patience func() time.Duration
 
 	mu       sync.Mutex
 	queue    []*queuedCall // guarded by mu
@@ -128,7 +130,7 @@ func (b *batcher) next() (batch []*queuedCall) {
 func (b *batcher) send(batch []*queuedCall, withSource func(*Script) bool) (unknown []*queuedCall) {
 	// Sending many takes time on a narrow link.
 	confirm := batch[0].Confirm
-	timeout := backgroundTimeout + time.Duration(len(batch))*time.Millisecond + confirm.Within
+	timeout := b.patience() + time.Duration(len(batch))*time.Millisecond + confirm.Within
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	pipe := b.client.Pipeline()
@@ -165,7 +167,7 @@ func (b *batcher) send(batch []*queuedCall, withSource func(*Script) bool) (unkn
 	return unknown
 }
 
-// backgroundTimeout bounds one step on a background client.
+// backgroundTimeout bounds one step on a background client of a near upstream: see patience.
 const backgroundTimeout = 2 * time.Second
 
 // replyValue makes a reply of what go-redis returns for a command.

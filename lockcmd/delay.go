@@ -110,7 +110,7 @@ return 0`
 // UndoSet releases a lock that a delayed SET has taken for a client that has gone.
 func (f *foreignTraffic) UndoSet(as Identity, key, value string) {
 	f.timers.after(0, func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, backgroundTimeout)
+		ctx, cancel := context.WithTimeout(ctx, f.clients.patience())
 		defer cancel()
 		err := f.clients.client(as).Eval(ctx, undoSet, []string{key}, value).Err()
 		if err != nil {

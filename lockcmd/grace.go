@@ -75,7 +75,7 @@ func (g *gracePeriods) repairAfterLocked(pause time.Duration, id LockID, t *take
 // repair runs repair.lua. more says whether to check again.
 func (g *gracePeriods) repair(ctx context.Context, id LockID, t *takeover) (more bool) {
 	c := g.call(repairScript, id.Key, noFastPath, "")
-	answer, err := g.clients.on(ctx, t.as, id.Key, time.Now().Add(backgroundTimeout)).Eval(&c)
+	answer, err := g.clients.on(ctx, t.as, id.Key, time.Now().Add(g.clients.patience())).Eval(&c)
 	ints, err := c.ints(1, answer, err)
 	switch {
 	case ctx.Err() != nil, err == nil && ints[0] == -1:

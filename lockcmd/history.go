@@ -52,7 +52,7 @@ func (o *observed) findHolder(w *waiter) {
 		return
 	}
 	o.timers.after(0, func(ctx context.Context) {
-		on := o.clients.on(ctx, as, id.Key, time.Now().Add(backgroundTimeout))
+		on := o.clients.on(ctx, as, id.Key, time.Now().Add(o.clients.patience()))
 		v, err := o.ask(on, infoScript, id.Key)
 		h, held := heldInfo(v)
 		if err != nil || !held {

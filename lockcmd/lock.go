@@ -3,6 +3,7 @@ package lockcmd
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"lockproxy/internal/monotonic"
@@ -43,9 +44,13 @@ func (l *locking) beginTry(
 	id LockID, r lockRequest, mode string, others []*waiter,
 ) (*lockCall, error) {
 	l.queues.mu.Lock()
-	compete := l.queues.foreign.compete(id, time.Now())
-	if mode == modeTry && l.queues.of[id] != nil {
+	compete, behind := l.queues.foreign.compete(id, time.Now()), int64(0)
+	switch q := l.queues.of[id]; {
+	case q == nil:
+	case mode == modeTry:
 		mode = modeCheck
+	default:
+		behind = q.allSince()
 	}
 	l.queues.mu.Unlock()
 	t := &lockCall{lockRequest: r, id: id, askedAt: time.Now()}
@@ -59,10 +64,13 @@ func (l *locking) beginTry(
 	if mode == modeAgain {
 		fast, mode = noFastPath, modeFirst
 	}
-	t.Call = l.call(lockScript, r.key, fast, r.owner,
-		milliseconds(r.timeout), l.unit(), l.retention, milliseconds(takeoverGrace),
+	words := []string{milliseconds(r.timeout), l.unit(), l.retention, milliseconds(takeoverGrace),
 		r.connection, r.number, r.client, flag(r.session), l.proxy, mode,
-		l.queues.waitsAs(compete), r.limitText())
+		l.queues.waitsAs(r.key, compete), r.limitText()}
+	if behind > 0 {
+		words = append(words, "0", strconv.FormatInt(behind, 10))
+	}
+	t.Call = l.call(lockScript, r.key, fast, r.owner, words...)
 	t.Confirm = l.cfg.confirmation()
 	return t, nil
 }
@@ -74,6 +82,7 @@ func (l *locking) finishTry(t *lockCall, answer Answer, err error) (attempt, err
 	if err != nil {
 		return a, err
 	}
+	l.queues.ways.took(t.key, time.Since(a.askedAt))
 	a.token, a.foreign = found[0], found[1] == 1
 	if a.foreign {
 		l.queues.mu.Lock()

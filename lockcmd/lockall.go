@@ -8,8 +8,9 @@ import (
 
 // LOCKALL takes several locks or none. While it waits it holds none. It joins the queues of all its
 // locks at the same moment, and asks for all of them when it is first in each: see scripts/all.lua.
-// So the earlier of two requests goes first, whichever locks they want, and no two wait for each
-// other.
+// Other proxies see its place in each queue in which it is first, with the time at which it began to
+// wait. So the earlier of two requests goes first, whichever locks they want, and no two wait for
+// each other.
 
 // allRequest is one LOCKALL of a connection.
 type allRequest []lockRequest
@@ -22,14 +23,14 @@ func (rs allRequest) locks(as Identity, token int64) (list []*heldLock) {
 }
 
 // tryAll runs all.lua once, with modeCheck instead of modeTry if others wait here for one of the
-// locks. since is when the request began to wait, by the upstream's clock, ms; 0 if it has not. If
-// an error comes with a token, the caller must undo that.
+// locks. firstAt is its ARGV[4]. since is when the request began to wait, by the upstream's clock,
+// ms; 0 if it has not. If an error comes with a token, the caller must undo that.
 func (l *locking) tryAll(
-	s Session, rs allRequest, mode string, since int64, until time.Time,
-) (a attempt, waits int64, err error) {
+	s Session, rs allRequest, mode, firstAt string, since int64, until time.Time,
+) (a attempt, now int64, err error) {
 	a.askedAt = time.Now()
 	if held := l.heldOff(); held > 0 {
-		return a, since, heldOffError(held)
+		return a, 0, heldOffError(held)
 	}
 	r, db, compete := rs[0], s.Identity().DB, false
 	l.queues.mu.Lock()
@@ -40,10 +41,10 @@ func (l *locking) tryAll(
 		}
 	}
 	l.queues.mu.Unlock()
-	c := l.call(allScript, r.key, fastArgs{mode}, r.owner,
+	c := l.call(allScript, r.key, fastArgs{mode, firstAt}, r.owner,
 		milliseconds(r.timeout), l.unit(), l.retention, milliseconds(takeoverGrace),
 		r.connection, r.number, r.client, flag(r.session), l.proxy, "MODE",
-		l.queues.waitsAs(compete), r.limitText(), "TOKEN", strconv.FormatInt(since, 10))
+		l.queues.waitsAs(r.key, compete), r.limitText(), "TOKEN", strconv.FormatInt(since, 10))
 	for _, r := range rs[1:] {
 		c.addLock(r.key)
 	}
@@ -51,22 +52,20 @@ func (l *locking) tryAll(
 	answer, err := s.Eval(&c)
 	found, err := c.ints(3, answer, err)
 	if err != nil {
-		return a, since, err
+		return a, 0, err
 	}
+	l.queues.ways.took(r.key, time.Since(a.askedAt))
 	a.token = found[0]
 	if a.token == 0 {
 		a.remaining = FromMS(found[1])
-		if since == 0 {
-			since = found[2]
-		}
 		l.sawForeign(rs, db, found[3:], mode == modeFirst)
-		return a, since, nil
+		return a, found[2], nil
 	}
 	a.takenOver, a.renewed, a.before = found[1] > 0, found[2] > 0, found[2] == 2
 	if a.renewed {
-		return a, since, answer.unconfirmed(c.Confirm, stillOwners)
+		return a, 0, answer.unconfirmed(c.Confirm, stillOwners)
 	}
-	return a, since, l.notConfirmed(&answer, c.Confirm)
+	return a, 0, l.notConfirmed(&answer, c.Confirm)
 }
 
 // sawForeign notes which locks foreign clients hold, from 1 on. polled says that the request would
@@ -134,7 +133,7 @@ func (l *waits) runLockAll(ctx context.Context, s Session, args [][]byte) Reply 
 	if o.waits {
 		return l.waitAll(ctx, s, rs, o.wait)
 	}
-	a, _, err := l.tryAll(s, rs, modeTry, 0, time.Time{})
+	a, _, err := l.tryAll(s, rs, modeTry, "", 0, time.Time{})
 	if err == nil && a.token != 0 {
 		return l.acquiredAll(s, rs, a)
 	}

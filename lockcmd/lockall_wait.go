@@ -1,6 +1,7 @@
 package lockcmd
 
 import (
+	"container/list"
 	"context"
 	"slices"
 	"time"
@@ -12,9 +13,10 @@ import (
 type allWaiter struct {
 	waiters []*waiter
 	polled  attempt // the last poll
-	// since is when the upstream first saw it wait, ms; 0 is never. It is set with queues.mu held.
+	// since is when the upstream first heard of it, ms; 0 is never. It is set with queues.mu held.
 	since   int64
-	unknown bool // a poll has failed that may have taken the locks
+	unknown bool          // a poll has failed that may have taken the locks
+	turn    *list.Element // among queues.alls
 }
 
 // lead is the waiter that stands for all of them.
@@ -46,18 +48,8 @@ func (l *waits) joinAll(s Session, rs allRequest, patience time.Duration) (g *al
 		l.queues.queueLocked(w.id()).join(w)
 	}
 	s.Holder().waiting = g.lead()
+	g.turn = l.queues.alls.PushBack(g)
 	return g
-}
-
-// allFirst reports whether a LOCKALL is the first waiter of each lock, and whether any of them may
-// be free.
-func (qs *queues) allFirst(g *allWaiter) (first, pollNow bool) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	for _, w := range g.waiters {
-		pollNow = pollNow || w.pollNow
-	}
-	return qs.firstEverywhere(g), pollNow
 }
 
 // firstEverywhere reports whether a LOCKALL is the first waiter of each lock: only then it polls. mu
@@ -87,8 +79,7 @@ func (l *waits) waitAll(
 	l.queues.waiters.Add(1)
 	defer l.queues.waiters.Add(-1)
 	g := l.joinAll(s, rs, patience)
-	first, _ := l.queues.allFirst(g)
-	pause, err := l.pollAll(ctx, s, g, rs, first)
+	pause, err := l.pollAll(ctx, s, g, rs, l.queues.placesOf(g))
 	queued := err == nil && g.polled.token == 0
 	if queued {
 		for _, w := range g.waiters {
@@ -127,7 +118,8 @@ func (l *waits) waitTurns(
 			if !stale {
 				return err
 			}
-			if _, err = l.pollAll(ctx, s, g, rs, false); err == nil && g.polled.token == 0 {
+			_, err = l.pollAll(ctx, s, g, rs, l.queues.placesOf(g))
+			if err == nil && g.polled.token == 0 {
 				err, _ = l.queues.outageAll(g) // after a transient failure
 			}
 			return err
@@ -144,18 +136,18 @@ func (l *waits) waitTurns(
 		if _, err := l.queues.outcome(g.lead()); err != nil {
 			return err
 		}
-		first, pollNow := l.queues.allFirst(g)
+		at := l.queues.placesOf(g)
 		ownerHolds := l.queues.takeOwnerHolds(g.lead())
 		switch {
-		case first && (timeToPoll || pollNow || g.since == 0), ownerHolds:
-			pause, err = l.pollAll(ctx, s, g, rs, first)
+		case at.all && at.pollNow, at.any && timeToPoll, at.untold, ownerHolds:
+			pause, err = l.pollAll(ctx, s, g, rs, at)
 			if err != nil || g.polled.token != 0 {
 				return err
 			}
 			next.arm(pause)
 		case timeToPoll:
 			next.arm(jitter(minPoll, maxPoll))
-		case first && woken:
+		case at.all && woken:
 			for _, w := range g.waiters {
 				_, lease := l.queues.position(w)
 				next.armSooner(l.pollInterval(w, lease))
@@ -171,13 +163,14 @@ func concernsOneKey(err error) bool {
 	return ok && hasCode(said, "WRONGTYPE", "CROSSSLOT")
 }
 
-// pollAll tries to take the locks, if g is first everywhere. Otherwise it checks, as check does.
-// Unless that ends the wait, it returns the time to the next poll.
+// pollAll tries to take the locks, if g is first everywhere. Otherwise it checks, as check does. It
+// tells the upstream where g is first. Unless that ends the wait, it returns the time to the next
+// poll.
 func (l *waits) pollAll(
-	ctx context.Context, s Session, g *allWaiter, rs allRequest, first bool,
+	ctx context.Context, s Session, g *allWaiter, rs allRequest, at allPlaces,
 ) (pause time.Duration, err error) {
 	lead, mode := g.lead(), modeCheck
-	if first {
+	if at.all {
 		mode = modeFirst
 		l.queues.mu.Lock()
 		for _, w := range g.waiters {
@@ -187,7 +180,7 @@ func (l *waits) pollAll(
 	}
 	g.pollStarted(monotonic.Now())
 	defer g.pollStarted(0) // once the queues know how the poll ended: see queues.outage
-	a, since, err := l.tryAll(s, rs, mode, g.since, lead.answerBy())
+	a, now, err := l.tryAll(s, rs, mode, at.flags(), g.since, l.queues.answerBy(lead))
 	g.polled = a
 	switch {
 	case err != nil && a.token == 0 && l.isTransient(ctx, err):
@@ -204,16 +197,12 @@ func (l *waits) pollAll(
 		}
 		return 0, err
 	case a.token == 0:
-		if first {
-			l.queues.mu.Lock()
-			g.since = since
-			for _, w := range g.waiters {
-				l.queues.of[w.id()].listed = true // it keeps its place
-			}
-			l.queues.mu.Unlock()
-		}
+		l.queues.toldPlaces(g, at, now)
 		for _, w := range g.waiters {
 			l.queues.answered(w.id(), false)
+		}
+		if !at.all {
+			return jitter(minPoll, maxPoll), nil
 		}
 		return l.pollAllInterval(g, a.remaining), nil
 	}
@@ -252,6 +241,7 @@ func (l *waits) endWaitAll(
 	won := err == nil && a.token != 0
 	l.queues.mu.Lock()
 	s.Holder().waiting = nil
+	l.queues.alls.Remove(g.turn)
 	if !won && err == nil {
 		err = lead.rejected
 	}

@@ -32,6 +32,7 @@ func New(cfg Config, proxy string, connect func(Identity) *redis.Client, log hcl
 		clients: newBackgroundClients(connect, cfg.Cluster), timers: newTimers(),
 	}
 	qs, seen := newQueues(), newObserved(bg)
+	qs.ways = bg.clients.ways
 	l := &Locks{background: bg, queues: qs, observed: seen}
 	l.sessionLocks = &sessionLocks{background: bg, seen: seen, keys: foreign.NewFilter()}
 	l.foreignTraffic = newForeignTraffic(bg, qs, seen)

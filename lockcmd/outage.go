@@ -79,7 +79,7 @@ func (qs *queues) answered(id LockID, trusted bool) {
 }
 
 // maxSilence is how long the first waiter's poll can be unanswered before the others are no longer
-// told that the lock is held.
+// told that the lock is held. A round trip to a far upstream is added.
 const maxSilence = time.Second
 
 // silentError is the answer to clients whose wait ends while the upstream is silent.
@@ -110,7 +110,7 @@ func (qs *queues) outage(id LockID) (err error, stale bool) {
 	}
 	first := q.first()
 	asked := first.pollStarted.Load()
-	if silence := monotonic.Since(asked); asked != 0 && silence > maxSilence {
+	if silence := monotonic.Since(asked); asked != 0 && silence > maxSilence+qs.ways.roundTrip(id.Key) {
 		return silentError(silence), false
 	}
 	return nil, q.trusted || first.all != nil && !qs.firstEverywhere(first.all)

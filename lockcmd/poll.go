@@ -128,15 +128,16 @@ func (l *waits) try(s Session, w *waiter, mode string, others []*waiter) (attemp
 	if err != nil {
 		return attempt{}, err
 	}
-	t.Until = w.answerBy()
+	t.Until = l.queues.answerBy(w)
 	answer, err := s.Eval(&t.Call)
 	return l.finishTry(t, answer, err)
 }
 
 // answerBy is when w stops waiting for the answer to a script that it sends now: at the end of its
 // wait, but not before a healthy upstream has had time to answer.
-func (w *waiter) answerBy() time.Time {
-	if least := time.Now().Add(maxSilence); !w.until.IsZero() && w.until.Before(least) {
+func (qs *queues) answerBy(w *waiter) time.Time {
+	patience := maxSilence + qs.ways.roundTrip(w.key)
+	if least := time.Now().Add(patience); !w.until.IsZero() && w.until.Before(least) {
 		return least
 	}
 	return w.until
@@ -180,5 +181,5 @@ func (l *waits) pollInterval(w *waiter, remaining time.Duration) time.Duration {
 		pause = jitter(minForeignPoll, maxForeignPoll)
 	}
 	// Expired means now >= value, on a clock of whole milliseconds.
-	return min(pause, remaining+time.Millisecond)
+	return min(pause, max(remaining-l.queues.ways.roundTrip(w.key), 0)+time.Millisecond)
 }

@@ -51,6 +51,7 @@ type waiter struct {
 	pollNow        bool          // the lock may be free: poll at once
 	polled         bool          // it has polled before
 	ownerHolds     bool          // its owner seems to have the lock: check, even behind others
+	placed         bool          // of a LOCKALL: the upstream knows that it is first
 	pollStarted    atomic.Int64  // when the poll under way began, as monotonic.Now; 0 if none is
 	place          *list.Element // nil outside the queue
 	all            *allWaiter    // of a LOCKALL: the waiters of all its locks
@@ -107,7 +108,8 @@ func (q *waitQueue) join(w *waiter) (permitted bool) {
 func (w *waiter) asksAs(other *waiter) bool { return w.as == other.as && w.shared == other.shared }
 
 // leave takes w out of the queue. If w was first, it wakes the next one. That one polls if w had a
-// poll to do at once, or kept it from sharing the lock with its holders.
+// poll to do at once, kept it from sharing the lock with its holders, or waited for other locks while
+// this one was free.
 func (q *waitQueue) leave(w *waiter) {
 	if w.place == nil {
 		return
@@ -116,7 +118,8 @@ func (q *waitQueue) leave(w *waiter) {
 	q.waiters.Remove(w.place)
 	w.place = nil
 	if next := q.first(); wasFirst && next != nil {
-		next.pollNow = next.pollNow || w.state != granted && (w.pollNow || q.heldShared)
+		next.pollNow = next.pollNow ||
+			w.state != granted && (w.pollNow || q.heldShared || w.all != nil)
 		next.signal()
 	}
 }

@@ -1,6 +1,8 @@
 package lockcmd
 
 import (
+	"container/list"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,17 +17,19 @@ type queues struct {
 	// unsubscribed says that no release notification can come: after a failure no connection is
 	// subscribed. releaseNotifications sets it.
 	unsubscribed atomic.Bool
+	ways         *ways
 
 	mu      sync.Mutex
 	of      map[LockID]*waitQueue // guarded by mu; one is empty until its last waiter has ended
 	foreign foreignClients        // guarded by mu
+	alls    list.List             // guarded by mu; of *allWaiter, in order of arrival
 	delayed delayedSets           // guarded by mu
 }
 
 func newQueues() *queues {
 	return &queues{
-		waitedKeys: foreign.NewFilter(),
-		of:         map[LockID]*waitQueue{}, foreign: foreignClients{}, delayed: delayedSets{},
+		waitedKeys: foreign.NewFilter(), ways: &ways{},
+		of: map[LockID]*waitQueue{}, foreign: foreignClients{}, delayed: delayedSets{},
 	}
 }
 
@@ -142,14 +146,15 @@ func (qs *queues) foreignCompete(id LockID) bool {
 }
 
 // waitsAs is how this proxy waits for a lock: `how` in the lock record.
-func (qs *queues) waitsAs(foreignCompete bool) string {
+func (qs *queues) waitsAs(key string, foreignCompete bool) string {
+	how := 32 * qs.ways.steps(key)
 	switch {
 	case foreignCompete:
-		return "1"
+		how++
 	case qs.unsubscribed.Load():
-		return "2"
+		how += 2
 	}
-	return "0"
+	return strconv.FormatInt(how, 10)
 }
 
 // Waiter is a client that waits for a lock.

@@ -20,7 +20,7 @@ func (l *waits) warnSlow(s Session, w *waiter) error {
 	waited := time.Since(w.joined).Round(time.Millisecond).String()
 	line := []any{"key", id.Key, "db", id.DB, "waited", waited, "client", w.client}
 	c := l.call(infoScript, id.Key, noFastPath, "")
-	c.Until = w.answerBy()
+	c.Until = l.queues.answerBy(w)
 	a, err := s.Eval(&c)
 	holder := describeHolder(a.Value, a.failure(err))
 	if l.queues.stateOf(w) == granted {

@@ -39,7 +39,7 @@ func (l *queries) Inspect(ctx context.Context, as Identity, keys []string) ([]Lo
 		return nil, nil
 	}
 	// One client for all of them, also in a cluster: it sends the questions together.
-	on := l.clients.on(ctx, as, "", time.Now().Add(backgroundTimeout))
+	on := l.clients.on(ctx, as, "", time.Now().Add(l.clients.patience()))
 	found, failed := make([]resp.Value, len(keys)), make([]error, len(keys))
 	var asking sync.WaitGroup
 	for i, key := range keys {
@@ -84,7 +84,7 @@ func (l *queries) Inspect(ctx context.Context, as Identity, keys []string) ([]Lo
 func (l *queries) Proxies(
 	ctx context.Context, as Identity, key string,
 ) (holder string, waiting []string, err error) {
-	on := l.clients.on(ctx, as, key, time.Now().Add(backgroundTimeout))
+	on := l.clients.on(ctx, as, key, time.Now().Add(l.clients.patience()))
 	v, err := l.ask(on, infoScript, key, "waiters")
 	switch {
 	case err != nil:
@@ -108,7 +108,7 @@ func (l *queries) Force(
 ) (released bool, err error) {
 	as.DB = f.DB
 	id := LockID{f.DB, f.Key}
-	on := l.clients.on(ctx, as, f.Key, time.Now().Add(backgroundTimeout))
+	on := l.clients.on(ctx, as, f.Key, time.Now().Add(l.clients.patience()))
 	token := proof{"revoke", strconv.FormatInt(f.Token, 10)}
 	released, err = l.releases.release(on, id, as, token, true)
 	l.seen.audit(f, released, err)

@@ -130,7 +130,7 @@ func (c *trackingConn) want(key string) {
 // serve opens the connection, and serves it until it ends.
 func (c *trackingConn) serve(ctx context.Context) {
 	k := c.by
-	dialing, cancel := context.WithTimeout(ctx, backgroundTimeout)
+	dialing, cancel := context.WithTimeout(ctx, k.clients.patience())
 	conn, err := k.clients.client(c.as).Options().Dialer(dialing, "", "")
 	cancel()
 	if err == nil {
@@ -179,7 +179,7 @@ func (c *trackingConn) write(conn net.Conn, ended chan struct{}) {
 	out := resp.AppendCommand(nil, "HELLO", "3")
 	out = resp.AppendCommand(out, "CLIENT", "TRACKING", "ON")
 	for {
-		conn.SetWriteDeadline(time.Now().Add(backgroundTimeout))
+		conn.SetWriteDeadline(time.Now().Add(c.by.clients.patience()))
 		if _, err := conn.Write(out); err != nil {
 			conn.Close() // the reader ends
 			return

@@ -89,7 +89,7 @@ func (l *releases) beginRelease(
 		offer.kind, milliseconds(next.timeout), l.unit(),
 		orDash(next.connection), orDash(next.number), orDash(next.client), flag(next.session),
 		milliseconds(reservation), strconv.Itoa(id.DB), l.slotTag(id.Key),
-		l.queues.waitsAs(compete), milliseconds(pollPatience), milliseconds(pollReservation),
+		l.queues.waitsAs(id.Key, compete), milliseconds(pollPatience), milliseconds(pollReservation),
 		next.limitText(), has)
 	if offer.next != nil {
 		r.Confirm = l.cfg.confirmation()
@@ -249,7 +249,7 @@ func (l *releases) waitsNoMore(as Identity, id LockID, reserved bool) {
 		if !reserved && l.queues.waitedFor(id) {
 			return
 		}
-		on := l.clients.on(ctx, as, id.Key, time.Now().Add(backgroundTimeout))
+		on := l.clients.on(ctx, as, id.Key, time.Now().Add(l.clients.patience()))
 		l.release(on, id, as, proof{"reserved", l.proxy}, true)
 	})
 }

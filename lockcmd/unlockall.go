@@ -26,7 +26,7 @@ func (l *releases) beginReleaseAll(
 	c = l.call(unallScript, first.Key, noFastPath, strings.Join(kinds, " "),
 		p.kind, p.value, l.retention, l.proxy, "KIND", "0", l.unit(), "-", "-", "-", "0",
 		milliseconds(reservation), strconv.Itoa(as.DB), l.slotTag(first.Key),
-		l.queues.waitsAs(false), milliseconds(pollPatience), milliseconds(pollReservation), "-", "-")
+		l.queues.waitsAs(first.Key, false), milliseconds(pollPatience), milliseconds(pollReservation), "-", "-")
 	for _, r := range calls[1:] {
 		c.addLock(r.id.Key)
 	}

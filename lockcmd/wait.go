@@ -117,13 +117,14 @@ func (l *waits) waitTurn(
 }
 
 // offerPatience is how long a waiter whose time is over stays for a release that may give it the
-// lock. ReplicaTimeout is added.
+// lock. ReplicaTimeout and a round trip to a far upstream are added.
 const offerPatience = time.Second
 
 // awaitOffer waits until no release that names w is under way, or for offerPatience: a later one
 // finds that w has left.
 func (l *waits) awaitOffer(w *waiter) {
-	patience := time.NewTimer(offerPatience + l.cfg.ReplicaTimeout)
+	patience := time.NewTimer(offerPatience + l.cfg.ReplicaTimeout +
+		l.queues.ways.roundTrip(w.key))
 	defer patience.Stop()
 	for l.queues.stateOf(w) == offered {
 		select {

@@ -5,10 +5,12 @@ ARGV[1]  as for lock.lua, with the words MODE and TOKEN in places of A[10] and A
 ARGV[2]  the owner's name, or ""
 ARGV[3]  "first", for a LOCKALL that waits and is the first waiter of each lock at this proxy;
          "check", where others wait for one of them here, to take none that is free; or "try"
+ARGV[4]  1 for each lock whose first waiter here it is, otherwise 0, as in "0110": there it is
+         recorded as waiting if it gets nothing
 
 Returns {the token of all, 0 or 1 if a grace period runs for one of them, 0; 1 if they were its
 owner's already; 2 if this connection had been given them before}. If one is held {0, ms until
-another may take it, since when it waits, ms}, and then which locks foreign clients hold, from 1 on.
+another may take it, the time now, ms}, and then which locks foreign clients hold, from 1 on.
 WRONGTYPE if a key holds something else; then nothing is written.
 ]]
 local clock = redis.call('TIME')
@@ -36,10 +38,9 @@ for i = 1, count do
 end
 if held or own > 0 and own < count or ARGV[3] == 'check' and own == 0 then
   local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-  if ARGV[3] ~= 'first' then return {0, wait, 0, unpack(foreign)} end
   for i = 1, count do
-    local listed = run(i, 'list', '0')
-    if listed.err then return listed end
+    local listed = string.sub(ARGV[4], i, i) == '1' and run(i, 'list', '0')
+    if listed and listed.err then return listed end
   end
   return {0, wait, now, unpack(foreign)}
 end

@@ -29,8 +29,8 @@ if ARGV[4] ~= '' and value and record and string.sub(record, 35, 50) == value ..
   if line and not waiting and holder and proxy ~= '-' then
     waiting = string.match(record, ' (%S+)\n', 72)
     for entry in string.gmatch(waiting, '[^,]+') do
-      local name, seen = string.match(entry, '^([^:]+):(%d+):[02]:%d+$')
-      if not name or name == proxy or (clock[1] .. ms) - seen >= 1000 then waiting = nil end
+      local name, seen, how = string.match(entry, '^([^:]+):(%d+):(%d+):%d+$')
+      if not name or how % 32 ~= 0 and how % 32 ~= 2 or name == proxy or (clock[1] .. ms) - seen >= 1000 then waiting = nil end
     end
   end
 

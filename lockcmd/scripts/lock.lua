@@ -14,7 +14,8 @@ A[11]  how this proxy waits, as in the record
        For LOCKALL, see all.lua: "probe", "take" and "list"
 A[12]  "-" for an exclusive lock, the limit for a shared one, or 0 for none
 A[13]  for "take" the token; for "probe" 1 if it does not wait, otherwise 0
-A[14]  for "list" since when it waits, ms, or 0 for now
+A[14]  for "probe" and "list" since when it waits, ms, or 0 for now; for "first" since when a LOCKALL
+       waits behind it at this proxy, or 0 for none
 ARGV[3]  further waiters that can share the lock with the first: see shared.lua
 
 Returns {token, 0; 1 if it was taken over from the expired timestamp of a foreign client; 2 if there
@@ -98,6 +99,25 @@ local function in_turn()
   return true
 end
 
+-- Since when this proxy waits here, ms. A waiter in front of a LOCKALL waits at least as long: if that
+-- has a place at another of its locks, those behind it there may not go ahead of the waiter here, or
+-- all would wait for each other.
+local function waits_since()
+  local told = tonumber(A[14] or nil) or 0
+  if mode == 'probe' or mode == 'list' then return told > 0 and told or now end
+  local since = now
+  for _, entry in ipairs(waiting_proxies(nil)) do
+    if entry[1] == proxy then since = tonumber(entry[4]) end
+  end
+  return mode == 'first' and told > 0 and math.min(since, told) or since
+end
+
+-- Whether another proxy has waited longer than this one, which waits since a time.
+local function goes_before(entry, since)
+  local other = tonumber(entry[4])
+  return other < since or other == since and entry[1] < proxy
+end
+
 local requests
 if shares then
   how = whole(how + (A[12] == '0' and 4 or 8))
@@ -119,39 +139,32 @@ local mine = held and state == 'reserved' and connection == proxy and mode ~= 'c
 -- by the same time.
 local function behind_until()
   if mine or mode == 'take' then return nil end
-  local since = now
-  for _, entry in ipairs(waiting_proxies(nil)) do
-    if entry[1] == proxy then since = tonumber(entry[4]) end
-  end
-  if mode == 'probe' and A[14] ~= '0' then since = tonumber(A[14]) end
+  local since = waits_since()
   local tries = mode == 'try' or mode == 'probe' and A[13] == '1'
   for _, entry in ipairs(waiting_proxies(proxy)) do
-    local other = tonumber(entry[4])
-    local before = other < since or other == since and entry[1] < proxy
+    local before = goes_before(entry, since)
     if tries or before and entry[3] % 32 >= 16 then return now + 1000 end
     local together = shares and entry[3] % 8 >= 4
-    if before and lapsed and not together then return free_at + HEAD_START end
+    if before and lapsed and not together then return free_at + HEAD_START + way(entry[3]) end
   end
 end
 
 local behind = not held and not kind and behind_until()
 if mode == 'check' or mode == 'list' or kind or (held and not mine) or behind then
   if mode == 'list' and not kind or mode == 'first' and (held or behind) then
-    local list = waiting_proxies(nil)
-    local listed, fresh, since = false, false, nil
-    if mode == 'list' then
-      how, since = whole(how + 16), A[14] == '0' and whole(now) or A[14]
-    end
-    for _, entry in ipairs(list) do
+    if mode == 'list' then how = whole(how + 16) end
+    local since, fresh = waits_since(), false
+    for _, entry in ipairs(waiting_proxies(nil)) do
       if entry[1] == proxy then
-        since = since or entry[4]
-        listed = true
-        fresh = now - tonumber(entry[2]) < 400 and entry[3] == how and entry[4] == since
-        entry[2], entry[3], entry[4] = whole(now), how, since
+        fresh = now - tonumber(entry[2]) < 400 and entry[3] == how and tonumber(entry[4]) == since
       end
     end
-    if not listed then list[#list + 1] = {proxy, whole(now), how, since or whole(now)} end
-    if not fresh then write_waiting(join(list), unit, retention) end
+    if not fresh then
+      local list, at = waiting_proxies(proxy), 1
+      while list[at] and goes_before(list[at], since) do at = at + 1 end
+      table.insert(list, at, {proxy, whole(now), how, whole(since)})
+      write_waiting(join(list), unit, retention)
+    end
   end
   local free = foreign_until or held and free_at or behind or now
   local shared = held and state == 'shared'

@@ -25,7 +25,8 @@ KEYS[2]  its record: "v1 token expires value grace acquired session state connec
               "-". The times are in ms. how is 1 if foreign clients compete there, 2 if the proxy
               gets no release notifications, otherwise 0; and 4 more if its first waiter wants to
               share the lock, or 8 more if up to a limit; 16 more if it is a LOCKALL, whose place
-              counts for free locks, too
+              counts for free locks, too; and 32 more for each 100 ms, or part of it, that a round
+              trip from there takes, but none for less than 50 ms
 
 A shared lock's record is a sorted set. Its members, by their scores:
   -inf     the same line, in the state shared. token is the last one given out, expires the latest

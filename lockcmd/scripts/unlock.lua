@@ -16,7 +16,7 @@ A[5]  what its own waiters want: "none", there are none; "next", the waiter belo
       compete: leave the key free for all; or "gap": leave it free to see whether any do
 A[6]  the first waiter's timeout, ms   A[7]  unit   A[8]  connection   A[9]  request   A[10]  client
 A[11]  session; its owner is ARGV[2]
-A[12]  how long a lock is reserved for another proxy's waiter, ms
+A[12]  how long a lock is reserved for another proxy's waiter, ms; longer if its way is long
 A[13]  the database. The release notification to a proxy, on the channel "lockproxy:wake:" and its
        name, is the database, ":" and the lock. To the proxies of those whose lock is taken from
        them it is the same behind "lost:"
@@ -24,7 +24,7 @@ A[14]  "-", or in a cluster a hash tag of the lock's slot. The channel is then
        "lockproxy:wake:{tag}:" and the proxy's name
 A[15]  how the proxy that asks waits, as in the record, if its waiters must go on waiting
 A[16]  how long a proxy without notifications must have waited to get its turn, ms
-A[17]  how long a lock is then reserved for it, until it polls, ms
+A[17]  how long a lock is then reserved for it, until it polls, ms; longer likewise
 A[18]  the first waiter's limit, as A[12] of lock.lua; ARGV[3] as there
 A[19]  the token that the connection has, for a shared lock; or "-"
 
@@ -146,12 +146,16 @@ end
 -- One that should listen and does not is taken for ended; its next poll lists it again.
 local function take_next(others)
   local i = 1
+  local function take(reservation)
+    local entry = table.remove(others, i)
+    return entry[1], reservation + 1.5 * way(entry[3])
+  end
   while i <= #others do
     local listens = notify(others[i][1])
     local polls = listens == nil or listens == false and others[i][3] % 4 == 2
-    if listens then return table.remove(others, i)[1], A[12] end
+    if listens then return take(A[12]) end
     if polls and now - tonumber(others[i][4]) >= tonumber(A[16]) then
-      return table.remove(others, i)[1], A[17]
+      return take(A[17])
     end
     if polls then i = i + 1 else table.remove(others, i) end
   end
@@ -227,7 +231,7 @@ if not reserved_for and (wanted == 'next' or wanted == 'fair') then
 end
 
 if not reserved_for and (wanted == 'self' or wanted == 'all') then
-  reserved_for, reservation = proxy, A[12]
+  reserved_for, reservation = proxy, A[12] + 1.5 * way(A[15])
 end
 if wanted == 'all' then -- it keeps its place
   local taken = reserved_for

@@ -19,16 +19,17 @@ const (
 const (
 	// A search starts from a wait that has lasted for firstSearch, and again after each of these
 	// until youngWait, since messages between proxies can be lost. Then it starts after each
-	// nextSearch: most deadlocks are closed by a wait that begins.
+	// nextSearch: most deadlocks are closed by a wait that begins. Where the upstream is far, as long
+	// as a search takes is added.
 	firstSearch   = 300 * time.Millisecond
 	youngWait     = 2 * time.Second
 	nextSearch    = 500 * time.Millisecond
 	searchTick    = 100 * time.Millisecond
-	searchTimeout = 2 * time.Second
-	maxConfirm    = 3    // second searches for an apparent cycle: an answer can be lost
-	maxSearch     = 256  // awaited keys from which a search starts, or that it finds
-	maxWaitName   = 1024 // bytes of a key or an owner; a wait with a longer one is not searched
-	maxBlockers   = 128  // holders that a search follows, for one wait
+	searchTimeout = 30 * time.Second // also where each proxy is 500 ms from the upstream
+	maxConfirm    = 3                // second searches for an apparent cycle: an answer can be lost
+	maxSearch     = 256              // awaited keys from which a search starts, or that it finds
+	maxWaitName   = 1024             // bytes of a key or an owner; a wait with a longer one is not searched
+	maxBlockers   = 128              // holders that a search follows, for one wait
 )
 
 // deadlocks finds cycles of owners that wait for each other's locks.
@@ -36,9 +37,9 @@ const (
 // A new wait is checked at once against what this proxy knows: the waits here, and the registry. If
 // a wait lasts, a search starts in the background. It asks the upstream who has the lock and who
 // asked for it earlier, and the other proxies whether those wait there. An apparent cycle counts
-// only if a second search, begun after the first had ended, finds the same waits and tokens: so all
-// of the cycle existed at one time. The proxy of the youngest wait finds the cycle, and refuses
-// that wait.
+// only if a search that begins after it was found finds the same waits and tokens: so all of the
+// cycle existed at one time, since a lock that is lost is never held again with the same token. The
+// proxy of the youngest wait finds the cycle, and refuses that wait.
 type deadlocks struct {
 	*background
 	queues *queues
@@ -51,6 +52,7 @@ type deadlocks struct {
 	last     int64                       // guarded by mu; the id of the last question
 	ticking  bool                        // guarded by mu
 	searches map[string]chan []ownerWait // guarded by mu; where answers go, by the question's id
+	asked    askedBefore                 // guarded by mu; questions that have come
 	recent   []Deadlock                  // guarded by mu; the last ones, the oldest first
 }
 
@@ -71,6 +73,7 @@ type watchedWait struct {
 	id      string
 	since   int64
 	next    time.Time // when a search starts from it; guarded by deadlocks.mu
+	found   bool      // it closes a deadlock; guarded by queues.mu
 }
 
 func newWatchedWait(waiters []*waiter) *watchedWait {
@@ -93,14 +96,6 @@ func newDeadlocks(qs *queues, seen *observed) *deadlocks {
 
 func (d *deadlocks) off() bool { return d.cfg.Deadlock == DeadlockOff }
 
-// channels are those on which proxies ask and answer each other.
-func (d *deadlocks) channels() []string {
-	if d.off() {
-		return nil
-	}
-	return []string{waitsChannel}
-}
-
 // watch searches for deadlocks of a wait until end is called. A LOCKALL has several waiters.
 func (d *deadlocks) watch(waiters ...*waiter) (end func()) {
 	if waiters[0].owner == "" || d.off() || tooLong(waiters) {
@@ -121,7 +116,11 @@ func (d *deadlocks) watch(waiters ...*waiter) (end func()) {
 	d.queues.mu.Unlock()
 	known := d.newSearch([]*watchedWait{v}, d.registered)
 	if known.here(); len(known.graph.closedBy(known.seeds)) > 0 {
-		d.timers.after(0, func(ctx context.Context) { d.search(ctx, known.seeds, false) })
+		d.timers.after(0, func(ctx context.Context) {
+			ctx, cancel := context.WithTimeout(ctx, searchTimeout)
+			defer cancel()
+			d.confirm(ctx, known, known.seeds, false)
+		})
 	}
 	return func() { d.unwatch(v) }
 }
@@ -146,7 +145,7 @@ func (d *deadlocks) unwatch(v *watchedWait) {
 }
 
 // tick searches from the waits that are due. It is called again as long as there are any waits.
-func (d *deadlocks) tick(ctx context.Context) {
+func (d *deadlocks) tick(context.Context) {
 	var due []*watchedWait
 	keys := 0
 	d.mu.Lock()
@@ -161,38 +160,64 @@ func (d *deadlocks) tick(ctx context.Context) {
 			}
 			keys += len(v.waiters)
 			due = append(due, v)
-			v.next = now.Add(nextSearch)
+			pause := nextSearch
 			if now.Sub(v.lead().joined) < youngWait {
-				v.next = now.Add(firstSearch)
+				pause = firstSearch
 			}
+			v.next = now.Add(pause + 4*d.queues.ways.roundTrip(v.lead().key))
 		}
 	}
 	d.mu.Unlock()
-	if len(due) > 0 {
-		d.search(ctx, due, true)
+	for _, list := range d.byPart(due) {
+		d.timers.after(0, func(ctx context.Context) { d.search(ctx, list) })
 	}
 }
 
-// search finds the deadlocks that waits have closed. elsewhere asks other proxies, too.
-func (d *deadlocks) search(ctx context.Context, due []*watchedWait, elsewhere bool) {
+// byPart divides waits by where their locks are in a cluster: so a node that does not answer holds up
+// no search for the locks of others.
+func (d *deadlocks) byPart(list []*watchedWait) map[uint16][]*watchedWait {
+	parts := map[uint16][]*watchedWait{}
+	for _, v := range list {
+		part := d.clients.partOf(v.lead().key)
+		parts[part] = append(parts[part], v)
+	}
+	return parts
+}
+
+// search finds the deadlocks that waits have closed, here and elsewhere.
+func (d *deadlocks) search(ctx context.Context, due []*watchedWait) {
 	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
-	var suspects []*watchedWait
+	known := d.newSearch(due, d.registered)
+	known.here()
 	first := d.newSearch(due, d.held)
-	first.follow(ctx, elsewhere, func(g waitsFor) bool {
+	first.followAll(known.followed) // in one round trip
+	var suspects []*watchedWait
+	first.follow(ctx, true, func(g waitsFor) bool {
 		suspects = slices.Collect(maps.Keys(g.closedBy(due)))
 		return len(suspects) > 0
 	})
-	if len(suspects) == 0 {
-		return
-	}
+	d.confirm(ctx, first, suspects, true)
+}
+
+// confirm searches again from suspects, and refuses those that close a cycle of what an earlier
+// search has found. elsewhere asks other proxies, too.
+func (d *deadlocks) confirm(
+	ctx context.Context, before *deadlockSearch, suspects []*watchedWait, elsewhere bool,
+) {
 	var g waitsFor
-	for confirmed, tries := false, 0; !confirmed && tries < maxConfirm; tries++ {
-		d.newSearch(suspects, d.held).follow(ctx, elsewhere, func(later waitsFor) bool {
-			g = first.graph.both(later)
+	for tries := 0; len(suspects) > 0 && tries < maxConfirm; tries++ {
+		confirmed := false
+		again := d.newSearch(suspects, d.held)
+		again.followAll(before.followed)
+		again.follow(ctx, elsewhere, func(later waitsFor) bool {
+			g = before.graph.both(later)
 			confirmed = len(g.closedBy(suspects)) > 0
 			return confirmed
 		})
+		if confirmed {
+			break
+		}
 	}
 	for _, v := range suspects {
 		cycle := g.closedBy([]*watchedWait{v})[v]
@@ -206,10 +231,11 @@ func (d *deadlocks) search(ctx context.Context, due []*watchedWait, elsewhere bo
 func (d *deadlocks) found(v *watchedWait, err DeadlockError) bool {
 	lead := v.lead()
 	d.queues.mu.Lock()
-	if lead.state != waiting || lead.rejected != nil {
+	if lead.state != waiting || lead.rejected != nil || v.found {
 		d.queues.mu.Unlock()
 		return false
 	}
+	v.found = true
 	if d.cfg.Deadlock != DeadlockLog {
 		lead.state, lead.rejected = left, err
 		lead.signal()

@@ -36,6 +36,10 @@ func (d *deadlocks) registered(list []*watchedWait) map[*waiter]*holding {
 	return found
 }
 
+// heldWithin is how long a search waits for the holders of a lock, and for a few round trips to a far
+// upstream. It goes on without those that are not known by then.
+const heldWithin = 500 * time.Millisecond
+
 // held asks the upstream for the holders of the locks that waits are for, as their clients.
 func (d *deadlocks) held(list []*watchedWait) map[*waiter]*holding {
 	type lockAs struct {
@@ -50,7 +54,7 @@ func (d *deadlocks) held(list []*watchedWait) map[*waiter]*holding {
 			if asked[lock] == nil {
 				h := &holding{}
 				asked[lock] = h
-				asking.Go(func() { *h = d.askHolders(w) }) // ends within searchTimeout
+				asking.Go(func() { *h = d.askHolders(w) }) // ends within heldWithin
 			}
 			found[w] = asked[lock]
 		}
@@ -60,7 +64,7 @@ func (d *deadlocks) held(list []*watchedWait) map[*waiter]*holding {
 }
 
 func (d *deadlocks) askHolders(w *waiter) (h holding) {
-	on := d.clients.on(d.timers.ctx, w.as, w.key, time.Now().Add(searchTimeout))
+	on := d.clients.on(d.timers.ctx, w.as, w.key, time.Now().Add(heldWithin+4*d.queues.ways.roundTrip(w.key)))
 	got, err := d.ask(on, infoScript, w.key, "holders", strconv.Itoa(maxBlockers))
 	if err != nil || len(got.Elems) != 4 {
 		return h

@@ -5,20 +5,16 @@ import (
 	"encoding/json"
 	"strconv"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
-// waitsChannel is where proxies ask each other whether owners wait there, and answer. It begins
-// like the channels of release notifications, so that users need no further rights. In a cluster it
-// is sharded.
-const waitsChannel = notifyChannel + "{waits}"
-
 const (
-	answerWithin  = 200 * time.Millisecond // for others to answer; most have nothing to say
-	maxAsked      = 64                     // owners or places in a question
-	maxMessage    = 1 << 19                // bytes of a message that is read
-	maxAnswering  = 16                     // questions that are answered at a time
+	// answerWithin is how long a search waits for others to answer. Most have nothing to say. The
+	// question, the look-up and the answer take three round trips, up to a second each, and more where
+	// connections must be opened first.
+	answerWithin  = 3500 * time.Millisecond
+	maxAsked      = 64      // owners or places in a question
+	maxMessage    = 1 << 19 // bytes of a message that is read
+	maxAnswering  = 16      // questions that are answered at a time
 	answersQueued = 64
 )
 
@@ -40,6 +36,7 @@ type deadlockSearch struct {
 	graph    waitsFor
 	keys     int             // in graph
 	toFollow []*watchedWait  // waits here, not in graph yet
+	followed []*watchedWait  // all waits here that it has begun to follow
 	known    map[string]bool // waits here that it has followed, by id
 	wanted   map[any]bool    // owners and places that it has searched
 	owners   []binary        // that do not wait here, and are not asked for yet
@@ -61,6 +58,7 @@ func (l *deadlockSearch) followAll(list []*watchedWait) {
 		if !l.known[v.id] {
 			l.known[v.id] = true
 			l.toFollow = append(l.toFollow, v)
+			l.followed = append(l.followed, v)
 		}
 	}
 }
@@ -124,7 +122,7 @@ func (l *deadlockSearch) here() {
 }
 
 // askOthers asks other proxies for owners and places that are not here.
-func (l *deadlockSearch) askOthers(ctx context.Context, id string) {
+func (l *deadlockSearch) askOthers(id string) {
 	for len(l.owners)+len(l.places) > 0 {
 		m := waitsMessage{ID: id, Proxy: l.proxy}
 		m.Owners, l.owners = cut(l.owners)
@@ -135,7 +133,7 @@ func (l *deadlockSearch) askOthers(ctx context.Context, id string) {
 		for _, at := range m.Places {
 			l.missing[at] = true
 		}
-		l.publish(ctx, l.seeds[0].lead().as, m)
+		l.publish(l.seeds[0].lead().as, m)
 	}
 }
 
@@ -155,14 +153,14 @@ func (l *deadlockSearch) follow(ctx context.Context, elsewhere bool, done func(w
 		if done(l.graph) || !elsewhere {
 			return
 		}
-		l.askOthers(ctx, id)
+		l.askOthers(id)
 		if len(l.missing) == 0 {
 			return
 		}
 		select {
 		case waits := <-answers:
 			l.add(waits...)
-		case <-time.After(answerWithin):
+		case <-time.After(answerWithin + 4*l.clients.ways.farthest()):
 			return
 		case <-ctx.Done():
 			return
@@ -206,6 +204,9 @@ func (d *deadlocks) onMessage(payload string) {
 	if m.Proxy == d.proxy || len(m.Owners) > maxAsked || len(m.Places) > maxAsked {
 		return
 	}
+	if d.askedAgain(payload) {
+		return
+	}
 	list := d.waitsOf(m.Owners)
 	for _, at := range m.Places {
 		if at.Proxy != d.proxy {
@@ -219,34 +220,18 @@ func (d *deadlocks) onMessage(payload string) {
 		return
 	}
 	d.answering.Add(1)
-	d.timers.after(0, func(ctx context.Context) {
+	d.timers.after(0, func(context.Context) {
 		defer d.answering.Add(-1)
-		d.answer(ctx, m.ID, list)
+		d.answer(m.ID, list)
 	})
 }
 
 // answer tells the asking proxy of waits here.
-func (d *deadlocks) answer(ctx context.Context, id string, list []*watchedWait) {
+func (d *deadlocks) answer(id string, list []*watchedWait) {
 	of := d.held(list)
 	for _, v := range list {
 		if w, ok := d.waitOf(v, of); ok {
-			d.publish(ctx, v.lead().as, waitsMessage{ID: id, Proxy: d.proxy, Waits: []ownerWait{w}})
+			d.publish(v.lead().as, waitsMessage{ID: id, Proxy: d.proxy, Waits: []ownerWait{w}})
 		}
 	}
-}
-
-// publish sends a message to all proxies. It can be lost: the next search asks again.
-func (d *deadlocks) publish(ctx context.Context, as Identity, m waitsMessage) {
-	text, err := json.Marshal(m)
-	if err != nil {
-		return // it cannot fail with these types
-	}
-	client := d.clients.client(as)
-	if d.cfg.Cluster {
-		err = client.SPublish(ctx, waitsChannel, text).Err()
-		if !redis.HasErrorPrefix(err, "unknown command") {
-			return
-		}
-	}
-	client.Publish(ctx, waitsChannel, text)
 }

@@ -74,10 +74,18 @@ func (w *releaseNotifications) listen(as Identity, key string) {
 func (w *releaseNotifications) listenWhileWanted(
 	ctx context.Context, as Identity, sh *shardedSubscriptions,
 ) {
+	if w.cfg.Cluster {
+		var others sync.WaitGroup
+		defer others.Wait()
+		waitsCtx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		for _, channel := range w.deadlocks.channels() {
+			others.Go(func() { w.listenToWaits(waitsCtx, as, channel) })
+		}
+	}
 	for pause := minListenRetry; ; pause = min(2*pause, maxListenRetry) {
 		subscribed, err := w.receive(ctx, as, sh)
-		refused := redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "NOAUTH") ||
-			redis.HasErrorPrefix(err, "WRONGPASS")
+		refused := isRefused(err)
 		switch {
 		case refused:
 			pause = maxListenRetry
@@ -92,6 +100,12 @@ func (w *releaseNotifications) listenWhileWanted(
 			return
 		}
 	}
+}
+
+// isRefused reports whether a user may not subscribe.
+func isRefused(err error) bool {
+	return redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "NOAUTH") ||
+		redis.HasErrorPrefix(err, "WRONGPASS")
 }
 
 // forget removes a connection that is no longer needed, or has ended for good, and reports whether
@@ -169,7 +183,7 @@ func (w *releaseNotifications) receiveFrom(
 	defer subscribing.Wait()
 	defer cancel()
 	// Connecting can take long, and cannot be interrupted.
-	connecting, connected := context.WithTimeout(ctx, backgroundTimeout)
+	connecting, connected := context.WithTimeout(ctx, w.clients.patience())
 	var err error
 	if sh == nil {
 		err = sub.Subscribe(connecting,
@@ -214,7 +228,7 @@ var neverConnect = func() context.Context {
 // it releases the reservation. If another proxy has released a session lock, it verifies that lock.
 // It also passes on messages about deadlocks.
 func (w *releaseNotifications) onMessage(as Identity, m *redis.Message) {
-	if m.Channel == waitsChannel {
+	if isWaits(m.Channel) {
 		w.deadlocks.onMessage(m.Payload)
 		return
 	}

@@ -70,7 +70,6 @@ func (sh *shardedSubscriptions) unsubscribed(channel string) {
 func (sh *shardedSubscriptions) subscribe(ctx context.Context, sub *redis.PubSub) {
 	review := time.NewTicker(subscriptionReview)
 	defer review.Stop()
-	common := sh.notifications.deadlocks.channels()
 	for {
 		used, idle := sh.review()
 		for _, slot := range idle {
@@ -82,9 +81,6 @@ func (sh *shardedSubscriptions) subscribe(ctx context.Context, sub *redis.PubSub
 			if sub.SSubscribe(ctx, sh.channel(slot)) != nil {
 				return
 			}
-		}
-		if len(common) > 0 && sub.SSubscribe(ctx, common...) != nil {
-			return
 		}
 		for reviewed := true; reviewed; {
 			select {

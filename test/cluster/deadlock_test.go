@@ -8,6 +8,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // Three owners at three proxies wait for each other's locks, which are on different nodes.
@@ -40,5 +41,46 @@ func TestADeadlockInACluster(t *testing.T) {
 			conns[2].Expect("UNLOCK k2", ":1\r\n")
 			proxytest.Token(t, conns[1].Reply())
 		})
+	}
+}
+
+// A cycle across two proxies at locks of masters that answer is found whichever other master is
+// silent.
+func TestADeadlockNextToASilentMaster(t *testing.T) {
+	t.Parallel()
+	cluster := testredis.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
+	proxies := []*proxytest.Proxy{proxytest.Start(t, cluster.URL(), nil),
+		proxytest.Start(t, cluster.URL(), nil)}
+	for i, silent := range cluster.Nodes {
+		var keys []string // of the two others
+		for n := 0; len(keys) < 2; n++ {
+			key := fmt.Sprintf("d%d-%d", i, n)
+			master := cluster.MasterOf(cluster.Slot(key))
+			if master == silent || len(keys) == 1 && cluster.MasterOf(cluster.Slot(keys[0])) == master {
+				continue
+			}
+			keys = append(keys, key)
+		}
+		var owners, looks []*proxytest.Conn
+		for j, p := range proxies {
+			owners = append(owners, proxytest.Dial(t, p.Addr))
+			looks = append(looks, proxytest.Dial(t, p.Addr))
+			looks[j].Do("GET " + keys[1-j])
+			owners[j].Lock(fmt.Sprintf("%s 600 OWNER o%d", keys[j], j))
+		}
+		silent.Pause()
+		for j, c := range owners {
+			c.Send(fmt.Sprintf("LOCK %s 600 OWNER o%d WAIT 0", keys[1-j], j))
+			testwait.Until(t, "it waits", func() bool {
+				return looks[j].Do("LOCKINFO "+keys[1-j]+" WAITERS") != "*0\r\n"
+			})
+		}
+		if got := owners[1].Reply(); !strings.HasPrefix(got, "-DEADLOCK ") {
+			t.Errorf("with node %d silent: %q", i, got)
+		}
+		silent.Resume()
+		for _, c := range owners {
+			c.Close()
+		}
 	}
 }

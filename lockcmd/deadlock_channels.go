@@ -1,0 +1,138 @@
+package lockcmd
+
+import (
+	"context"
+	"encoding/json"
+	"hash/maphash"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/slot"
+)
+
+// waitsChannel is where proxies ask each other whether owners wait there, and answer. It begins
+// like the channels of release notifications, so that users need no further rights.
+//
+// In a cluster there are three sharded ones, at as many places among the slots, each with a
+// connection of its own, and messages go by all of them: so no single master is needed.
+const waitsChannel = notifyChannel + "{waits}"
+
+// waitsSlots are the slots of a cluster's channels.
+var waitsSlots = []uint16{slot.Count / 6, slot.Count / 2, slot.Count * 5 / 6}
+
+// clusterWaits is the channel in a slot.
+func clusterWaits(slot uint16) string { return notifyChannel + "{" + slotTag(slot) + "}waits" }
+
+// isWaits reports whether a channel is one of these. The others end with the name of a proxy.
+func isWaits(channel string) bool {
+	return channel == waitsChannel || strings.HasSuffix(channel, "}waits")
+}
+
+// channels are those on which proxies ask and answer each other.
+func (d *deadlocks) channels() (list []string) {
+	switch {
+	case d.off():
+	case !d.cfg.Cluster:
+		list = append(list, waitsChannel)
+	default:
+		for _, slot := range waitsSlots {
+			list = append(list, clusterWaits(slot))
+		}
+	}
+	return list
+}
+
+// publish sends a message to all proxies. It can be lost: the next search asks again.
+func (d *deadlocks) publish(as Identity, m waitsMessage) {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return // it cannot fail with these types
+	}
+	for _, channel := range d.channels() {
+		d.timers.after(0, func(ctx context.Context) { d.publishOn(ctx, as, channel, text) })
+	}
+}
+
+func (d *deadlocks) publishOn(ctx context.Context, as Identity, channel string, text []byte) {
+	ctx, cancel := context.WithTimeout(ctx, d.clients.patience())
+	defer cancel()
+	client := d.clients.clientFor(clientKey{as, d.clients.partOf(channel)}).client
+	if d.cfg.Cluster {
+		err := client.SPublish(ctx, channel, text).Err()
+		if !redis.HasErrorPrefix(err, "unknown command") {
+			return
+		}
+	}
+	client.Publish(ctx, channel, text)
+}
+
+// askedBefore are the last questions that have come, by their hashes: each comes by several
+// channels.
+type askedBefore struct {
+	hashes [128]uint64
+	next   int
+}
+
+var askedSeed = maphash.MakeSeed()
+
+// askedAgain reports whether a question has come before, and remembers it.
+func (d *deadlocks) askedAgain(payload string) bool {
+	hash := maphash.String(askedSeed, payload)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, h := range d.asked.hashes {
+		if h == hash {
+			return true
+		}
+	}
+	d.asked.hashes[d.asked.next%len(d.asked.hashes)] = hash
+	d.asked.next++
+	return false
+}
+
+// listenToWaits receives what other proxies say on one of a cluster's channels, until ctx ends or
+// the user is refused.
+func (w *releaseNotifications) listenToWaits(ctx context.Context, as Identity, channel string) {
+	for pause := minListenRetry; ; pause = min(2*pause, maxListenRetry) {
+		subscribed, err := w.receiveWaits(ctx, as, channel)
+		if subscribed {
+			pause = minListenRetry
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		if isRefused(err) || redis.HasErrorPrefix(err, "unknown command") {
+			return
+		}
+	}
+}
+
+// receiveWaits receives messages on a new connection until that fails.
+func (w *releaseNotifications) receiveWaits(
+	ctx context.Context, as Identity, channel string,
+) (subscribed bool, err error) {
+	sub := w.clients.client(as).Subscribe(ctx)
+	defer sub.Close()
+	stop := context.AfterFunc(ctx, func() { sub.Close() }) // Receive ignores the end of its ctx
+	defer stop()
+	connecting, connected := context.WithTimeout(ctx, w.clients.patience())
+	err = sub.SSubscribe(connecting, channel)
+	connected()
+	for err == nil {
+		var message any
+		message, err = sub.Receive(neverConnect)
+		switch m := message.(type) {
+		case *redis.Message:
+			w.deadlocks.onMessage(m.Payload)
+		case *redis.Subscription:
+			if subscribed = m.Kind == "ssubscribe"; !subscribed {
+				return false, nil // its slot has moved
+			}
+		}
+	}
+	return subscribed, err
+}

@@ -13,10 +13,12 @@ import (
 // releases it on a background client, unless another connection of its owner was given it, too.
 
 // Gone releases what a closed connection can no longer have: its session locks, locks with unread
-// tokens, and those of LOCKs with unknown outcomes.
+// tokens, and those of LOCKs with unknown outcomes. It is called when the client has gone, and again
+// when its upstream connections have ended, since a LOCK may reach the upstream until then.
 func (l *releases) Gone(h *Holder) {
 	h.mu.Lock()
 	list := append(h.unread, h.unknown...)
+	h.unread = nil
 	for id, lock := range h.locks {
 		if lock.by != nil {
 			h.removeLocked(id)
@@ -82,13 +84,13 @@ const (
 )
 
 // releaseAbandoned releases locks, all at once. It returns when they are released, or after
-// backgroundTimeout. Failures are tried again until the locks end: to repeat a release does no
+// the clients' patience. Failures are tried again until the locks end: to repeat a release does no
 // harm.
 func (l *releases) releaseAbandoned(list ...*heldLock) {
 	if len(list) == 0 {
 		return
 	}
-	patience := time.NewTimer(backgroundTimeout)
+	patience := time.NewTimer(l.clients.patience())
 	defer patience.Stop()
 	room := make(chan struct{}, min(len(list), maxReleasing))
 	leave := func() { <-room }

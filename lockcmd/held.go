@@ -295,9 +295,11 @@ func (h *Holder) LastUndelivered() (sent Sent, ok bool) {
 // MarkUnread notes which tokens the client of an ended connection cannot have read. Gone releases
 // those locks.
 func (h *Holder) MarkUnread(unread func(Sent) bool) {
-	for _, lock := range h.undelivered {
-		if unread(lock.sent) {
+	h.undelivered = slices.DeleteFunc(h.undelivered, func(lock *heldLock) bool {
+		is := unread(lock.sent)
+		if is {
 			h.unread = append(h.unread, lock)
 		}
-	}
+		return is
+	})
 }

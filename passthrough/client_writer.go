@@ -3,6 +3,7 @@ package passthrough
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"lockproxy/internal/socket"
 )
@@ -258,6 +259,28 @@ func (w *clientWriter) backlogged() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.queue.len() > maxBacklog
+}
+
+// settled reports whether nothing is queued, or can be written any more.
+func (w *clientWriter) settled() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.queue.len() == 0 || w.err != nil
+}
+
+// settle returns when it is settled, or over and woken.
+func (w *clientWriter) settle(over *atomic.Bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for !over.Load() && w.queue.len() > 0 && w.err == nil {
+		w.room.Wait()
+	}
+}
+
+func (w *clientWriter) wake() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.room.Broadcast()
 }
 
 // wait returns when no goroutine of the clientWriter runs.

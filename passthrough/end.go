@@ -2,7 +2,10 @@ package passthrough
 
 // How a Pipe ends.
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // Status is what a session needs to know of its Pipe in addition to State.
 type Status struct {
@@ -78,6 +81,45 @@ func (p *Pipe) clientGone() {
 		return // Wait closes the home
 	}
 	p.closeHomeLocked()
+}
+
+// settlePatience is how long Settle waits for an upstream that does not answer.
+const settlePatience = time.Second
+
+// Settle returns when everything that was asked is answered, and the client has been given the
+// answers or takes no more; or after settlePatience: one node of a cluster can be silent, or the
+// server replaced. The home can still linger then. End must have been called.
+func (p *Pipe) Settle() {
+	if p.settled() && p.out.settled() {
+		return
+	}
+	var over atomic.Bool
+	timer := time.AfterFunc(settlePatience, func() {
+		over.Store(true)
+		p.mu.Lock()
+		p.room.Broadcast()
+		p.mu.Unlock()
+		p.out.wake()
+	})
+	defer timer.Stop()
+	p.mu.Lock()
+	for !over.Load() && !p.settledLocked() {
+		p.room.Wait()
+	}
+	p.mu.Unlock()
+	p.out.settle(&over)
+}
+
+func (p *Pipe) settled() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.settledLocked()
+}
+
+// settledLocked reports whether everything is answered. mu is held.
+func (p *Pipe) settledLocked() bool {
+	return p.pending.empty() || p.route == gone ||
+		p.inFlight == 0 && (p.home == nil || p.home.isEnded())
 }
 
 // Wait returns when the lane has answered everything, and the home and all goroutines of the Pipe

@@ -152,6 +152,18 @@ func (h *home) connEnded(err error) {
 	h.reportLoss(err)
 	h.pool.homes.Add(-1)
 	close(h.ended)
+	h.mu.Lock()
+	h.room.Broadcast() // Settle may wait
+	h.mu.Unlock()
+}
+
+func (h *home) isEnded() bool {
+	select {
+	case <-h.ended:
+		return true
+	default:
+		return false
+	}
 }
 
 // reportLoss handles the end of the home. If the client did not need it, another is opened when it

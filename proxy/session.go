@@ -95,9 +95,13 @@ func (s *session) finish() {
 	} else {
 		s.pipe.End(passthrough.ClientGone)
 	}
+	// What concerns one node of the upstream waits for no other, whose connections may linger.
+	s.pipe.Settle()
+	s.markUnread(ended, acked)
+	s.server.locks.Gone(&s.client.holder)
 	s.pipe.Wait()
 	s.client.reg.Unregister()
-	s.markUnread(ended, acked)
+	s.markUnread(ended, acked) // what was written since; then Gone again
 	s.client.Conn.Close()
 }
 

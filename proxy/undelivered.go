@@ -19,7 +19,8 @@ import (
 //
 //	signal                                            certain
 //	the token was never given to the kernel, since    yes
-//	writing failed
+//	writing failed, and will not be, since a reset
+//	came
 //	the client's FIN did not acknowledge the token,   yes, unless the client ended what it sends,
 //	and a reset answered the token                    read the token, and closed with others on
 //	                                                  their way before its kernel had acknowledged
@@ -69,7 +70,7 @@ func (l *locker) acknowledged() uint64 {
 }
 
 // markUnread tells the Holder which tokens count as not having reached the client. ended is when
-// the client had closed, and acked how much it had acknowledged. Nothing is written any more.
+// the client had closed, and acked how much it had acknowledged.
 func (l *locker) markUnread(ended time.Time, acked uint64) {
 	written, failed := l.client.out.Load(), l.pipe.Status().ClientErr
 	// A reset is told once, to the reader or to the writer.
@@ -77,7 +78,7 @@ func (l *locker) markUnread(ended time.Time, acked uint64) {
 	l.client.holder.MarkUnread(func(sent lockcmd.Sent) bool {
 		switch {
 		case written < sent.End:
-			return failed != nil
+			return failed != nil || reset
 		case sent.End > acked:
 			return true
 		}

@@ -287,3 +287,29 @@ func TestClusterWaitCoversWritesByLanes(t *testing.T) {
 	}
 	c.Expect("GET a", "$2\r\n50\r\n")
 }
+
+// The locks of a client that has gone are released at once, though another master that it has used
+// is silent, so that its connection there lingers. Its home has not ended when the lock is free.
+func TestClientsLocksNextToASilentMaster(t *testing.T) {
+	t.Parallel()
+	cluster := testredis.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
+	p := proxytest.Start(t, cluster.URL(), nil)
+	holder, next := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	silent := cluster.MasterOf(cluster.Slot("used"))
+	key := "job"
+	for n := 0; cluster.MasterOf(cluster.Slot(key)) == silent; n++ {
+		key = fmt.Sprintf("job%d", n)
+	}
+	next.Expect("EXISTS "+key, ":0\r\n")
+	holder.Expect("CLIENT SETNAME holder", "+OK\r\n") // by its home, at all nodes
+	holder.Lock(key + " 600 SESSION")
+	homes := p.Server.Stats().Connections.Homes
+	silent.Pause()
+	t.Cleanup(silent.Resume)
+	next.Send("LOCK " + key + " 600 WAIT 0")
+	holder.Close()
+	proxytest.Token(t, next.Reply())
+	if now := p.Server.Stats().Connections.Homes; now < homes {
+		t.Errorf("%d homes of %d are left: the lock was released when the home had ended", now, homes)
+	}
+}

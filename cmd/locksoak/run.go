@@ -28,6 +28,14 @@ type runCommand struct {
 	Proxy    string        `type:"existingfile" help:"A built lockproxy, instead of one with -race."`
 	Machine  bool          `default:"true" negatable:"" help:"Two clients on a machine that vanishes."`
 	Clients  int           `default:"14" help:"Competing clients (default ${default})."`
+	Far      time.Duration `help:"One proxy is so far from Redis, there and back."`
+}
+
+// planned is the plan of a round.
+func (c *runCommand) planned(round int) soak.Plan {
+	p := soak.NewPlan(c.Seed, round, c.Only, c.Machine)
+	p.Far = c.Far
+	return p
 }
 
 // progressEvery is how often a line says how far it is.
@@ -46,7 +54,7 @@ func (c *runCommand) Run(ctx context.Context) error {
 	fmt.Printf("seed %d: to repeat it, SEED=%d\n", c.Seed, c.Seed)
 	if c.Plan {
 		for n := range max(c.Rounds, 1) {
-			fmt.Print(soak.NewPlan(c.Seed, c.Round+n, c.Only, c.Machine))
+			fmt.Print(c.planned(c.Round + n))
 		}
 		return nil
 	}
@@ -119,7 +127,7 @@ func (c *runCommand) rounds(ctx context.Context, bench *soak.Bench, p *progress)
 	load.Lockers = c.Clients
 	for n := c.Round; time.Since(p.start) < c.Duration && ctx.Err() == nil &&
 		(c.Rounds == 0 || n < c.Round+c.Rounds); n++ {
-		r, failed := bench.Run(ctx, soak.NewPlan(c.Seed, n, c.Only, c.Machine), load)
+		r, failed := bench.Run(ctx, c.planned(n), load)
 		if failed != nil {
 			if ctx.Err() != nil {
 				return err

@@ -31,6 +31,8 @@ type Bounds struct {
 	Grant   time.Duration // how long the hand-over of a free lock can take
 	Vanish  time.Duration // how long a client on a vanished machine can keep a short, renewed lock
 	Leave   time.Duration // how long such a client can stay in the queue
+	// Deadlock is how long two owners can wait for each other, in addition to Grant.
+	Deadlock time.Duration
 }
 
 // DefaultBounds are for a small machine with other things to do.
@@ -38,7 +40,7 @@ func DefaultBounds() Bounds {
 	return Bounds{Lease: 2 * time.Millisecond, Notice: 1500 * time.Millisecond,
 		Arrival: 400 * time.Millisecond,
 		Idle:    3 * time.Second, Recover: 3 * time.Second, Grant: 750 * time.Millisecond,
-		Vanish: 14 * time.Second, Leave: 34 * time.Second}
+		Vanish: 14 * time.Second, Leave: 34 * time.Second, Deadlock: 2 * time.Second}
 }
 
 // Report is what the checker found.
@@ -73,6 +75,7 @@ func Check(h history.History, bounds Bounds) Report {
 	}
 	c.answers()
 	c.writes()
+	c.deadlocks()
 	for key, ops := range c.locks {
 		grants := grantsOf(ops)
 		c.tokens(key, ops)

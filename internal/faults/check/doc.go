@@ -21,6 +21,8 @@
 //   - turns: proxies take turns: no waiter is passed over many times for later ones elsewhere
 //   - answer: every command gets its answer and no other command's
 //   - writes: an acknowledged write is there once, any other at most once, and they are in order
+//   - deadlock: an owner is told of a deadlock only if there was that cycle, and two owners do not wait
+//     for each other for long
 //   - service: when all faults are over, every lock can be acquired
 //
 // A fault that ends a promise (history.Breaks) excuses only what it is about; see

@@ -25,8 +25,10 @@ func did(client int, kind history.Kind, call, back, token, result int64) history
 		Outcome: history.OK, Token: token, Result: result, Value: string(kind)}
 }
 
-func with(o history.Op, change func(*history.Op)) history.Op {
-	change(&o)
+func with(o history.Op, changes ...func(*history.Op)) history.Op {
+	for _, change := range changes {
+		change(&o)
+	}
 	return o
 }
 

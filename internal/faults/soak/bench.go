@@ -199,7 +199,11 @@ func (b *Bench) fresh(ctx context.Context, p Plan) error {
 		return err
 	}
 	for i := range b.proxy {
-		b.up[i].Away(p.Away / 2)
+		away := p.Away
+		if i == 0 {
+			away = max(away, p.Far)
+		}
+		b.up[i].Away(away / 2)
 		b.up[i].Set(relay.Link{})
 		b.down[i].Set(relay.Link{})
 		if !b.proxy[i].Alive() {

@@ -51,6 +51,7 @@ type Plan struct {
 	Seed        uint64
 	Persistence process.Persistence
 	Away        time.Duration // how far away redis is: there and back
+	Far         time.Duration // how far away it is for the first proxy, if that is more
 	Faults      []Fault
 	Active      time.Duration // when the faults are over
 	Quiet       time.Duration // how long clients continue after that
@@ -138,8 +139,8 @@ func Known(name string) bool {
 
 // String is the plan, for people.
 func (p Plan) String() string {
-	text := fmt.Sprintf("round %d, redis keeps: %s, and is %v away\n", p.Round, p.Persistence,
-		p.Away)
+	text := fmt.Sprintf("round %d, redis keeps: %s, and is %v away, %v for one proxy\n", p.Round,
+		p.Persistence, p.Away, max(p.Far, p.Away))
 	for _, f := range p.Faults {
 		text += "  " + f.String() + "\n"
 	}

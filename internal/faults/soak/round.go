@@ -28,6 +28,7 @@ type Result struct {
 type Load struct {
 	Lockers int
 	Sharers int // lockers of one more lock, which most of them share
+	Waiting int // owners of two connections that wait for each other
 	Askers  int
 	Noise   int
 	Owners  int // how many of 100 LOCKs name an owner
@@ -43,7 +44,7 @@ const (
 
 // DefaultLoad is moderate: the machine is shared.
 func DefaultLoad() Load {
-	return Load{Lockers: 14, Sharers: 6, Askers: 6, Noise: 2, Owners: 60,
+	return Load{Lockers: 14, Sharers: 6, Waiting: 5, Askers: 6, Noise: 2, Owners: 60,
 		Think:  60 * time.Millisecond,
 		Bounds: check.DefaultBounds()}
 }
@@ -71,7 +72,7 @@ func (b *Bench) Run(ctx context.Context, p Plan, load Load) (r Result, err error
 	r.History.Faults = slices.Clone(b.faults)
 	b.mu.Unlock()
 	r.History.Ops = append(c.notes.Drain(), c.far.Drain()...)
-	load.Bounds.Grant += 6 * p.Away
+	load.Bounds.Grant += 6 * max(p.Away, p.Far)
 	r.Report = check.Check(r.History, load.Bounds)
 	r.Report.Violations = append(r.Report.Violations, b.processes()...)
 	return r, nil
@@ -168,6 +169,18 @@ func (b *Bench) newCrowd(p Plan, load Load) *crowd {
 			Random: random(i), Notes: c.notes,
 			Think: load.Think, Shortest: shortest, Longest: longest, Sessions: 30,
 			Owners: load.Owners, Shared: shared})
+	}
+	for i := range load.Waiting {
+		id := 5000 + i
+		o := &client.Owner{Name: fmt.Sprint("owner-", i)}
+		for n := range 3 {
+			o.Keys = append(o.Keys, fmt.Sprintf("round-%d:owned-%d", p.Round, n))
+		}
+		for n := range o.Conns {
+			o.Conns[n] = &client.Locker{ID: id, Targets: ways[(i+n)%len(ways)],
+				Random: random(id + 100*n), Notes: c.notes, Think: 4 * load.Think}
+		}
+		c.noise = append(c.noise, o)
 	}
 	for i := range load.Askers {
 		id := 1000 + i

@@ -119,7 +119,7 @@ func TestLocksOfManyClientsAndRights(t *testing.T) {
 					return
 				default:
 				}
-				if got := c.Do("LOCK forbidden 30"); !strings.HasPrefix(got, "-NOPERM ") {
+				if got := c.Do("LOCK forbidden 300"); !strings.HasPrefix(got, "-NOPERM ") {
 					t.Errorf("LOCK of a key that the user may not touch: %q", got)
 				}
 				if i%5 == 0 {
@@ -145,11 +145,11 @@ func TestLockBatchOnAFullServer(t *testing.T) {
 	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
-	held := c.Lock("held 30")
-	c.Expect(proxytest.Unlock("k", c.Lock("k 30")), ":1\r\n")
+	held := c.Lock("held 300")
+	c.Expect(proxytest.Unlock("k", c.Lock("k 300")), ":1\r\n")
 	admin := proxytest.Dial(t, server.Addr())
 	admin.Expect("CONFIG SET maxmemory 1", "+OK\r\n")
-	c.Send("LOCK k 30", "LOCKINFO held", proxytest.Unlock("held", held), "LOCKINFO k")
+	c.Send("LOCK k 300", "LOCKINFO held", proxytest.Unlock("held", held), "LOCKINFO k")
 	if got := c.Reply(); !strings.HasPrefix(got, "-OOM ") {
 		t.Errorf("LOCK on a full server: %q", got)
 	}
@@ -169,7 +169,7 @@ func TestCallsThatWereLeftOut(t *testing.T) {
 	link := proxytest.LinkTo(t, server)
 	p := proxytest.Start(t, "redis://"+link.Addr(), nil)
 	c := proxytest.SharedClient(t, p.Addr)
-	c.Expect(proxytest.Unlock("k", c.Lock("k 30")), ":1\r\n")
+	c.Expect(proxytest.Unlock("k", c.Lock("k 300")), ":1\r\n")
 	link.Set(relay.Link{Latency: 100 * time.Millisecond})
 	// Records of many proxies that waited once are what takes a script longest.
 	admin := proxytest.Dial(t, server.Addr())
@@ -194,7 +194,7 @@ func TestCallsThatWereLeftOut(t *testing.T) {
 		}
 	}
 	took, alone := time.Since(began), time.Now()
-	c.Expect(proxytest.Unlock("k", c.Lock("k 30")), ":1\r\n")
+	c.Expect(proxytest.Unlock("k", c.Lock("k 300")), ":1\r\n")
 	// Eight run at a time: that is four round trips, of 0.2 s and what a busy machine adds.
 	if limit := locks / 2 * max(200*time.Millisecond, time.Since(alone)/2); took > limit {
 		t.Errorf("%d slow locks took %v, more than %v", locks, took, limit)

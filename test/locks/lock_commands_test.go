@@ -19,15 +19,15 @@ func TestCommandsOfALockAndItsUnlock(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
-	a.Lock("job 30")
+	a.Lock("job 300")
 	a.Expect("UNLOCK job", ":1\r\n")
 	for _, step := range []struct {
 		do   func()
 		want int
 	}{
-		{func() { a.Lock("job 30") }, 5},                   // EVALSHA, MGET, TIME, SET, SET
-		{func() { b.Expect("LOCK job 30", "$-1\r\n") }, 3}, // EVALSHA, MGET, TIME
-		{func() { a.Expect("UNLOCK job", ":1\r\n") }, 5},   // EVALSHA, MGET, TIME, PTTL, DEL
+		{func() { a.Lock("job 300") }, 5},                   // EVALSHA, MGET, TIME, SET, SET
+		{func() { b.Expect("LOCK job 300", "$-1\r\n") }, 3}, // EVALSHA, MGET, TIME
+		{func() { a.Expect("UNLOCK job", ":1\r\n") }, 5},    // EVALSHA, MGET, TIME, PTTL, DEL
 	} {
 		direct.ConfigResetStat(proxytest.Ctx)
 		step.do()
@@ -48,7 +48,7 @@ func TestCommandsOfAHandOver(t *testing.T) {
 		conns[i] = proxytest.Dial(t, q.Addr)
 	}
 	wait := func(i int, q *proxytest.Proxy, n int) {
-		conns[i].Send("LOCK job 30 WAIT 0")
+		conns[i].Send("LOCK job 300 WAIT 0")
 		proxytest.AwaitWaiters(t, q, "job", n)
 	}
 	// EVALSHA, MGET, TIME, PTTL, SET, SET; for the last PUBLISH as well, and then EVALSHA, MGET,
@@ -56,7 +56,7 @@ func TestCommandsOfAHandOver(t *testing.T) {
 	want := []int{6, 6, 6, 12}
 	var least []int
 	for range 20 { // the first waiters poll now and then
-		conns[0].Lock("job 30")
+		conns[0].Lock("job 300")
 		for i := 1; i <= 3; i++ {
 			wait(i, p, i)
 		}

@@ -57,7 +57,7 @@ func foreignCompetes(
 	foreign.Do(login)
 	for range releases {
 		token := holder.Lock(key + " 30")
-		waiter.Send("LOCK " + key + " 30 WAIT 10")
+		waiter.Send("LOCK " + key + " 30 WAIT 300")
 		testwait.Until(t, "a client waits", func() bool {
 			return proxytest.Waiters(t, p, key) == 1
 		})

@@ -15,7 +15,7 @@ func TestSessionLockIsReleasedAfterARefusal(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
 	c := proxytest.Dial(t, p.Addr)
-	c.Lock("job 30 SESSION")
+	c.Lock("job 300 SESSION")
 	direct.ConfigSet(proxytest.Ctx, "min-replicas-to-write", "1")
 	c.Close()
 	time.Sleep(500 * time.Millisecond)

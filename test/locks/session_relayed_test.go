@@ -26,7 +26,7 @@ func TestSessionLockEndedByARelayedCommand(t *testing.T) {
 			c, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 			other.Do("SET from 1")
 			c.Do("HELLO 3")
-			token := c.Lock("job 30 SESSION")
+			token := c.Lock("job 300 SESSION")
 			commands := strings.Split(ends, "|")
 			other.Send(commands...)
 			for _, command := range commands {

@@ -24,7 +24,7 @@ func TestUnknownLockIsReleasedAfterAStall(t *testing.T) {
 	c.Do("PING")
 	c.Lock("warm-2 1") // so that the next one needs no further connection
 	link.HoldReplies()
-	c.Send("LOCK job 30")
+	c.Send("LOCK job 300")
 	testwait.Until(t, "Redis has given the lock", func() bool {
 		return direct.Exists(proxytest.Ctx, "job").Val() == 1
 	})

@@ -19,14 +19,14 @@ func TestSharedNeedsRights(t *testing.T) {
 		return c
 	}
 	a, b, c := dial(), dial(), dial()
-	a.Expect("LOCK doc 30 SHARED", "-NOPERM …")
+	a.Expect("LOCK doc 300 SHARED", "-NOPERM …")
 	direct := proxytest.Dial(t, server.Addr())
 	direct.Expect("EXISTS doc", ":0\r\n")
-	token := a.Lock("doc 30")
-	b.Send("LOCK doc 30 WAIT 10")
+	token := a.Lock("doc 300")
+	b.Send("LOCK doc 300 WAIT 300")
 	time.Sleep(50 * time.Millisecond)
-	c.Expect("LOCK doc 30 SHARED WAIT 10", "-NOPERM …")
+	c.Expect("LOCK doc 300 SHARED WAIT 300", "-NOPERM …")
 	a.Expect(proxytest.Unlock("doc", token), ":1\r\n")
 	b.Expect(proxytest.Unlock("doc", proxytest.Token(t, b.Reply())), ":1\r\n")
-	c.Lock("doc 30")
+	c.Lock("doc 300")
 }

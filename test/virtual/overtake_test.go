@@ -19,7 +19,7 @@ func TestWaitOvertakesNoWaiterElsewhere(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {
 		server, p := virtualtest.StartBoth(t)
 		other := proxytest.Start(t, server.URL(), nil)
-		const rounds, held = 25, 300 * time.Millisecond
+		const rounds, held = 8, 300 * time.Millisecond
 		overtaken := 0
 		for range rounds {
 			holder, late, waiter := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
@@ -54,4 +54,106 @@ func awaitListed(t *testing.T, c *proxytest.Conn, lock string) {
 	testwait.Until(t, "the waiter is known", func() bool {
 		return strings.Contains(c.Do("LOCKINFO "+lock+" WAITERS"), "proxy")
 	})
+}
+
+// A client that asks at one proxy all the time gets no lock that runs out or is deleted while
+// another client waits for it at another proxy.
+func TestLockOvertakesNoWaiterElsewhere(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		for name, asks := range map[string]struct{ held, command string }{
+			"expiry":          {"0.5", "LOCK {job} 300"},
+			"expiry, shared":  {"0.5", "LOCK {job} 300 SHARED"},
+			"expiry, LOCKALL": {"0.5", "LOCKALL 300 2 {job}2 {job}"},
+			"DEL":             {"30", "LOCK {job} 300"},
+		} {
+			virtualtest.Part(t, name, func(t *testing.T) {
+				server, p := virtualtest.StartBoth(t)
+				other := proxytest.Start(t, server.URL(), nil)
+				asking, waiter := proxytest.Dial(t, p.Addr), proxytest.Dial(t, other.Addr)
+				const rounds = 3
+				overtaken := 0
+				for range rounds {
+					asking.Lock("{job} " + asks.held)
+					waiter.Send("LOCK {job} 300 WAIT 300")
+					awaitListed(t, asking, "{job}")
+					if asks.held == "30" {
+						server.Ask("DEL", "{job}")
+					}
+					served := make(chan string)
+					go func() { served <- waiter.Reply() }() // ends when the waiter is served
+					for got := ""; got == ""; time.Sleep(time.Millisecond) {
+						if reply := asking.Do(asks.command); reply[0] == ':' {
+							overtaken++
+							asking.Do("UNLOCK {job}2")
+							asking.Expect("UNLOCK {job}", ":1\r\n")
+						}
+						select {
+						case got = <-served:
+							proxytest.Token(t, got)
+							waiter.Expect("UNLOCK {job}", ":1\r\n")
+						default:
+						}
+					}
+				}
+				if overtaken > 0 {
+					t.Errorf("a waiter was overtaken %d times in %d rounds", overtaken, rounds)
+				}
+			})
+		}
+	})
+}
+
+// A waiter that has given up, or gone, keeps nobody at another proxy from a lock that is free.
+func TestLockAfterAWaiterElsewhereThatGaveUp(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		server, p := virtualtest.StartBoth(t)
+		other := proxytest.Start(t, server.URL(), nil)
+		for name, end := range map[string]struct {
+			wait string // arguments
+			held string
+			end  func(t *testing.T, waiter *proxytest.Conn, lock string)
+		}{
+			"its time is over": {"WAIT 0.1", "1", func(t *testing.T, w *proxytest.Conn, _ string) {
+				w.WantReply("$-1\r\n")
+			}},
+			"its client has gone": {"WAIT 300", "1", func(t *testing.T, w *proxytest.Conn, _ string) {
+				w.Close()
+			}},
+			"a DEL": {"WAIT 0.1", "30", func(t *testing.T, w *proxytest.Conn, lock string) {
+				w.WantReply("$-1\r\n")
+				server.Ask("DEL", lock)
+			}},
+			"another library's lock since": {"WAIT 0.1", "30",
+				func(t *testing.T, w *proxytest.Conn, lock string) {
+					server.Ask("SET", lock, "random", "PX", "300")
+					w.WantReply("$-1\r\n")
+				}},
+		} {
+			virtualtest.Part(t, name, func(t *testing.T) {
+				const rounds = 3
+				for i := range rounds {
+					holder, waiter := proxytest.Dial(t, p.Addr), proxytest.Dial(t, other.Addr)
+					lock := strings.ReplaceAll(name, " ", "_") + string(rune('0'+i))
+					holder.Lock(lock + " " + end.held)
+					waiter.Send("LOCK " + lock + " 30 " + end.wait)
+					awaitListed(t, holder, lock)
+					end.end(t, waiter, lock)
+					isFreeSoon(t, server, holder, lock)
+				}
+			})
+		}
+	})
+}
+
+// isFreeSoon fails unless a client gets a lock within moments of its end.
+func isFreeSoon(t *testing.T, server *virtualtest.Store, c *proxytest.Conn, lock string) {
+	t.Helper()
+	testwait.Until(t, "the lock ends", func() bool {
+		return server.Ask("EXISTS", lock) == ":0"
+	})
+	for began := time.Now(); c.Do("LOCK "+lock+" 30") == "$-1\r\n"; time.Sleep(time.Millisecond) {
+		if waited := time.Since(began); waited > 50*time.Millisecond {
+			t.Fatalf("a free lock that nobody waits for is refused for %v", waited)
+		}
+	}
 }

@@ -104,25 +104,6 @@ func TestDeadlocksWithoutTheChannels(t *testing.T) {
 	}
 }
 
-// The same name is another lock in another database, and the same owner.
-func TestADeadlockAcrossDatabases(t *testing.T) {
-	t.Parallel()
-	withTwo(t, func(t *testing.T, dial func(int) *proxytest.Conn) {
-		a, b := dial(0), dial(1)
-		b.Expect("SELECT 3", "+OK\r\n")
-		a.Lock("job 60 OWNER anna")
-		b.Lock("job 60 OWNER ben")
-		for _, c := range []*proxytest.Conn{a, b} { // who asks in the other's database
-			c.Expect(map[bool]string{true: "SELECT 3", false: "SELECT 0"}[c == a], "+OK\r\n")
-		}
-		a.Send("LOCK job 60 OWNER anna WAIT 20")
-		time.Sleep(60 * time.Millisecond)
-		b.Expect("LOCK job 60 OWNER ben WAIT 20",
-			`-DEADLOCK "ben" waits for "job", held by "anna", `+
-				`who waits for "job" in database 3, held by "ben":…`)
-	})
-}
-
 // Two owners at two proxies that are far from Redis: the questions between the proxies take several
 // round trips.
 func TestADeadlockFarAway(t *testing.T) {

@@ -25,6 +25,8 @@ func (s *Server) CheckUpstream(ctx context.Context) {
 		if info != nil {
 			s.warnOfNoPassword()
 			s.warnOfEviction(info)
+		} else {
+			s.log.Debug("cannot look whether the upstream may evict locks: its user may not ask")
 		}
 		s.checkFsync(ctx)
 	}

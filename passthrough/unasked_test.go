@@ -65,3 +65,33 @@ func TestRefusedConnectionClosesTheClient(t *testing.T) {
 		}
 	}
 }
+
+// Redis 7.0 puts a message that a transaction sends to its own client into EXEC's array, which does
+// not count it. What comes behind the seeming end is EXEC's too. It is passed on, but no request
+// can be told its reply any more.
+func TestMessageWithinExec(t *testing.T) {
+	const message = ">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$5\r\nhello\r\n"
+	const said = "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n" + message + ":1\r\n+PONG\r\n"
+	for at := range said {
+		for _, pipelined := range []bool{false, true} {
+			u := newUnplugged(upstream.Identity{Proto: 3})
+			u.ask(commands.Multi, commands.NoEffect, commands.NoEffect, commands.Exec)
+			if pipelined {
+				u.ask(commands.NoEffect)
+			}
+			u.answer(t, said[:at])
+			u.answer(t, said[at:])
+			if !pipelined {
+				u.ask(commands.NoEffect)
+			}
+			u.answer(t, "+PONG\r\n")
+			if got := u.took(); got != said+"+PONG\r\n" {
+				t.Errorf("cut at %d, pipelined %v: got %q", at, pipelined, got)
+			}
+			if state, settled := u.State(); !state.Untracked || !settled {
+				t.Errorf("cut at %d, pipelined %v: untracked %v, settled %v", at, pipelined,
+					state.Untracked, settled)
+			}
+		}
+	}
+}

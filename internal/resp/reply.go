@@ -17,6 +17,10 @@ type Head struct {
 	// the commands that failed. ManyErrors says that there are more than maxErrors.
 	Errors     []int
 	ManyErrors bool
+	// PushWithin says that there is a push within the reply. Redis 7.0 puts a message that a
+	// transaction sends to its own client into EXEC's array, whose length does not count it: the
+	// reply ends later than the Scanner takes it to.
+	PushWithin bool
 }
 
 // maxErrors bounds Head.Errors.
@@ -172,6 +176,7 @@ func (s *Scanner) header(line []byte) (done bool, err error) {
 	if ofReply && (kind == '-' || kind == '!') {
 		s.failedElem()
 	}
+	s.head.PushWithin = s.head.PushWithin || depth > 0 && kind == '>'
 	switch kind {
 	case '+', '-', '(', ',', '#', '_':
 		return s.completed(), nil

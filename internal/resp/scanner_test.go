@@ -113,6 +113,30 @@ func TestScannerHeads(t *testing.T) {
 	}
 }
 
+// A push within another reply is no element of it, so the head says that there is one.
+func TestScannerPushWithin(t *testing.T) {
+	for in, want := range map[string]bool{
+		"*1\r\n>1\r\n+a\r\n":             true,
+		"*2\r\n:1\r\n>1\r\n+a\r\n":       true,
+		"*1\r\n*1\r\n>1\r\n+a\r\n":       true,
+		">2\r\n+a\r\n*1\r\n+b\r\n":       false,
+		"*1\r\n$5\r\n>1\r\n+\r\n":        false,
+		"*1\r\n>1\r\n+a\r\n*1\r\n+b\r\n": false, // of the last one
+	} {
+		var s resp.Scanner
+		for data := []byte(in); len(data) > 0; {
+			n, _, err := s.Scan(data)
+			if err != nil {
+				t.Fatalf("%q: %v", in, err)
+			}
+			data = data[n:]
+		}
+		if got := s.Head().PushWithin; got != want {
+			t.Errorf("%q: %v", in, got)
+		}
+	}
+}
+
 // However long a line is, and wherever it is cut, its head is the same.
 func TestScannerLongLines(t *testing.T) {
 	for n := 55; n <= 75; n++ {

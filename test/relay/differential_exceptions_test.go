@@ -78,7 +78,8 @@ var diffShared = []struct {
 }
 
 // diffStaysOpen are steps at which Redis has closed a connection that the proxy keeps: no request
-// of the client was in flight and its connection had no state.
+// of the client was in flight and its connection had no state. A PING is answered that the upstream
+// is away.
 var diffStaysOpen = map[string]string{
 	"@idle => closed": "it continues when the upstream is back",
 }

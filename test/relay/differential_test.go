@@ -74,7 +74,7 @@ func diffPair(t *testing.T, args ...string) (direct, proxied *diffSide) {
 	}
 	_, direct = start()
 	server, proxied := start()
-	proxied.addr = proxytest.Start(t, server.URL(), nil).Addr
+	proxied.addr, proxied.proxied = proxytest.Start(t, server.URL(), nil).Addr, true
 	return direct, proxied
 }
 

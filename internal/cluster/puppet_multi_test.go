@@ -110,3 +110,20 @@ func TestRetryDuringATransaction(t *testing.T) {
 		}
 	}
 }
+
+// Redis 7.0 puts a message that a transaction publishes to its own client into EXEC's array, which
+// does not count it. The rest of the reply is not taken for the reply to the next request.
+func TestMessageWithinExec(t *testing.T) {
+	p := newPuppets(t, "a:1")
+	p.send("HELLO 3")
+	a := p.at("a:1")
+	a.hears("HELLO 3")
+	a.says("+OK")
+	p.replies("+OK")
+	p.send("MULTI", "PUBLISH c text", "PING", "EXEC", "GET k")
+	a.hears("MULTI", "PUBLISH c text", "PING", "EXEC", "GET k")
+	reply := []string{"*2", ">3", "$7", "message", "$1", "c", "$4", "text", ":1"}
+	a.says(append(append([]string{"+OK", "+QUEUED", "+QUEUED"}, reply...), "+PONG", "+value")...)
+	p.replies(append([]string{"+OK", "+QUEUED", "+QUEUED"}, reply...)...)
+	p.ends(errWithin)
+}

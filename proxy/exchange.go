@@ -52,8 +52,9 @@ func (x *exchange) awaitState() passthrough.State {
 // reports false, and does nothing, where only the upstream can answer: within a transaction, and
 // where only a few commands are allowed.
 func (x *exchange) answerAfter(answer func(raw []byte, proto int) []byte, ask [][]byte) bool {
-	if x.route(passthrough.Home) != nil { // a request that is relayed meets the same error
-		return false
+	if err := x.route(passthrough.Home); err != nil {
+		x.reply(encodeError(err)) // a lane may be open, but the answer by it would not be complete
+		return true
 	}
 	state := x.awaitState()
 	if state.InMulti || state.Untracked || state.Subscribed() {

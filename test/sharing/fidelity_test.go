@@ -3,10 +3,13 @@ package sharing_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
+	"lockproxy/internal/faults/relay"
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
 	"lockproxy/internal/testwait"
+	"lockproxy/proxy"
 )
 
 // A SETNX of a client that is not admitted does not make it a foreign client that competes for the
@@ -75,11 +78,35 @@ func TestFenceWithUnknownCommand(t *testing.T) {
 	if st := p.Server.Stats().Connections; st.Shared != 1 {
 		t.Errorf("%+v, want it to use a lane", st)
 	}
-	c.Expect(fmt.Sprintf("FENCE job %d MODULE LIST", token), "*…") // built into Redis 8
+	c.Expect(fmt.Sprintf("FENCE job %d PFSELFTEST", token), "+OK\r\n") // for Redis's own tests
 	for range 3 {
 		c.Expect("GET a", "$-1\r\n")
 	}
 	if st := p.Server.Stats().Connections; st.Shared != 0 {
 		t.Errorf("%+v, want it to stay at its home", st)
 	}
+}
+
+// A client that works by a lane is told when what the proxy answers needs its own connection, and
+// that cannot be opened. By the lane Redis would answer as if there were no lock commands.
+func TestAnswersWithoutAHome(t *testing.T) {
+	server := testredis.Start(t)
+	link := proxytest.LinkTo(t, server)
+	p := proxytest.Start(t, "redis://"+link.Addr(), func(cfg *proxy.Config) {
+		cfg.Dedicated, cfg.UpstreamConns, cfg.HomeIdle = false, 1, time.Millisecond
+	})
+	proxytest.OpenLane(t, p.Addr, "SELECT 1")
+	c := proxytest.Dial(t, p.Addr)
+	c.Expect("SELECT 1", "+OK\r\n")
+	testwait.Until(t, "it has no home", func() bool {
+		c.Expect("GET a", "$-1\r\n")
+		return p.Server.Stats().Connections.Homes == 0
+	})
+	link.Set(relay.Link{Refuse: true})
+	for _, command := range []string{"COMMAND INFO lock", "COMMAND COUNT", "INFO lockproxy"} {
+		c.Expect(command, "-UPSTREAM…")
+		c.Expect("GET a", "$-1\r\n")
+	}
+	link.Set(relay.Link{})
+	c.Expect("COMMAND INFO lock", "*1\r\n*…")
 }

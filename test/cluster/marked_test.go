@@ -29,6 +29,8 @@ type marked struct {
 	shaken  int                        // the last step of this pipeline that was told an error
 	values  map[string]map[string]bool // those that each of its keys may have; "" is none
 	counts  map[string][2]int          // what INCR may answer, at least and at most
+	names   []string                   // those that the connection may have
+	isNamed bool                       // it has one of these
 	told    int                        // the serial of the last message
 	channel string                     // the one that it has subscribed to, in RESP3
 }
@@ -93,6 +95,28 @@ func (m *marked) set(key, value string) func(answer) {
 			m.may(key, value)
 		}
 	}
+}
+
+// named records what has become of a CLIENT SETNAME.
+func (m *marked) named(name string) func(answer) {
+	return func(a answer) {
+		switch a {
+		case done:
+			m.names, m.isNamed = []string{name}, true
+		case maybeDone:
+			m.names = append(m.names, name)
+		}
+	}
+}
+
+// isName reports whether raw can be the connection's name.
+func (m *marked) isName(raw string) bool {
+	for _, name := range m.names {
+		if raw == proxytest.Bulk(name) {
+			return true
+		}
+	}
+	return !m.isNamed && (raw == "$-1\r\n" || raw == "_\r\n")
 }
 
 // isValue reports whether raw can be the value of a key.
@@ -204,8 +228,8 @@ func (m *marked) step() {
 	case 18:
 		m.count(m.key(n, "n"))
 	case 19:
-		m.ask(okReply, "CLIENT", "SETNAME", u)
-		m.ask(exact(u), "CLIENT", "GETNAME")
+		m.ask(okReply, "CLIENT", "SETNAME", u).after = m.named(u)
+		m.ask("", "CLIENT", "GETNAME").check = m.isName
 		m.ask(`:[0-5]\r\n`, "EXISTS", m.key(n, "k"), m.key(n+1, "k"), m.key(n+2, "k"),
 			m.key(n+3, "k"), m.key(n+4, "k"))
 		m.ask(`:\d+\r\n`, "DBSIZE")

@@ -230,6 +230,7 @@ func TestAnOwnersRetryBehindALockallIsNoDeadlock(t *testing.T) {
 			token := holder.Lock("{a}1 30")
 			first.Send(strings.Replace(retry, "8", "20", 1))
 			proxytest.AwaitWaiters(t, q, "{a}1", 1)
+			time.Sleep(10 * time.Millisecond) // otherwise LOCKALL would come in the same millisecond
 			all.Send("LOCKALL 30 2 {a}1 {a}2 WAIT 20 OWNER other")
 			proxytest.AwaitWaiters(t, p, "{a}1", 1)
 			again.Send(retry)

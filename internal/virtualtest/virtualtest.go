@@ -79,7 +79,7 @@ func (s *Store) start() {
 			if err != nil {
 				return
 			}
-			server.ServeConn(nc)
+			server.ServeConn(pausable{nc, s})
 		}
 	})
 }
@@ -105,10 +105,25 @@ func (s *Store) onCommand(_ *server.Peer, name string, _ ...string) (done bool) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls[name]++
-	for s.paused {
-		s.changed.Wait()
-	}
 	return false
+}
+
+// pausable is a connection of a store, which reads nothing while the store is paused. What it has
+// read is done to the end: a script must not wait, since it holds the lock of miniredis, for which
+// others would wait in a way that stops the time.
+type pausable struct {
+	net.Conn
+	of *Store
+}
+
+func (c pausable) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	for c.of.paused {
+		c.of.changed.Wait()
+	}
+	return n, err
 }
 
 // Calls is how many commands of these names, in capitals, were asked so far.

@@ -70,7 +70,7 @@ func TestClusterLockMigrates(t *testing.T) {
 	if got := free.Do("LOCK {m}job 60"); !strings.HasPrefix(got, "-TRYAGAIN ") {
 		t.Errorf("LOCK while the lock and its record are apart: %q", got)
 	}
-	if got := free.Do("LOCK {m}new 60 WAIT 0.3"); !strings.HasPrefix(got, "-TRYAGAIN ") {
+	if got := free.Do("LOCK {m}new 60 WAIT 2"); !strings.HasPrefix(got, "-TRYAGAIN ") {
 		t.Errorf("LOCK of a new one: %q", got)
 	}
 	// both at the new one, which doesn't serve the slot yet

@@ -210,6 +210,7 @@ func TestParkedClientGoes(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 			if i%2 == 0 {
 				gone.Close()
+				time.Sleep(10 * time.Millisecond)
 				holder.Do("DEL " + key)
 			} else {
 				holder.Send("DEL " + key)

@@ -79,7 +79,7 @@ func (ch *change) accepted() {
 	c := ch.c
 	before := c.settings
 	c.settings = ch.after
-	anew := false
+	fresh := false
 	switch ch.effect {
 	case commands.Reset:
 		c.tx.forgetWatch()
@@ -88,9 +88,9 @@ func (ch *change) accepted() {
 		clear(c.subs.told)
 		clear(c.subs.events.wanted)
 		c.subs.events.eventful = 0
-		anew = true
+		fresh = true
 	case commands.Auth, commands.Hello, commands.Select:
-		anew = true
+		fresh = true
 		fallthrough
 	default:
 		if before.equal(ch.after) {
@@ -102,7 +102,7 @@ func (ch *change) accepted() {
 		case n == ch.asked:
 		case n.used:
 			c.pushMore(ch.r, n, ch.raw)
-		case anew:
+		case fresh:
 			c.nodes.reopen(n)
 		default:
 			r := c.ownRequest(ch.raw)

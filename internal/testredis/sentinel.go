@@ -35,12 +35,9 @@ type GroupOptions struct {
 	RoundTrip time.Duration
 }
 
-// How long a Sentinel takes a silent server for slow, not for down, in milliseconds: WaitReplaced
-// makes it short. Otherwise a busy machine would have masters replaced that tests rely on.
-const (
-	sentinelPatience   = 600_000
-	sentinelImpatience = 500
-)
+// sentinelPatience is how long a Sentinel takes a silent server for slow, not for down, in
+// milliseconds. Otherwise a busy machine would have masters replaced that tests rely on.
+const sentinelPatience = 600_000
 
 // StartGroup starts a master, its replicas and the Sentinels, and returns when each Sentinel knows
 // all the others.
@@ -159,28 +156,19 @@ func (g *Group) Failover(t testing.TB) {
 }
 
 // WaitReplaced waits until the first Sentinel names another master than old, and returns that. If
-// old doesn't answer, the Sentinels take it for down soon.
+// old doesn't answer, the first Sentinel is told so: waiting until it finds out would need a bound
+// of silence, which a busy machine breaks for the next master too.
 func (g *Group) WaitReplaced(t testing.TB, old *Server) (master *Server) {
 	t.Helper()
-	if !old.runs() {
-		g.setPatience(t, sentinelImpatience)
-		defer g.setPatience(t, sentinelPatience)
-	}
 	testwait.Until(t, "the Sentinels name another master", func() bool {
-		master = g.Master()
+		facts := g.facts(g.Sentinels[0])
+		master = g.named(facts)
+		if master == old && !old.runs() && !strings.Contains(facts["flags"], "failover_in_progress") {
+			g.Sentinels[0].Ask("SENTINEL", "FAILOVER", g.Name) // refused while no replica is fit
+		}
 		return master != nil && master != old
 	})
 	return master
-}
-
-func (g *Group) setPatience(t testing.TB, milliseconds int) {
-	t.Helper()
-	for _, s := range g.Sentinels {
-		if got := s.Ask("SENTINEL", "SET", g.Name, "down-after-milliseconds",
-			strconv.Itoa(milliseconds)); s.runs() && got != "+OK" {
-			t.Fatalf("SENTINEL SET at port %d: %s", s.port, got)
-		}
-	}
 }
 
 // InSync returns when all servers but the master are its replicas and have all that it has, and the
@@ -206,8 +194,10 @@ func (g *Group) InSync(t testing.TB) {
 }
 
 // Master is the server that the first Sentinel names, or nil.
-func (g *Group) Master() *Server {
-	facts := g.facts(g.Sentinels[0])
+func (g *Group) Master() *Server { return g.named(g.facts(g.Sentinels[0])) }
+
+// named is the server that a Sentinel's facts name as the master, or nil.
+func (g *Group) named(facts map[string]string) *Server {
 	for _, s := range g.Servers {
 		if s.Told() == net.JoinHostPort(facts["ip"], facts["port"]) {
 			return s

@@ -168,9 +168,7 @@ func TestWaitersOutlastAFailover(t *testing.T) {
 	for _, minReplicas := range []int{0, 1} {
 		t.Run(fmt.Sprintf("min-replicas %d", minReplicas), func(t *testing.T) {
 			t.Parallel()
-			g := testredis.StartGroup(t,
-				testredis.GroupOptions{SentinelLines: []string{"sentinel down-after-milliseconds " +
-					"mymaster 2500"}})
+			g := testredis.StartGroup(t, testredis.GroupOptions{})
 			p := proxytest.Start(t, g.URL(), func(cfg *proxy.Config) {
 				cfg.Locks.Durability = lockcmd.Durability{MinReplicas: minReplicas,
 					ReplicaTimeout: time.Second}

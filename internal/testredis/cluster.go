@@ -13,9 +13,8 @@ import (
 // Slots is how many slots a Redis Cluster has.
 const Slots = 16384
 
-// How long a cluster's nodes take a silent one for slow, not for down, in milliseconds:
-// WaitReplaced and KillMaster make it short. Otherwise a busy machine would have masters replaced
-// that tests rely on.
+// How long a cluster's nodes take a silent one for slow, not for down, in milliseconds. Were it
+// always short, a busy machine would have masters replaced that tests rely on.
 const (
 	clusterPatience   = 600_000
 	clusterImpatience = 1500

@@ -34,8 +34,9 @@ deps-ci:
 	@for part in clients faults admin; do $(MAKE) --no-print-directory deps-$$part || exit 1; done
 
 # For the tests and for the programs that they build, in a clone too, so that nothing is compiled
-# twice. What only debuggers need takes much of the time of compilers and linkers.
-RACE = GOFLAGS='-race -trimpath -gcflags=all=-dwarf=false "-ldflags=-s -w"'
+# twice. What only debuggers need takes much of the time of compilers and linkers. Each program with
+# the race detector would sleep for a second before it ends.
+RACE = GORACE=atexit_sleep_ms=0 GOFLAGS='-race -trimpath -gcflags=all=-dwarf=false "-ldflags=-s -w"'
 
 # The tests in virtual time run without the race detector, which does not build them: see
 # internal/virtualtest.

@@ -214,6 +214,8 @@ func TestFrozenLaneWithoutSessionsIsClosed(t *testing.T) {
 		c.End(AtOnce)
 		c.Wait()
 	}
+	// The lane says so itself behind its last reply.
+	testwait.Until(t, "nothing is owed", func() bool { return frozen.silentSince.Load() == 0 })
 	frozen.silentSince.Store(monotonic.Now() - int64(time.Minute))
 	next := s.client(t)
 	defer next.Wait()

@@ -108,6 +108,8 @@ type counter struct {
 
 func (c *counter) see(n ast.Node) bool {
 	switch n := n.(type) {
+	case *ast.FuncDecl:
+		return !setsDeadline(n.Name.Name) // of a connection: it is told what the limit is
 	case *ast.AssignStmt:
 		for i, right := range n.Rhs {
 			if name, ok := n.Lhs[i].(*ast.Ident); ok && measures(right) {
@@ -166,7 +168,7 @@ func (c *counter) call(call *ast.CallExpr) {
 		c.Sleeps++
 	case slices.Contains(timeouts, name):
 		c.Timeouts++
-	case strings.HasPrefix(method, "Set") && strings.HasSuffix(method, "Deadline"):
+	case setsDeadline(method):
 		if !isPatience(call) {
 			c.Timeouts++
 		}
@@ -181,6 +183,11 @@ func (c *counter) call(call *ast.CallExpr) {
 			return true
 		})
 	}
+}
+
+// setsDeadline reports whether a method is SetDeadline, or one for reads or writes.
+func setsDeadline(method string) bool {
+	return strings.HasPrefix(method, "Set") && strings.HasSuffix(method, "Deadline")
 }
 
 // called is what a call calls, if that is a function of a package or a method: x.f.
@@ -202,7 +209,8 @@ func isNow(call *ast.CallExpr) bool {
 	return ok && called(x) == "time.Now"
 }
 
-// isPatience reports whether a deadline is that of all tests, or none.
+// isPatience reports whether a deadline is that of all tests, or none, or has passed: a test that
+// sets one plays a machine that stops.
 func isPatience(call *ast.CallExpr) bool {
 	if len(call.Args) != 1 {
 		return false
@@ -211,13 +219,13 @@ func isPatience(call *ast.CallExpr) bool {
 		return true
 	}
 	arg, ok := call.Args[0].(*ast.CallExpr)
-	return ok && called(arg) == "testwait.Deadline"
+	return ok && (called(arg) == "testwait.Deadline" || called(arg) == "time.Unix")
 }
 
 var (
 	lockCommand = regexp.MustCompile(
 		`\b(?:LOCK \S+|RELOCK \S+ \S+|LOCKALL|ONCE \S+) (\d+(?:\.\d+)?)(?:[ \r]|$)`)
-	lockArgs = regexp.MustCompile(`^ ?[^ ]* ?(\d+(?:\.\d+)?)(?: |$)`)
+	lockArgs = regexp.MustCompile(`^[^ ]* (\d+(?:\.\d+)?)(?: |$)`)
 )
 
 // minute is the shortest lease, in seconds, that no stop of a machine ends.

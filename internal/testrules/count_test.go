@@ -77,20 +77,21 @@ func TestCount(t *testing.T) {
 		return "package p\nimport \"time\"\nfunc f() {\n" + lines + "\n}"
 	}
 	for src, want := range map[string]Counts{
-		body(`if took := time.Since(began); took > time.Second || took < 2 {}`): {Times: 2},
-		body(`if end.Sub(began) > time.Second {}; if a.n > 3 {}`):               {Times: 1},
-		body(`if n, took := 1, time.Since(a).Seconds(); took*2 <= 1 {}`):        {Times: 1},
-		body(`time.Sleep(1); sleep.Sleep(2)`):                                   {Sleeps: 1},
-		body(`ctx, cancel := context.WithTimeout(c, d); <-time.After(d)`):       {Timeouts: 2},
-		body(`nc.SetDeadline(time.Now().Add(5)); a.b.SetReadDeadline(x)`):       {Timeouts: 2},
-		body(`nc.SetDeadline(testwait.Deadline()); b.SetDeadline(time.Time{})`): {},
-		body(`for time.Now().Before(end) {}; if a.After(b) {}`):                 {Timeouts: 1},
-		body(`c.Send("LOCK job 30 WAIT 5", "LOCK job 60", "PING")`):             {Leases: 1},
-		body(`c.Do("RELOCK a 7 0.5"); c.Do("LOCKALL 59 2 a b")`):                {Leases: 2},
-		body(`c.Lock("job 59.9 SESSION"); c.Lock(key+" 5"); c.Lock("a 60")`):    {Leases: 2},
-		body(`c.Lock(fmt.Sprintf("%s 600 WAIT 30", key)); mu.Lock()`):           {},
-		"//go:build !race\n\n" + body(`time.Sleep(1)`):                          {},
-		"package p\nimport \"testing/synctest\"\nfunc f() { time.Sleep(1) }":    {},
+		body(`if took := time.Since(began); took > time.Second || took < 2 {}`):       {Times: 2},
+		body(`if end.Sub(began) > time.Second {}; if a.n > 3 {}`):                     {Times: 1},
+		body(`if n, took := 1, time.Since(a).Seconds(); took*2 <= 1 {}`):              {Times: 1},
+		body(`time.Sleep(1); sleep.Sleep(2)`):                                         {Sleeps: 1},
+		body(`ctx, cancel := context.WithTimeout(c, d); <-time.After(d)`):             {Timeouts: 2},
+		body(`nc.SetDeadline(time.Now().Add(5)); a.b.SetReadDeadline(x)`):             {Timeouts: 2},
+		body(`nc.SetDeadline(testwait.Deadline()); b.SetDeadline(time.Time{})`):       {},
+		body(`for time.Now().Before(end) {}; if a.After(b) {}`):                       {Timeouts: 1},
+		body(`c.Send("LOCK job 30 WAIT 5", "LOCK job 60", "PING")`):                   {Leases: 1},
+		body(`c.Do("RELOCK a 7 0.5"); c.Do("LOCKALL 59 2 a b")`):                      {Leases: 2},
+		body(`c.Lock("job 59.9 SESSION"); c.Lock(key+" 5"); c.Lock("a 60")`):          {Leases: 2},
+		body(`c.Lock(fmt.Sprintf("%s 600 WAIT 30", key)); mu.Lock()`):                 {},
+		"package p\nfunc (c conn) SetDeadline(t time.Time) { c.near.SetDeadline(t) }": {},
+		"//go:build !race\n\n" + body(`time.Sleep(1)`):                                {},
+		"package p\nimport \"testing/synctest\"\nfunc f() { time.Sleep(1) }":          {},
 	} {
 		got, err := countFile("f.go", src)
 		if err != nil || got != want {

@@ -32,7 +32,7 @@ func TestAdminOfProcess(t *testing.T) {
 	p := start(t, "--listen", addr, "--upstream", redis.URL(), "--admin", admin, "--admin-token",
 		secret+secret+secret, "--log-level", "trace")
 	nc, err := net.Dial("tcp", addr)
-	if got := ask(t, nc, err, "LOCK a 10"); !strings.HasPrefix(got, ":") {
+	if got := ask(t, nc, err, "LOCK a 600"); !strings.HasPrefix(got, ":") {
 		t.Errorf("LOCK: %q", got)
 	}
 	for path, want := range map[string]string{

@@ -7,9 +7,9 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/testtls"
+	"lockproxy/internal/testwait"
 )
 
 func copyFile(t *testing.T, to, from string) {
@@ -39,7 +39,7 @@ func handshake(t *testing.T, serving, client *tls.Config) (name string, resumed 
 			return
 		}
 		defer nc.Close()
-		nc.SetDeadline(time.Now().Add(5 * time.Second))
+		nc.SetDeadline(testwait.Deadline())
 		conn := tls.Server(nc, serving)
 		if conn.Handshake() == nil {
 			conn.Write([]byte("x"))
@@ -52,7 +52,7 @@ func handshake(t *testing.T, serving, client *tls.Config) (name string, resumed 
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	nc.SetDeadline(time.Now().Add(5 * time.Second))
+	nc.SetDeadline(testwait.Deadline())
 	conn := tls.Client(nc, client)
 	if _, err := conn.Read(make([]byte, 1)); err != nil {
 		return "", false, err

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // reader types a page's commands, as one who reads it would.
@@ -24,7 +24,8 @@ type reader struct {
 	env    []string
 	shell  *exec.Cmd
 	in     io.WriteCloser
-	out    *bufio.Reader
+	pipe   *os.File          // from the shell
+	out    *bufio.Reader     // reads it
 	tokens map[string]string // as printed, by how the page shows them
 }
 
@@ -84,8 +85,7 @@ func newReader(t *testing.T, dir string, steps []step) *reader {
 		t.Fatal(err)
 	}
 	write.Close()
-	r.out = bufio.NewReader(read)
-	read.SetReadDeadline(time.Now().Add(3 * time.Minute))
+	r.pipe, r.out = read, bufio.NewReader(read)
 	t.Cleanup(func() {
 		syscall.Kill(-r.shell.Process.Pid, syscall.SIGKILL)
 		r.shell.Wait()
@@ -156,6 +156,7 @@ func (r *reader) take(s step) {
 // read returns the lines that the shell has printed for one command.
 func (r *reader) read(s step) (lines []string) {
 	r.t.Helper()
+	r.pipe.SetReadDeadline(testwait.Deadline())
 	for {
 		line, err := r.out.ReadString('\n')
 		if err != nil {
@@ -184,16 +185,13 @@ func (r *reader) start(s step, command string) {
 		p.cmd.Wait()
 	}()
 	r.t.Cleanup(func() { p.cmd.Process.Kill(); <-p.ended })
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		lines := strings.Split(p.said(), "\n")
+	var lines []string
+	if !testwait.Holds(func() bool {
+		lines = strings.Split(p.said(), "\n")
 		lines = lines[:len(lines)-1]
-		if r.among(s.shown, lines) {
-			return
-		}
-		if time.Now().After(deadline) {
-			r.compare(s, lines)
-			return
-		}
+		return r.among(s.shown, lines)
+	}) {
+		r.compare(s, lines)
 	}
 }
 

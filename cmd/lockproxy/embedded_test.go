@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/testwait"
 	"lockproxy/lockcmd"
 	"lockproxy/proxy"
 )
@@ -72,14 +73,14 @@ func TestEmbeddedLocks(t *testing.T) {
 
 	last := int64(0)
 	for range 3 { // the second time what the first has left is read
-		token := do("LOCK", "job", 30).(int64)
+		token := do("LOCK", "job", 600).(int64)
 		if token <= last {
 			t.Fatalf("token %d after %d", token, last)
 		}
 		last = token
-		is(nil, "LOCK", "job", 30)
-		is(nil, "LOCK", "job", 30, "WAIT", 0.05)
-		is(int64(1), "RELOCK", "job", token, 20)
+		is(nil, "LOCK", "job", 600)
+		is(nil, "LOCK", "job", 600, "WAIT", 0.05)
+		is(int64(1), "RELOCK", "job", token, 300)
 		is("OK", "FENCE", "job", token, "SET", "x", "1")
 		if info := do("LOCKINFO", "job").([]any); info[1] != "held" {
 			t.Fatalf("LOCKINFO: %v", info)
@@ -88,13 +89,13 @@ func TestEmbeddedLocks(t *testing.T) {
 		is(int64(0), "UNLOCK", "job", token)
 	}
 	token := do("LOCK", "short", 0.1).(int64)
-	next := do("LOCK", "short", 30, "WAIT", 2).(int64)
+	next := do("LOCK", "short", 600, "WAIT", 600).(int64)
 	if next <= token {
 		t.Fatalf("token %d after %d", next, token)
 	}
 	is(int64(1), "UNLOCK", "short", "FORCE")
 
-	shared := do("LOCK", "shared", 30, "SHARED").(int64)
+	shared := do("LOCK", "shared", 600, "SHARED").(int64)
 	is(int64(1), "UNLOCK", "shared", "FORCE")
 	mu.Lock()
 	if line := fmt.Sprintf("token=%d", shared); !strings.Contains(log.String(), line) {
@@ -102,13 +103,17 @@ func TestEmbeddedLocks(t *testing.T) {
 	}
 	mu.Unlock()
 
-	holder := do("LOCK", "handed", 30).(int64)
+	holder := do("LOCK", "handed", 600).(int64)
 	waited := make(chan any, 1)
 	go func() { // ends with its reply
-		v, _ := client.Do(context.Background(), "LOCK", "handed", 30, "WAIT", 2).Result()
+		v, _ := client.Do(context.Background(), "LOCK", "handed", 600, "WAIT", 600).Result()
 		waited <- v
 	}()
-	time.Sleep(100 * time.Millisecond)
+	testwait.Until(t, "it waits", func() bool {
+		info := do("LOCKINFO", "handed").([]any)
+		at := slices.Index(info, any("waiters"))
+		return at >= 0 && info[at+1] == int64(1)
+	})
 	is(int64(1), "UNLOCK", "handed", holder)
 	if token, ok := (<-waited).(int64); !ok || token <= holder {
 		t.Fatalf("handed over: %d after %d", token, holder)

@@ -178,7 +178,7 @@ TOML, with the names of flags.
 .nf
 lockproxy \-\-upstream redis://127.0.0.1:6379
 lockproxy run \-\-key nightly\-report \-\-quiet \-E 0 \-\- /usr/local/bin/report
-redis\-cli \-p 6380 LOCK job 30 WAIT 10
+redis\-cli \-p 6380 LOCK job 60 WAIT 10
 .fi
 .SH SEE ALSO
 .BR redis\-server (1),

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // A proxy tells systemd when clients can connect, and when it stops. One that can't start never
@@ -24,7 +24,7 @@ func TestSystemdIsTold(t *testing.T) {
 	next := func() string {
 		t.Helper()
 		buf := make([]byte, 256)
-		told.SetReadDeadline(time.Now().Add(5 * time.Second))
+		told.SetReadDeadline(testwait.Deadline())
 		n, err := told.Read(buf)
 		if err != nil {
 			t.Fatal(err)

@@ -13,11 +13,10 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
-	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
 	"lockproxy/internal/testtls"
+	"lockproxy/internal/testwait"
 )
 
 // asProgram makes the test binary behave as lockproxy, so that a test has a process to
@@ -33,10 +32,7 @@ func TestMain(m *testing.M) {
 		// as under nohup; the programs under test must not inherit it
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
-	stop := proxytest.WatchMachine()
-	status := m.Run()
-	stop()
-	os.Exit(status)
+	os.Exit(m.Run())
 }
 
 // process is a running lockproxy.
@@ -100,16 +96,17 @@ func spawnBy(t *testing.T, env []string, line ...string) *process {
 
 func (p *process) waitFor(line string) {
 	p.t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); !strings.Contains(p.said(),
-		line); time.Sleep(2 * time.Millisecond) {
-		select {
-		case <-p.ended:
-			return
-		default:
-		}
-		if time.Now().After(deadline) {
-			p.t.Fatalf("no %q in its log:\n%s", line, p.said())
-		}
+	if !testwait.Holds(func() bool { return p.hasEnded() || strings.Contains(p.said(), line) }) {
+		p.t.Fatalf("no %q in its log:\n%s", line, p.said())
+	}
+}
+
+func (p *process) hasEnded() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -117,10 +114,14 @@ func (p *process) waitFor(line string) {
 func (p *process) signal(sig syscall.Signal) (status int) {
 	p.t.Helper()
 	p.cmd.Process.Signal(sig)
-	select {
-	case <-p.ended:
-	case <-time.After(5 * time.Second):
-		p.t.Fatalf("%v didn't end it:\n%s", sig, p.said())
+	return p.status()
+}
+
+// status waits for the process to end.
+func (p *process) status() int {
+	p.t.Helper()
+	if !testwait.Holds(p.hasEnded) {
+		p.t.Fatalf("%v doesn't end:\n%s", p.cmd.Args[1:], p.said())
 	}
 	return p.cmd.ProcessState.ExitCode()
 }
@@ -131,7 +132,7 @@ func ask(t *testing.T, nc net.Conn, err error, request string) string {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	nc.SetDeadline(time.Now().Add(5 * time.Second))
+	nc.SetDeadline(testwait.Deadline())
 	fmt.Fprintf(nc, "%s\r\n", request)
 	answer := make([]byte, 256)
 	n, err := nc.Read(answer)
@@ -234,7 +235,7 @@ func TestPasswordIsNotTold(t *testing.T) {
 		addr := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
 		p := start(t, append([]string{"--listen", addr}, args...)...)
 		nc, err := net.Dial("tcp", addr)
-		if got := ask(t, nc, err, "LOCK a 1"); !strings.HasPrefix(got, "-UPSTREAM ") ||
+		if got := ask(t, nc, err, "LOCK a 600"); !strings.HasPrefix(got, "-UPSTREAM ") ||
 			strings.Contains(got, secret) {
 			t.Errorf("%v: %q", args, got)
 		}

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // terminal is a program that runs as in a terminal of 100 columns.
@@ -62,7 +62,7 @@ func (x *terminal) types(keys string, wants ...string) {
 	if _, err := x.file.WriteString(keys); err != nil {
 		x.t.Fatal(err)
 	}
-	x.file.SetReadDeadline(time.Now().Add(20 * time.Second))
+	x.file.SetReadDeadline(testwait.Deadline())
 	buf := make([]byte, 4096)
 	for shown := ""; ; {
 		rest, missing := colours.ReplaceAllString(shown, ""), ""

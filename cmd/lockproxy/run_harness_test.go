@@ -9,11 +9,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // served is a lockproxy in front of a real Redis, for run's tests.
@@ -45,17 +45,6 @@ func (s *served) run(args ...string) *process {
 		key = key[:1]
 	}
 	return spawn(s.t, []string{"LOCKPROXY_URL=" + s.url}, append(key, args...)...)
-}
-
-// status waits for the process to end by itself.
-func (p *process) status() int {
-	p.t.Helper()
-	select {
-	case <-p.ended:
-	case <-time.After(20 * time.Second):
-		p.t.Fatalf("%v doesn't end:\n%s", p.cmd.Args[1:], p.said())
-	}
-	return p.cmd.ProcessState.ExitCode()
 }
 
 func (p *process) wantStatus(want int, say string) {
@@ -103,8 +92,7 @@ func alive(pid int) bool {
 // pidsIn waits for n lines in a file, each the number of a process.
 func pidsIn(t *testing.T, file string, n int) (pids []int) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for ; len(pids) < n; time.Sleep(2 * time.Millisecond) {
+	testwait.Until(t, fmt.Sprintf("%d processes have written their numbers", n), func() bool {
 		pids = nil
 		text, _ := os.ReadFile(file)
 		for _, word := range strings.Fields(string(text)) {
@@ -114,10 +102,8 @@ func pidsIn(t *testing.T, file string, n int) (pids []int) {
 			}
 			pids = append(pids, pid)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d processes have written their numbers", len(pids), n)
-		}
-	}
+		return len(pids) >= n
+	})
 	return pids
 }
 
@@ -140,13 +126,8 @@ func fifo(t *testing.T, file string) string {
 func pauseProcess(t *testing.T, p *process) {
 	t.Helper()
 	p.cmd.Process.Signal(syscall.SIGSTOP)
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	testwait.Until(t, "the proxy stops on SIGSTOP", func() bool {
 		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-		if strings.Contains(string(stat), ") T ") {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the proxy doesn't stop on SIGSTOP")
-		}
-	}
+		return strings.Contains(string(stat), ") T ")
+	})
 }

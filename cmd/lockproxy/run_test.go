@@ -13,12 +13,12 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/testredis"
 	"lockproxy/internal/testtls"
+	"lockproxy/internal/testwait"
 )
 
 func TestRunPassesStatusesOn(t *testing.T) {
@@ -93,10 +93,8 @@ func TestRunHoldsTheLock(t *testing.T) {
 	s.run("-E", "0", "-q", "--", "touch", file+".wrong").wantStatus(0, "")
 	s.run("--wait", "0.2", "--conflict-exit-code", "9", "--", "touch", file+".wrong").wantStatus(9,
 		"another holds")
-	second := s.run("--wait", "20", "--", "sh", "-c", "echo $LOCKPROXY_TOKEN")
-	for s.field("waiters") != "1" {
-		time.Sleep(2 * time.Millisecond)
-	}
+	second := s.run("--wait", "0", "--", "sh", "-c", "echo $LOCKPROXY_TOKEN")
+	testwait.Until(t, "it waits", func() bool { return s.field("waiters") == "1" })
 	if second.said() != "" {
 		t.Errorf("it didn't wait: %s", second.said())
 	}
@@ -120,10 +118,12 @@ func TestRunHoldsSeveralLocks(t *testing.T) {
 	t.Parallel()
 	s := serveRuns(t)
 	file := filepath.Join(t.TempDir(), "env")
-	first := s.run("--key", "a", "--key", "job", "--timeout", "2", "--", "sh", "-c",
+	first := s.run("--key", "a", "--key", "job", "--timeout", "8", "--", "sh", "-c",
 		"echo $LOCKPROXY_TOKEN >"+file+"; read x <"+fifo(t, file))
 	token := strconv.Itoa(pidsIn(t, file, 1)[0])
-	time.Sleep(2500 * time.Millisecond) // both are renewed
+	a, job := s.do("GET", "a"), s.do("GET", "job") // when they expire
+	testwait.Until(t, "both are renewed",
+		func() bool { return s.do("GET", "a") != a && s.do("GET", "job") != job })
 	s.do("FENCE", "a", token, "SET", "x", "written")
 	s.do("FENCE", "job", token, "SET", "x", "written")
 	s.run("--shared", "--", "true").wantStatus(75, `another holds the lock "job"`)
@@ -187,14 +187,7 @@ func TestRunUnderNohup(t *testing.T) {
 	for _, hungUp := range []int{run.cmd.Process.Pid, pid} {
 		syscall.Kill(hungUp, syscall.SIGHUP)
 	}
-	select {
-	case <-run.ended:
-		t.Fatalf("SIGHUP has ended it:\n%s", run.said())
-	case <-time.After(300 * time.Millisecond):
-	}
-	if !alive(pid) || s.field("token") == "" {
-		t.Errorf("after SIGHUP the command runs: %v; token %q", alive(pid), s.field("token"))
-	}
+	// The kernel delivers SIGHUP, which would end it with another status, before SIGTERM.
 	if got := run.signal(syscall.SIGTERM); got != 143 {
 		t.Errorf("SIGTERM: status %d, want 143:\n%s", got, run.said())
 	}
@@ -204,20 +197,13 @@ func TestRunUnderNohup(t *testing.T) {
 func TestRunStopsWaiting(t *testing.T) {
 	t.Parallel()
 	s := serveRuns(t)
-	token := s.do("LOCK", "job", "30")
+	token := s.do("LOCK", "job", "600")
 	run := s.run("--wait", "0", "--", "true")
-	for s.field("waiters") != "1" {
-		time.Sleep(2 * time.Millisecond)
-	}
+	testwait.Until(t, "it waits", func() bool { return s.field("waiters") == "1" })
 	if got := run.signal(syscall.SIGTERM); got != 143 {
 		t.Errorf("status %d:\n%s", got, run.said())
 	}
-	deadline := time.Now().Add(time.Second)
-	for ; s.field("waiters") != "0"; time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("still in the line")
-		}
-	}
+	testwait.Until(t, "it has left the line", func() bool { return s.field("waiters") == "0" })
 	s.do("UNLOCK", "job", token)
 }
 
@@ -276,12 +262,8 @@ func TestRunKilled(t *testing.T) {
 	run := s.run("--", "sh", "-c", "echo $$ >"+file+"; exec sleep 60")
 	pid := pidsIn(t, file, 1)[0]
 	run.cmd.Process.Kill()
-	for deadline := time.Now().Add(5 * time.Second); alive(pid) ||
-		s.field("token") != ""; time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the command runs: %v; the lock is held: %q", alive(pid), s.field("token"))
-		}
-	}
+	testwait.Until(t, "the command has ended", func() bool { return !alive(pid) })
+	testwait.Until(t, "the lock is free", func() bool { return s.field("token") == "" })
 }
 
 // With TLS and a client's certificate, as a user with a password, on another database, at a lock

@@ -204,13 +204,15 @@ test-faults: deps deps-faults
 	$(GO) test -tags faults -count=1 -parallel 4 -timeout 10m -p 2 -run '^(TestFault|TestPromised|TestNotPromised|TestOverload)' \
 		./test/faults ./test/locks ./test/relay
 
-# Random faults for DURATION, which follow from SEED; it prints the one it has chosen. It needs root and iproute2, for a machine that vanishes;
-# SOAK is for its flags: SOAK=--no-machine leaves that out.
+# Random faults for DURATION, which follow from SEED; it prints the one it has chosen. FAR=100ms puts one of the three proxies so far from
+# Redis, in each direction: make soak DURATION=30m FAR=100ms. It needs root and iproute2, for a machine that vanishes; SOAK is for its flags:
+# SOAK=--no-machine leaves that out.
 DURATION ?= 10m
 SEED ?= 0
+FAR ?= 0s
 soak: deps deps-faults
 	$(GO) build -o locksoak ./cmd/locksoak
-	./locksoak --duration $(DURATION) --seed $(SEED) $(SOAK)
+	./locksoak --duration $(DURATION) --seed $(SEED) --far $(FAR) $(SOAK)
 
 # Every order of steps that the lock protocol allows, see lockcmd/model/README.md: about 13 minutes of one core and 1.1 GB, or of both cores half that
 # time and twice the memory. MODEL is for its flags.

@@ -28,13 +28,13 @@ type runCommand struct {
 	Proxy    string        `type:"existingfile" help:"A built lockproxy, instead of one with -race."`
 	Machine  bool          `default:"true" negatable:"" help:"Two clients on a machine that vanishes."`
 	Clients  int           `default:"14" help:"Competing clients (default ${default})."`
-	Far      time.Duration `help:"One proxy is so far from Redis, there and back."`
+	Far      time.Duration `help:"One proxy is so far from Redis, in each direction."`
 }
 
 // planned is the plan of a round.
 func (c *runCommand) planned(round int) soak.Plan {
 	p := soak.NewPlan(c.Seed, round, c.Only, c.Machine)
-	p.Far = c.Far
+	p.Far = 2 * c.Far
 	return p
 }
 

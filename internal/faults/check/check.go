@@ -57,18 +57,26 @@ type checker struct {
 	faults []history.Fault
 	ops    []history.Op            // by Call
 	locks  map[string][]history.Op // of each lock, by Call
+	beats  map[int]*beats          // by proxy
+	holds  map[string][]hold       // of each lock, once known
+	taken  map[string][]hold       // likewise
+	over   map[int]int64           // of each fault, when the service has recovered from it
 	report Report
 }
 
 // Check judges a history.
 func Check(h history.History, bounds Bounds) Report {
 	c := &checker{bounds: bounds, faults: h.Faults, ops: slices.Clone(h.Ops),
-		locks: map[string][]history.Op{}}
+		locks: map[string][]history.Op{}, holds: map[string][]hold{}, taken: map[string][]hold{}}
 	c.report.Checked = map[string]int{}
 	slices.SortStableFunc(c.ops, func(a, b history.Op) int { return int(a.Call - b.Call) })
+	c.beats, c.over = beatsOf(c.ops), map[int]int64{}
+	for i, f := range c.faults {
+		c.over[i] = c.after(f.To, bounds.Recover)
+	}
 	for _, o := range c.ops {
 		switch o.Kind {
-		case history.Echo, history.Push, history.List:
+		case history.Echo, history.Push, history.List, history.Beat:
 		default:
 			c.locks[o.Key] = append(c.locks[o.Key], o)
 		}
@@ -85,6 +93,9 @@ func Check(h history.History, bounds Bounds) Report {
 		c.order(key, ops)
 		c.idle(key, ops)
 		c.turns(key, ops)
+		c.overtaken(key, ops)
+		c.owner(key, ops, grants)
+		c.all(ops, grants)
 		c.fence(key, ops)
 	}
 	return c.report
@@ -106,10 +117,17 @@ func (c *checker) violated(rule string, ops []history.Op, format string, args ..
 
 func (c *checker) checked(rule string) { c.report.Checked[rule]++ }
 
-// broken reports whether a fault of a kind, or its effects, fell between two times.
-func (c *checker) broken(from, to int64, is func(history.Breaks) bool, after time.Duration) bool {
-	for _, f := range c.faults {
-		if is(f.Breaks) && f.From <= to && f.To+after.Nanoseconds() >= from {
+// broken reports whether a fault of a kind fell between two times.
+func (c *checker) broken(from, to int64, is func(history.Breaks) bool) bool {
+	return slices.ContainsFunc(c.faults, func(f history.Fault) bool {
+		return is(f.Breaks) && f.From <= to && f.To >= from
+	})
+}
+
+// recovering reports whether a fault of a kind, or its effects, fell between two times.
+func (c *checker) recovering(from, to int64, is func(history.Breaks) bool) bool {
+	for i, f := range c.faults {
+		if is(f.Breaks) && f.From <= to && c.over[i] >= from {
 			return true
 		}
 	}

@@ -31,14 +31,7 @@ func (c *checker) deadlocks() {
 			}
 		}
 	}
-	for i, a := range waits {
-		for _, b := range waits[i+1:] {
-			if b.Call > waitsUntil(a) {
-				break
-			}
-			c.missed(a, b)
-		}
-	}
+	c.missed(waits)
 }
 
 // waitsUntil is when a wait ended at the latest.
@@ -106,38 +99,12 @@ func (c *checker) canHave(key, owner string) (list []span) {
 		s := span{o.Call, forever} // it may have been renewed, or its timeout begin late
 		for _, u := range c.locks[key] {
 			released := u.Kind == history.Unlock && u.Outcome == history.OK && u.Result == 1
-			if released && o.Acquired() && u.Token == o.Result {
+			if released && o.Acquired() && u.Token == o.Result &&
+				!c.broken(u.Call, forever, breaksWrites) { // which undoes it
 				s.to = min(s.to, u.Return)
 			}
 		}
 		list = append(list, s)
 	}
 	return list
-}
-
-// missed finds that two owners had waited for each other's locks, with no fault, for longer than it
-// takes to find that.
-func (c *checker) missed(a, b history.Op) {
-	if a.Owner == b.Owner || a.Key == b.Key || a.Return == 0 || b.Return == 0 {
-		return
-	}
-	for _, ga := range grantsOf(c.locks[a.Key]) {
-		if ga.op.Owner != b.Owner {
-			continue
-		}
-		for _, gb := range grantsOf(c.locks[b.Key]) {
-			if gb.op.Owner != a.Owner {
-				continue
-			}
-			from := max(a.Sent, b.Sent, a.Call, b.Call, ga.from, gb.from)
-			to := min(a.Return, b.Return, ga.to, gb.to)
-			bound := (c.bounds.Deadlock + c.bounds.Grant).Nanoseconds()
-			always := func(history.Breaks) bool { return true }
-			if to-from > bound && !c.broken(from, to, always, c.bounds.Recover) {
-				c.violated("deadlock", []history.Op{a, b, ga.op, gb.op},
-					"owners %q and %q waited for each other for %d ms", a.Owner, b.Owner,
-					(to-from)/1e6)
-			}
-		}
-	}
 }

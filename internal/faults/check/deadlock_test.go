@@ -3,6 +3,7 @@
 package check_test
 
 import (
+	"strings"
 	"testing"
 
 	"lockproxy/internal/faults/check"
@@ -45,6 +46,8 @@ func TestDeadlocks(t *testing.T) {
 			with(annaWaits, owned("carl", "b")), told}},
 		"it was released before": {1, []history.Op{annaHasA, benHasB, annaWaits,
 			with(did(1, history.Unlock, 110, 150, 10, 1), owned("anna", "a")), told}},
+		"its release was lost with the data": {0, []history.Op{annaHasA, benHasB, annaWaits,
+			with(did(1, history.Unlock, 110, 150, 10, 1), owned("anna", "a")), told}},
 		"the wait was over": {1, []history.Op{annaHasA, benHasB,
 			with(annaWaits, func(o *history.Op) { o.Return = ms(150) }), told}},
 		"another's wait is refused": {1, []history.Op{annaHasA, benHasB, annaWaits,
@@ -56,7 +59,12 @@ func TestDeadlocks(t *testing.T) {
 			with(took(2, 200, 8000, 0, 60000), owned("ben", "a"),
 				func(o *history.Op) { o.Outcome, o.Result = history.Null, 0 })}},
 	} {
-		got, wrong := check.Check(history.History{Ops: one.ops}, check.DefaultBounds()), 0
+		var faults []history.Fault
+		if strings.Contains(name, "lost with the data") {
+			faults = append(faults, fault(160, 170, history.Breaks{Writes: true}))
+		}
+		got, wrong := check.Check(history.History{Ops: one.ops, Faults: faults},
+			check.DefaultBounds()), 0
 		for _, v := range got.Violations {
 			if v.Rule == "deadlock" {
 				wrong++

@@ -19,11 +19,22 @@
 //   - idle: no lock stays unheld for long while a client waits for it, as if given to a dead client
 //   - late: a free lock that a client waits for is given within the promised time
 //   - turns: proxies take turns: no waiter is passed over many times for later ones elsewhere
+//   - share: no proxy, however far away, has less than half of its share of a lock that clients of
+//     several proxies wait for
+//   - overtaken: no LOCK without WAIT is given a lock for which somebody waits
+//   - owner: an owner is given its lock again, with the same token, by each of its connections
+//   - all: UNLOCKALL releases both of two locks, or none
 //   - answer: every command gets its answer and no other command's
 //   - writes: an acknowledged write is there once, any other at most once, and they are in order
-//   - deadlock: an owner is told of a deadlock only if there was that cycle, and two owners do not wait
-//     for each other for long
+//   - deadlock: an owner is told of a deadlock only if there was that cycle, and no owners wait for
+//     each other for long
 //   - service: when all faults are over, every lock can be acquired
+//
+// An owner's session lock lasts until the last of its connections ends.
+//
+// What must not take long is counted in beats: pings of a client that does nothing else, each of
+// which stands for as long as it takes where nothing is slow. So no rule objects to what a slow
+// machine causes, nor to errors that say that the command was not done, such as BUSY.
 //
 // A fault that ends a promise (history.Breaks) excuses only what it is about; see
 // docs/guarantees.md.

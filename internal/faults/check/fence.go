@@ -79,9 +79,9 @@ type step struct {
 // steps leaves out operations without effect and bounds those of unknown outcome: a step that names
 // a token took effect before a greater token was given, if at all.
 func steps(ops []history.Op, longer int64) []porcupine.Operation {
-	lostAt := map[int64]int64{}
+	lostAt := lossesOf(ops)
 	for _, o := range ops {
-		if o.Kind == history.Lost || o.Kind == history.Unlock {
+		if o.Kind == history.Unlock {
 			if at, ok := lostAt[o.Token]; !ok || o.Call < at {
 				lostAt[o.Token] = o.Call
 			}

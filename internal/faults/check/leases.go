@@ -22,6 +22,7 @@ const forever = int64(1) << 62
 // grantsOf returns the locks that were given, one for each token, without regard to faults.
 func grantsOf(ops []history.Op) []grant {
 	byToken := map[int64]int{}
+	losses := lossesOf(ops)
 	var grants []grant
 	for _, o := range ops {
 		if o.Acquired() {
@@ -44,8 +45,12 @@ func grantsOf(ops []history.Op) []grant {
 		}
 		g := &grants[i]
 		switch {
-		case o.Kind == history.Unlock || o.Kind == history.Lost:
+		case o.Kind == history.Unlock:
 			g.to = min(g.to, o.Call)
+		case o.Kind == history.Lost:
+			if at, ok := losses[o.Token]; ok {
+				g.to = min(g.to, at)
+			}
 		case o.Kind == history.Relock && g.session && (o.Outcome == history.OK && o.Result == 1 ||
 			o.Outcome == history.Unknown):
 			// From now on it is renewed with another timeout.
@@ -59,6 +64,37 @@ func grantsOf(ops []history.Op) []grant {
 	}
 	slices.SortFunc(grants, func(a, b grant) int { return cmp.Compare(a.from, b.from) })
 	return grants
+}
+
+// lossesOf is when session locks, by token, ended with their connections: with the last that had been
+// given one. Those that have a connection left are not there.
+func lossesOf(ops []history.Op) map[int64]int64 {
+	type conn struct{ client, conn int }
+	ended := map[int64]map[conn]int64{}
+	for _, o := range ops {
+		if o.Session && o.Acquired() {
+			if ended[o.Result] == nil {
+				ended[o.Result] = map[conn]int64{}
+			}
+			ended[o.Result][conn{o.Client, o.Conn}] = forever
+		}
+	}
+	for _, o := range ops {
+		if at, had := ended[o.Token][conn{o.Client, o.Conn}]; had && o.Kind == history.Lost {
+			ended[o.Token][conn{o.Client, o.Conn}] = min(at, o.Call)
+		}
+	}
+	losses := map[int64]int64{}
+	for token, ends := range ended {
+		last := int64(0)
+		for _, at := range ends {
+			last = max(last, at)
+		}
+		if last < forever {
+			losses[token] = last
+		}
+	}
+	return losses
 }
 
 // trim takes from a grant the time in which faults have ended it.
@@ -100,19 +136,20 @@ func (c *checker) exclusion(key string, ops []history.Op, grants []grant) {
 
 // apart finds an overlap of two holders. The first got the lock before the second.
 func (c *checker) apart(key string, first, g grant) {
-	if overlap := min(first.to, g.to) - g.from; overlap > c.overlap(first, g) {
+	if overlap := min(first.to, g.to) - g.from; c.overlap(first, g) {
 		c.violated("exclusion", []history.Op{first.op, g.op},
 			"lock %s was held by client %d (token %d) and client %d (token %d) for %.3f ms",
 			key, first.op.Client, first.op.Result, g.op.Client, g.op.Result, float64(overlap)/1e6)
 	}
 }
 
-// overlap is for how long two holders can seem to overlap, ns.
-func (c *checker) overlap(a, b grant) int64 {
-	if a.session || b.session {
-		return c.bounds.Notice.Nanoseconds()
+// overlap reports whether two grants overlap, for longer than it can seem so.
+func (c *checker) overlap(first, g grant) bool {
+	until := min(first.to, g.to)
+	if first.session || g.session {
+		return c.worked(g.from, until, first.op.Proxy) > c.bounds.Notice.Nanoseconds()
 	}
-	return c.bounds.Lease.Nanoseconds()
+	return until-g.from > c.bounds.Lease.Nanoseconds()
 }
 
 // limit finds a lock that was given up to a number of holders while others were as many. Those with
@@ -124,14 +161,14 @@ func (c *checker) limit(key string, grants []grant) {
 		trimmed[i] = c.trim(g)
 	}
 	for _, g := range trimmed {
-		if g.op.Limit == 0 || g.to <= g.from || c.broken(g.op.Call, g.from, breaksTokens, 0) {
+		if g.op.Limit == 0 || g.to <= g.from || c.broken(g.op.Call, g.from, breaksTokens) {
 			continue
 		}
 		c.checked("limit")
 		with := []history.Op{g.op}
 		for _, h := range trimmed {
-			if h.op.Result < g.op.Result && min(h.to, g.to)-g.from > c.overlap(h, g) &&
-				!c.broken(min(h.op.Call, g.op.Call), max(h.from, g.from), breaksTokens, 0) {
+			if h.op.Result < g.op.Result && c.overlap(h, g) &&
+				!c.broken(min(h.op.Call, g.op.Call), max(h.from, g.from), breaksTokens) {
 				with = append(with, h.op)
 			}
 		}
@@ -156,7 +193,7 @@ func sharedTokens(ops []history.Op) map[int64]bool {
 
 // lost finds a holder that was refused although it could rely on its lock.
 func (c *checker) lost(key string, ops []history.Op, grants []grant) {
-	released := map[int64]bool{}
+	released, losses := map[int64]bool{}, lossesOf(ops)
 	relocked := map[int64]int64{}
 	byToken := map[int64]grant{}
 	for _, g := range grants {
@@ -174,15 +211,19 @@ func (c *checker) lost(key string, ops []history.Op, grants []grant) {
 		refused := o.Outcome == history.Fenced || o.Outcome == history.OK && o.Result == 0 &&
 			(o.Kind == history.Unlock || o.Kind == history.Relock)
 		if refused && o.Return < until-c.bounds.Lease.Nanoseconds() && !released[o.Token] &&
-			!c.broken(g.op.Call, o.Return, breaksLeases, 0) {
+			!c.broken(g.op.Call, o.Return, breaksLeases) {
 			c.violated("lost", []history.Op{g.op, o},
 				"client %d was refused a %s of lock %s with token %d, its own for %.3f s more",
 				o.Client, o.Kind, key, o.Token, float64(until-o.Return)/1e9)
 		}
 		c.checked("lost")
 		switch o.Kind {
-		case history.Unlock, history.Lost:
+		case history.Unlock:
 			released[o.Token] = true
+		case history.Lost:
+			if at, ok := losses[o.Token]; ok && o.Call >= at {
+				released[o.Token] = true
+			}
 		case history.Relock:
 			relocked[o.Token] = min(until, o.Call+o.Timeout)
 		}

@@ -41,6 +41,15 @@ func at(proxy int) func(*history.Op) {
 	return func(o *history.Op) { o.Wait, o.Proxy = true, proxy }
 }
 
+// pings are beats, one after the other, each of which lasts for so many ms instead of 50.
+func pings(lasting, n int64) (ops []history.Op) {
+	for i := range n {
+		ops = append(ops, history.Op{Kind: history.Beat, Outcome: history.OK, Timeout: ms(50),
+			Call: ms(i * lasting), Return: ms((i + 1) * lasting)})
+	}
+	return ops
+}
+
 func fault(from, to int64, b history.Breaks) history.Fault {
 	return history.Fault{Kind: "fault", From: ms(from), To: ms(to), Breaks: b}
 }
@@ -88,6 +97,15 @@ func TestRules(t *testing.T) {
 	gaveUp := func(at int64) history.Op {
 		return history.Op{Client: 1, Kind: history.Lost, Key: "job", Token: 10, Call: ms(at)}
 	}
+	owner := func(conn int) func(*history.Op) {
+		return func(o *history.Op) { o.Conn, o.Owner, o.Session = conn, "anna", true }
+	}
+	gaveUpBy := func(conn int, at int64) history.Op {
+		return history.Op{Client: 1, Conn: conn, Kind: history.Lost, Key: "job", Token: 10,
+			Call: ms(at)}
+	}
+	ofTwo := ops{with(took(1, 0, 10, 10, 5000), owner(1)), with(took(1, 20, 30, 10, 5000), owner(2)),
+		gaveUpBy(1, 500), {Kind: history.Get, Key: "job", Call: ms(9000)}}
 	passedOver := ops{with(took(1, 0, 3000, 100, 500), waited)}
 	for i := range int64(10) {
 		passedOver = append(passedOver, with(took(2, 500+200*i, 600+200*i, 10+i, 50), at(1)))
@@ -252,6 +270,25 @@ func TestRules(t *testing.T) {
 		{"kept for long for a client that gave it up while its machine was away",
 			ops{far, gaveUp(800), with(took(2, 100, 4500, 20, 500), waited)}, faults{blinked},
 			"late"},
+		{"given late, where much was done", append(ops{took(1, 0, 10, 10, 500),
+			with(took(2, 100, 1700, 20, 500), waited)}, pings(50, 40)...), nil, "late"},
+		{"given late, where little else was done", append(ops{took(1, 0, 10, 10, 500),
+			with(took(2, 100, 1700, 20, 500), waited)}, pings(400, 10)...), nil, ""},
+		{"overtaken, where little was done between", append(append(ops{}, overtaken...),
+			pings(400, 10)...), nil, ""},
+		{"overtaken, where much was done between", append(append(ops{}, overtaken...),
+			pings(50, 80)...), nil, "fifo"},
+		{"a session told late, where little else was done", append(append(ops{}, told...),
+			pings(500, 8)...), nil, ""},
+		{"a session told late, where much was done", append(append(ops{}, told...),
+			pings(50, 80)...), nil, "exclusion"},
+		{"of an owner's two connections one is left", append(append(ops{}, ofTwo...),
+			took(2, 1000, 1010, 20, 5000)), nil, "exclusion"},
+		{"an owner's connections are closed", append(append(ops{}, ofTwo...),
+			gaveUpBy(2, 800), took(2, 1000, 1010, 20, 5000)), nil, ""},
+		{"one of an owner's connections is refused", append(append(ops{}, ofTwo[:1]...),
+			with(ofTwo[1], func(o *history.Op) { o.Outcome, o.Result = history.Null, 0 })), nil,
+			"owner"},
 		{"passed over", passedOver, nil, "turns"},
 		{"passed over while messages were late", passedOver, faults{late}, ""},
 		{"others were first", append(ops{with(took(1, 0, 1300, 100, 500), waited)},

@@ -30,7 +30,7 @@ func (c *checker) tokens(key string, ops []history.Op) {
 		}
 		c.checked("tokens")
 		if first, given := owners[o.Result]; given && (o.Owner == "" || o.Owner != first.Owner) &&
-			!c.broken(first.Call, o.Return, breaksTokens, 0) {
+			!c.broken(first.Call, o.Return, breaksTokens) {
 			c.violated("tokens", []history.Op{first, o},
 				"token %d of lock %s was given to client %d and to client %d", o.Result, key,
 				first.Client, o.Client)
@@ -42,7 +42,7 @@ func (c *checker) tokens(key string, ops []history.Op) {
 		if retaken(o, ops) {
 			continue
 		}
-		if best.Result >= o.Result && !c.broken(best.Call, o.Return, breaksTokens, 0) {
+		if best.Result >= o.Result && !c.broken(best.Call, o.Return, breaksTokens) {
 			c.violated("tokens", []history.Op{best, o}, "lock %s gave token %d after token %d", key,
 				o.Result, best.Result)
 		}
@@ -73,7 +73,7 @@ func (c *checker) stale(key string, ops []history.Op) {
 		c.checked("stale")
 		for _, g := range ops {
 			if g.Acquired() && g.Result > o.Token && g.Return < o.Call &&
-				!(g.Shared && shared[o.Token]) && !c.broken(g.Call, o.Return, breaksLeases, 0) {
+				!(g.Shared && shared[o.Token]) && !c.broken(g.Call, o.Return, breaksLeases) {
 				c.violated("stale", []history.Op{g, o},
 					"lock %s: a %s by client %d with token %d was accepted after token %d",
 					key, o.Kind, o.Client, o.Token, g.Result)
@@ -89,8 +89,8 @@ func (c *checker) stale(key string, ops []history.Op) {
 func (c *checker) restored(o history.Op, ops []history.Op) bool {
 	return slices.ContainsFunc(ops, func(g history.Op) bool {
 		return g.Client == o.Client && g.Acquired() &&
-			(c.broken(g.Call, o.Call, breaksWrites, 0) ||
-				g.Shared && c.broken(g.Call, o.Call, breaksOrphans, 0))
+			(c.broken(g.Call, o.Call, breaksWrites) ||
+				g.Shared && c.broken(g.Call, o.Call, breaksOrphans))
 	})
 }
 
@@ -131,7 +131,7 @@ func (c *checker) order(key string, ops []history.Op) {
 		if shared[o.Token] {
 			best = exclusive
 		}
-		if best.Token > o.Token && !c.broken(best.Call, o.Return, breaksLeases, 0) {
+		if best.Token > o.Token && !c.broken(best.Call, o.Return, breaksLeases) {
 			c.violated("order", []history.Op{best, o},
 				"lock %s: a fenced write with token %d was accepted after one with token %d", key,
 				o.Token, best.Token)

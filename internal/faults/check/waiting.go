@@ -24,13 +24,13 @@ func (c *checker) fifo(key string, ops []history.Op) {
 				break
 			}
 			began := max(a.Call, a.Sent)
-			if b.Proxy != a.Proxy || b.Call-began < margin ||
+			if b.Proxy != a.Proxy || !c.wellBefore(began, b.Call, a.Proxy) ||
 				c.messageLate(a, b, a.Call-margin, max(a.Return, b.Return)) ||
-				c.broken(a.Call, b.Call, breaksArrival, 0) {
+				c.broken(a.Call, b.Call, breaksArrival) {
 				continue
 			}
 			c.checked("fifo")
-			if b.Result < a.Result && !c.broken(a.Call, b.Return, breaksTokens, 0) {
+			if b.Result < a.Result && !c.broken(a.Call, b.Return, breaksTokens) {
 				c.violated("fifo", []history.Op{a, b},
 					"lock %s at proxy %d: client %d came %.3f s after client %d, but was first",
 					key, a.Proxy, b.Client, float64(b.Call-began)/1e9, a.Client)
@@ -39,13 +39,24 @@ func (c *checker) fifo(key string, ops []history.Op) {
 	}
 }
 
+// wellBefore reports whether what a client sent to a proxy at a time was there before what another
+// sends at a later time. The first can have been on its way meanwhile only for as long as Arrival,
+// and for as long as few others were answered there.
+func (c *checker) wellBefore(sent, later int64, proxy int) bool {
+	margin := c.bounds.Arrival.Nanoseconds()
+	return later-sent >= margin && c.worked(sent, later, proxy) >= margin/2
+}
+
 // messageLate reports whether a message of one of two clients of a proxy can have been late,
 // between two times, for a reason that does not concern the other.
 func (c *checker) messageLate(a, b history.Op, from, to int64) bool {
-	return slices.ContainsFunc(c.faults, func(f history.Fault) bool {
-		return f.Breaks.Notices && f.From <= to && f.To+c.bounds.Recover.Nanoseconds() >= from &&
-			(f.Concerns(a) || f.Concerns(b))
-	})
+	for i, f := range c.faults {
+		if f.Breaks.Notices && f.From <= to && c.over[i] >= from &&
+			(f.Concerns(a) || f.Concerns(b)) {
+			return true
+		}
+	}
+	return false
 }
 
 // span is an interval of time.
@@ -54,11 +65,11 @@ type span struct{ from, to int64 }
 // idle finds a lock that was unheld for long while a client
 // waited for it, and one that was given late.
 func (c *checker) idle(key string, ops []history.Op) {
-	held, left := c.held(ops)
-	alone := held
-	orphan := int64(0) // how long a lock given to a dead client can stay
+	holds := c.holdsOf(key)
+	alone, all := heldIn(holds)
+	orphan := int64(0) // how long a lock of a dead client can stay
 	for _, o := range ops {
-		if o.HungUp {
+		if o.HungUp || o.Session {
 			orphan = max(orphan, o.Timeout)
 		}
 	}
@@ -67,17 +78,20 @@ func (c *checker) idle(key string, ops []history.Op) {
 			o.Return == 0 || o.Outcome == history.Refused {
 			continue
 		}
-		if o.With != "" {
+		held, left := alone, all
+		switch {
+		case o.With != "":
 			held = append(slices.Clone(alone), c.heldWith(o)...)
-		} else {
-			held = alone
+		case o.Shared:
+			held = blocked(o, ops, holds)
+			left = held
 		}
 		from := lastHeld(o, held)
 		c.checked("idle")
 		if c.excusesWait(from, orphan, o) {
 			continue
 		}
-		if gap := o.Return - from - c.stalled(from, o.Return) - c.resetLeases(ops, from,
+		if gap := c.waited(from, o) - c.resetLeases(ops, from,
 			o.Return); gap > c.bounds.Idle.Nanoseconds() {
 			c.violated("idle", []history.Op{o},
 				"client %d waited for lock %s at proxy %d although it had not been held for %.3f s",
@@ -88,7 +102,7 @@ func (c *checker) idle(key string, ops []history.Op) {
 			continue // it can have been given in time and reported late
 		}
 		c.checked("late")
-		gap := o.Return - from - c.stalled(from, o.Return)
+		gap := c.waited(from, o)
 		c.report.Longest = max(c.report.Longest, time.Duration(gap))
 		if gap > c.bounds.Grant.Nanoseconds() {
 			c.violated("late", []history.Op{o},
@@ -98,14 +112,22 @@ func (c *checker) idle(key string, ops []history.Op) {
 	}
 }
 
+// waited is how long o waited since a time, while the machine worked.
+func (c *checker) waited(from int64, o history.Op) int64 {
+	return min(o.Return-from-c.stalled(from, o.Return), c.worked(from, o.Return, o.Proxy))
+}
+
 // heldWith are the times at which another client kept the other lock of a LOCKALL from it.
 func (c *checker) heldWith(o history.Op) []span {
-	others := slices.DeleteFunc(slices.Clone(c.locks[o.With]), func(other history.Op) bool {
-		return other.With == o.Key && other.Client == o.Client && other.Result == o.Result &&
-			other.Outcome == o.Outcome
-	})
-	held, _ := c.held(others)
-	return held
+	var list []span
+	for _, h := range c.holdsOf(o.With) {
+		twin := h.op.With == o.Key && h.op.Client == o.Client && h.op.Result == o.Result &&
+			h.op.Outcome == o.Outcome
+		if !twin && !h.left {
+			list = append(list, h.span)
+		}
+	}
+	return list
 }
 
 // mostResets is how many locks of clients that were reset can follow one another between two polls.
@@ -125,30 +147,7 @@ func (c *checker) resetLeases(ops []history.Op, from, to int64) (sum int64) {
 	return sum
 }
 
-// held are the times at which the lock was, or can have been, held. A LOCKALL that waits for
-// another lock counts, since those that came later wait for it. left are those, and those at which
-// it can have been held for a client that left without reading the reply.
-func (c *checker) held(ops []history.Op) (held, left []span) {
-	for _, o := range ops {
-		until, gone := c.vanished(o)
-		switch {
-		case o.Kind != history.Lock && o.Kind != history.Probe:
-		case o.Acquired():
-			held = append(held, span{o.Call, c.latestEnd(o, ops)})
-		case o.With != "" && o.Wait && o.Return != 0:
-			held = append(held, span{o.Call, o.Return})
-		case o.HungUp && !(gone && c.noticed(o, o.Left) > o.Left):
-			left = append(left, span{o.Call, o.Left + o.Timeout})
-		case o.Outcome == history.Unknown && gone:
-			held = append(held, span{o.Call, until + c.bounds.Leave.Nanoseconds() + o.Timeout})
-		case o.Outcome == history.Unknown:
-			// a reply can have been on its way to a client that gave up
-			until := o.Call + o.Timeout + (5 * c.bounds.Idle).Nanoseconds()
-			held = append(held, span{o.Call, until})
-		}
-	}
-	return held, append(left, held...)
-}
+func later(at, by int64) int64 { return min(at, forever-by) + by }
 
 // lastHeld is the latest time before o's reply at which the lock was held, but not before o began.
 func lastHeld(o history.Op, held []span) int64 {
@@ -167,55 +166,22 @@ func lastHeld(o history.Op, held []span) int64 {
 
 // excusesWait reports whether faults can have kept a lock from o since a time.
 func (c *checker) excusesWait(from, orphan int64, o history.Op) bool {
-	return c.broken(from, o.Return, breaksService, c.bounds.Recover) ||
-		c.broken(from-orphan, o.Return, breaksOrphans, c.bounds.Recover)
+	return c.recovering(from, o.Return, breaksService) ||
+		c.recovering(from-orphan, o.Return, breaksOrphans)
 }
 
 // vanished is until when a client whose machine is gone for
 // good can keep a lock that is renewed for it.
 func (c *checker) vanished(o history.Op) (until int64, gone bool) {
 	for _, f := range c.faults {
-		if until = f.From + c.bounds.Vanish.Nanoseconds(); f.Breaks.Vanishes && f.Concerns(o) &&
-			f.To > until {
+		if !f.Breaks.Vanishes || !f.Concerns(o) {
+			continue
+		}
+		if until = c.after(f.From, c.bounds.Vanish); f.To > until {
 			return until, true
 		}
 	}
 	return 0, false
-}
-
-// turns finds a waiter that was passed over for later waiters of other proxies more than twice as
-// often as there are clients: each proxy has a turn before the waiter's.
-func (c *checker) turns(key string, ops []history.Op) {
-	margin := c.bounds.Arrival.Nanoseconds()
-	clients := map[int]bool{}
-	given := map[int64]bool{}
-	var grants []history.Op
-	for _, o := range ops {
-		clients[o.Client] = true
-		if o.Acquired() && !given[o.Result] { // an owner can be given its lock again
-			given[o.Result] = true
-			grants = append(grants, o)
-		}
-	}
-	for _, o := range ops {
-		if o.Kind != history.Lock || !o.Wait || o.HungUp || o.Return == 0 ||
-			o.Outcome == history.Refused ||
-			c.messageLate(o, o, o.Call, o.Return) || c.excusesWait(o.Call, 0, o) {
-			continue
-		}
-		c.checked("turns")
-		passed := 0
-		for _, g := range grants {
-			if g.Proxy != o.Proxy && g.Call > max(o.Call, o.Sent)+margin && g.Return < o.Return {
-				passed++
-			}
-		}
-		if passed > 2*len(clients) {
-			c.violated("turns", []history.Op{o},
-				"client %d waited for lock %s at proxy %d for %.3f s, and %d later ones had it",
-				o.Client, key, o.Proxy, float64(o.Return-o.Call)/1e9, passed)
-		}
-	}
 }
 
 // stalled is how long the machine stood still between two times: no lock is given then.
@@ -235,13 +201,14 @@ func (c *checker) noticed(o history.Op, at int64) int64 {
 	latest := at
 	for _, f := range c.faults {
 		if f.Breaks.Vanishes && f.Concerns(o) && f.From <= at && at < f.To {
-			latest = max(latest, min(f.From+c.bounds.Vanish.Nanoseconds(), f.To+(f.To-f.From)))
+			latest = max(latest, min(c.after(f.From, c.bounds.Vanish), f.To+(f.To-f.From)))
 		}
 	}
 	return latest
 }
 
-// latestEnd is when at the latest an acquired lock had ended, if the service works.
+// latestEnd is when at the latest an acquired lock had ended, if the service works. ops are those
+// that name its token.
 func (c *checker) latestEnd(o history.Op, ops []history.Op) int64 {
 	until, gone := c.vanished(o)
 	end := c.ends(o, ops)
@@ -261,6 +228,7 @@ func (c *checker) ends(o history.Op, ops []history.Op) int64 {
 		switch {
 		case other.Kind == history.Unlock && other.Outcome == history.OK:
 			return max(other.Return, other.Call)
+		case other.Kind == history.Lost && o.Session && other.Conn != o.Conn:
 		case other.Kind == history.Lost && o.Session:
 			return c.noticed(o, other.Call)
 		case other.Kind == history.Relock && other.Return != 0:

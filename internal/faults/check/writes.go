@@ -54,7 +54,7 @@ func (c *checker) list(found history.Op, pushed []history.Op) {
 	for _, o := range pushed {
 		c.checked("writes")
 		if o.Outcome == history.OK && !seen[o.Value] &&
-			!c.broken(o.Call, found.Call, breaksWrites, 0) {
+			!c.broken(o.Call, found.Call, breaksWrites) {
 			c.violated("writes", []history.Op{o, found},
 				"list %s: %q was acknowledged, and is not there", o.Key, o.Value)
 		}

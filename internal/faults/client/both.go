@@ -62,6 +62,6 @@ func judgeReleased(r Reply, op *history.Op) {
 	case r.Kind == ':' && (r.Int == 0 || r.Int == 2):
 		op.Outcome, op.Result = history.OK, r.Int/2
 	case r.Kind == ':' && r.Int == 1:
-		op.Outcome = history.Unknown
+		op.Outcome, op.Got, op.Left = history.Unknown, ":1", history.Now()
 	}
 }

@@ -10,6 +10,9 @@ import (
 	"lockproxy/internal/faults/history"
 )
 
+// findPatience is for a Redis that is done with all faults.
+const findPatience = 3 * time.Minute
+
 // Find records the contents of the Asker's lists in a database, as Redis at addr shows them to
 // user, whose password is its name; "" is the default user. No operation must be in flight.
 func (a *Asker) Find(notes Noter, addr, user string, db int) error {
@@ -23,13 +26,13 @@ func (a *Asker) Find(notes Noter, addr, user string, db int) error {
 		first = append([][]string{{"AUTH", user, user}}, first...)
 	}
 	for _, args := range first {
-		if r, err := c.Do(10*time.Second, args...); err != nil || r.Error() {
+		if r, err := c.Do(findPatience, args...); err != nil || r.Error() {
 			return errors.Join(err, errors.New(r.Text))
 		}
 	}
 	for _, name := range a.Lists(db) {
 		op := notes.Begin(history.Op{Client: a.ID, Kind: history.List, Key: name})
-		r, err := c.Do(10*time.Second, "LRANGE", name, "0", "-1")
+		r, err := c.Do(findPatience, "LRANGE", name, "0", "-1")
 		if err != nil || r.Kind != '*' {
 			return errors.Join(err, errors.New(r.String()))
 		}

@@ -32,6 +32,7 @@ type Noter interface {
 // Locker is a client that competes for locks. Run returns when its context ends.
 type Locker struct {
 	ID      int
+	Conn    int      // which of the client's connections, if it has several
 	Targets []Target // it changes to another when one fails
 	Keys    []string
 	Random  *rand.Rand
@@ -136,8 +137,9 @@ func (l *Locker) pushed(elems []string) {
 // lost records that the session lock is gone.
 func (l *Locker) lost() {
 	if l.held.key != "" && l.held.session {
-		l.Notes.Add(history.Op{Client: l.ID, Kind: history.Lost, Key: l.held.key, Proxy: l.at.Proxy,
-			Token: l.held.token, Call: history.Now()})
+		l.Notes.Add(history.Op{Client: l.ID, Conn: l.Conn, Kind: history.Lost,
+			Key: l.held.key, Proxy: l.at.Proxy, Token: l.held.token, Session: true,
+			Call: history.Now()})
 		l.held = held{}
 	}
 }
@@ -156,7 +158,7 @@ func (l *Locker) hangUp() {
 // do sends a command and records its outcome. It returns false when the connection is gone.
 func (l *Locker) do(o history.Op, wait time.Duration, judge func(Reply, *history.Op),
 	args ...string) (history.Op, bool) {
-	o.Client, o.Proxy = l.ID, l.at.Proxy
+	o.Client, o.Conn, o.Proxy = l.ID, l.Conn, l.at.Proxy
 	op := l.Notes.Begin(o)
 	var r Reply
 	err := l.conn.Send(args...)

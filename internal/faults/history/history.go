@@ -40,6 +40,9 @@ const (
 	// no operation: the client was told, or saw, that the session lock of Token is gone
 	Lost  Kind = "lost"
 	Probe Kind = "probe" // a LOCK with WAIT once all faults are over
+	// Beat is a PING of a client that does nothing else. Timeout is how long one takes with the pause
+	// behind it where nothing is slow.
+	Beat Kind = "beat"
 )
 
 // Outcome is how an operation ended, as far as its client knows.
@@ -58,6 +61,7 @@ const (
 // Op is one operation of one client.
 type Op struct {
 	Client  int    `json:"client"`
+	Conn    int    `json:"conn,omitempty"` // which of the client's connections, if it has several
 	Kind    Kind   `json:"kind"`
 	Key     string `json:"key,omitempty"`
 	Proxy   int    `json:"proxy"`
@@ -104,6 +108,8 @@ type Breaks struct {
 	Service bool `json:"service,omitempty"`
 	// Orphans: a lock given to a dead client can stay until its timeout.
 	Orphans bool `json:"orphans,omitempty"`
+	// Searches: deadlocks across proxies are found late.
+	Searches bool `json:"searches,omitempty"`
 	// Vanishes: the proxies must find out by themselves that the clients are gone.
 	Vanishes bool `json:"vanishes,omitempty"`
 }

@@ -91,7 +91,7 @@ func (p *Process) end(signal syscall.Signal, patience time.Duration) bool {
 func (p *Process) Pause() {
 	p.cmd.Process.Signal(syscall.SIGSTOP)
 	stat := fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid)
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for ; time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		line, err := os.ReadFile(stat)
 		if _, state, ok := bytes.Cut(line, []byte(") ")); err != nil || ok && state[0] == 'T' {
@@ -125,7 +125,7 @@ func (p *Process) Alarms() string { return p.log.Alarms() }
 
 // awaitPort returns when ready returns true, the process has ended, or it takes too long.
 func (p *Process) awaitPort(ctx context.Context, ready func() bool) error {
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(3 * time.Minute)
 	for !ready() {
 		switch {
 		case ctx.Err() != nil:

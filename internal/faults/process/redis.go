@@ -136,7 +136,7 @@ func (r *Redis) ask(args ...string) string {
 		return ""
 	}
 	defer nc.Close()
-	nc.SetDeadline(time.Now().Add(time.Second))
+	nc.SetDeadline(time.Now().Add(10 * time.Second))
 	nc.Write(resp.AppendCommand(nil, args...))
 	var answer [64]byte
 	n, _ := nc.Read(answer[:])

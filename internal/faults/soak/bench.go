@@ -38,6 +38,9 @@ const proxies = 3
 // spare is the proxy whose links are corrupted; only noise uses it.
 const spare = proxies
 
+// patience is how long the bench waits for what must come, however slow the machine is.
+const patience = 3 * time.Minute
+
 // Bench is a lock service with faults. Close it.
 type Bench struct {
 	dir      string
@@ -47,9 +50,10 @@ type Bench struct {
 	up       [proxies + 1]*relay.Relay // from each proxy to Redis
 	down     [proxies + 1]*relay.Relay // from clients to each proxy; the spare's is before proxy 0
 	locker   [2]clientProcess
-	machine  *process.Machine // nil if there is none
-	distant  [2]clientProcess // on machine
-	gone     bool             // machine stays away for the rest of the round
+	machine  *process.Machine           // nil if there is none
+	distant  [2]clientProcess           // on machine
+	distance [proxies + 1]time.Duration // of each proxy from redis, there and back, in this round
+	gone     bool                       // machine stays away for the rest of the round
 
 	watching sync.WaitGroup
 	stop     context.CancelFunc
@@ -203,6 +207,7 @@ func (b *Bench) fresh(ctx context.Context, p Plan) error {
 		if i == 0 {
 			away = max(away, p.Far)
 		}
+		b.distance[i] = away
 		b.up[i].Away(away / 2)
 		b.up[i].Set(relay.Link{})
 		b.down[i].Set(relay.Link{})
@@ -218,11 +223,11 @@ func (b *Bench) fresh(ctx context.Context, p Plan) error {
 
 // awaitService returns when a proxy's clients reach redis.
 func (b *Bench) awaitService(ctx context.Context, addr string) error {
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		c, err := client.Dial(addr)
 		if err == nil {
 			var r client.Reply
-			r, err = c.Do(2*time.Second, "PING")
+			r, err = c.Do(patience, "PING")
 			c.Close()
 			if err == nil && !r.Error() {
 				return nil

@@ -45,7 +45,7 @@ var kinds = map[string]kind{
 	"power cut":      {onRedis, history.Breaks{Service: true, Orphans: true}, (*Bench).cutPower},
 	"redis paused":   {onRedis, history.Breaks{Service: true, Orphans: true}, (*Bench).pauseRedis},
 	"clients killed": {onRedis, history.Breaks{Service: true}, (*Bench).killClients},
-	"wakes lost":     {onRedis, history.Breaks{}, (*Bench).loseWakes},
+	"wakes lost":     {onRedis, history.Breaks{Searches: true}, (*Bench).loseWakes},
 	"clients paused": {onRedis, history.Breaks{Service: true, Orphans: true},
 		(*Bench).pauseClients},
 	"scripts flushed": {onRedis, history.Breaks{}, (*Bench).flushScripts},
@@ -118,8 +118,8 @@ func (b *Bench) pauseProxy(ctx context.Context, f *Fault) {
 
 func (b *Bench) replaceProxy(ctx context.Context, f *Fault) {
 	p := b.proxy[f.Target]
-	if !p.Stop(10 * time.Second) {
-		b.alarm("proxy %d did not end within 10 s of SIGTERM:\n%s", f.Target, p.Log())
+	if !p.Stop(patience) {
+		b.alarm("proxy %d did not end within %v of SIGTERM:\n%s", f.Target, patience, p.Log())
 	}
 	sleep(ctx, f.For/4)
 	b.startProxy(p)
@@ -133,7 +133,7 @@ func (b *Bench) cutPower(ctx context.Context, f *Fault) {
 		f.breaks.Leases, f.breaks.Writes = true, true
 		b.loseDataLocked(f)
 	}
-	err := b.redis.PowerCut(10 * time.Second)
+	err := b.redis.PowerCut(patience)
 	if err == nil {
 		sleep(ctx, f.For)
 		err = b.redis.Start(context.Background(), b.persist)
@@ -207,16 +207,21 @@ func (b *Bench) runBusyScript(ctx context.Context, f *Fault) {
 		done := make(chan struct{})
 		go func() { // ends with the script
 			defer close(done)
-			b.command(time.Minute, "EVAL", "while true do end", "0")
+			b.command(patience, "EVAL", "while true do end", "0")
 		}()
 		sleep(ctx, f.For)
-		b.must(f, "SCRIPT", "KILL")
-		<-done
-		return
+		for { // it may not have begun
+			b.must(f, "SCRIPT", "KILL")
+			select {
+			case <-done:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
 	}
 	f.Detail = "that has written"
 	// It counts iterations, for an unknown time: within a script Redis's time stands still.
-	b.command(time.Minute, "EVAL",
+	b.command(patience, "EVAL",
 		"redis.call('SET', 'busy', 1) for i = 1, ARGV[1] do local x = i % 7 end", "0",
 		fmt.Sprint(f.For.Milliseconds()*30000))
 }
@@ -328,7 +333,13 @@ func (b *Bench) corruptLinks(ctx context.Context, f *Fault) {
 	b.down[spare].Set(relay.Link{})
 	b.up[spare].Cut()
 	b.down[spare].Cut()
-	b.command(time.Second, "SCRIPT", "KILL") // a script that a changed bit keeps from ending
+	for end := time.Now().Add(patience); time.Now().Before(end); sleep(ctx, 20*time.Millisecond) {
+		// a script that a changed bit keeps from ending
+		_, err := b.command(patience, "SCRIPT", "KILL")
+		if err != nil && strings.Contains(err.Error(), "NOTBUSY") {
+			break
+		}
+	}
 }
 
 // client is which of the client processes a fault affects.
@@ -368,7 +379,7 @@ func (b *Bench) pauseClient(ctx context.Context, f *Fault) {
 
 // must runs a command that has to work; redis can be slow to answer.
 func (b *Bench) must(f *Fault, args ...string) {
-	if _, err := b.command(20*time.Second, args...); err != nil &&
+	if _, err := b.command(patience, args...); err != nil &&
 		!strings.Contains(err.Error(), "NOTBUSY") {
 		b.alarm("%s: %s failed: %v", f.Kind, strings.Join(args, " "), err)
 	}

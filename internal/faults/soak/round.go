@@ -5,7 +5,6 @@ package soak
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -14,7 +13,6 @@ import (
 	"lockproxy/internal/faults/check"
 	"lockproxy/internal/faults/client"
 	"lockproxy/internal/faults/history"
-	"lockproxy/internal/faults/process"
 )
 
 // Result is the outcome of a round.
@@ -28,7 +26,9 @@ type Result struct {
 type Load struct {
 	Lockers int
 	Sharers int // lockers of one more lock, which most of them share
+	Pairs   int // lockers of two more locks, which they take together at times
 	Waiting int // owners of two connections that wait for each other
+	Many    int // owners of many connections
 	Askers  int
 	Noise   int
 	Owners  int // how many of 100 LOCKs name an owner
@@ -44,9 +44,8 @@ const (
 
 // DefaultLoad is moderate: the machine is shared.
 func DefaultLoad() Load {
-	return Load{Lockers: 14, Sharers: 6, Waiting: 5, Askers: 6, Noise: 2, Owners: 60,
-		Think:  60 * time.Millisecond,
-		Bounds: check.DefaultBounds()}
+	return Load{Lockers: 14, Sharers: 6, Pairs: 4, Waiting: 5, Many: 2, Askers: 6, Noise: 2,
+		Owners: 60, Think: 60 * time.Millisecond, Bounds: check.DefaultBounds()}
 }
 
 // Run carries out a plan while clients work, and judges what they saw. An error is of the bench,
@@ -59,6 +58,7 @@ func (b *Bench) Run(ctx context.Context, p Plan, load Load) (r Result, err error
 	c := b.newCrowd(p, load)
 	working, stop := context.WithCancel(ctx)
 	defer stop()
+	stopBeats := b.measure(ctx, c)
 	c.start(working, b)
 	b.carryOut(working, p)
 	sleep(working, p.Quiet)
@@ -67,6 +67,7 @@ func (b *Bench) Run(ctx context.Context, p Plan, load Load) (r Result, err error
 	if ctx.Err() == nil {
 		b.probe(c)
 	}
+	stopBeats()
 	b.findLists(c)
 	b.mu.Lock()
 	r.History.Faults = slices.Clone(b.faults)
@@ -76,6 +77,21 @@ func (b *Bench) Run(ctx context.Context, p Plan, load Load) (r Result, err error
 	r.Report = check.Check(r.History, load.Bounds)
 	r.Report.Violations = append(r.Report.Violations, b.processes()...)
 	return r, nil
+}
+
+// measure pings each proxy until it is told to stop.
+func (b *Bench) measure(ctx context.Context, c *crowd) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var measuring sync.WaitGroup
+	for i, at := range b.straight() {
+		m := &client.Metronome{ID: beatClients + i, Target: at, Notes: c.notes,
+			Distance: b.distance[at.Proxy]}
+		measuring.Go(func() { m.Run(ctx) })
+	}
+	return func() {
+		cancel()
+		measuring.Wait()
+	}
 }
 
 // carryOut does all faults of a plan, each at its time, and returns when the last is over.
@@ -126,159 +142,22 @@ func (b *Bench) Doing() string {
 	return name
 }
 
-// crowd is the clients of one round.
-type crowd struct {
-	notes      *history.Recorder
-	far        *history.Collector
-	keys       []string
-	mortal     string
-	shared     string
-	lockers    []*client.Locker
-	askers     []*client.Asker
-	mortals    []*client.Mortal
-	noise      []interface{ Run(context.Context) }
-	goroutines sync.WaitGroup
-}
-
-// farClients is the number of the first client in a separate process, distantClients that of the
-// first on the machine that vanishes.
-const (
-	farClients     = 4000
-	distantClients = 4100
-)
-
-// newCrowd makes the clients. Their locks are used in this round only.
-func (b *Bench) newCrowd(p Plan, load Load) *crowd {
-	c := &crowd{notes: &history.Recorder{}, far: &history.Collector{},
-		mortal: fmt.Sprintf("round-%d:mortal", p.Round),
-		shared: fmt.Sprintf("round-%d:shared", p.Round)}
-	for i := range 3 {
-		c.keys = append(c.keys, fmt.Sprintf("round-%d:lock-%d", p.Round, i))
-	}
-	random := func(id int) *rand.Rand { return rand.New(rand.NewPCG(p.Seed, uint64(id))) }
-	ways := [][]client.Target{b.straight(), b.linked(), b.straight()[:1], b.straight()[1:]}
-	for i := range load.Lockers + load.Sharers {
-		keys, shared := c.keys, 0
-		switch {
-		case i >= load.Lockers:
-			keys, shared = []string{c.shared}, 80
-		case i%5 == 4:
-			keys = []string{c.mortal} // they take the lock after a mortal
-		}
-		c.lockers = append(c.lockers, &client.Locker{ID: i, Targets: ways[i%len(ways)], Keys: keys,
-			Random: random(i), Notes: c.notes,
-			Think: load.Think, Shortest: shortest, Longest: longest, Sessions: 30,
-			Owners: load.Owners, Shared: shared})
-	}
-	for i := range load.Waiting {
-		id := 5000 + i
-		o := &client.Owner{Name: fmt.Sprint("owner-", i)}
-		for n := range 3 {
-			o.Keys = append(o.Keys, fmt.Sprintf("round-%d:owned-%d", p.Round, n))
-		}
-		for n := range o.Conns {
-			o.Conns[n] = &client.Locker{ID: id, Targets: ways[(i+n)%len(ways)],
-				Random: random(id + 100*n), Notes: c.notes, Think: 4 * load.Think}
-		}
-		c.noise = append(c.noise, o)
-	}
-	for i := range load.Askers {
-		id := 1000 + i
-		c.askers = append(c.askers, &client.Asker{ID: id, Name: fmt.Sprint("asker:", id),
-			Targets: ways[i%2], Users: users, Random: random(id),
-			Notes: c.notes, Think: load.Think, Big: 100_000})
-	}
-	for i := range 2 {
-		id := 2000 + i
-		c.mortals = append(c.mortals, &client.Mortal{ID: id, Targets: b.straight(), Key: c.mortal,
-			Random: random(id), Notes: c.notes, Timeout: time.Minute, Short: longest})
-	}
-	bad := []client.Target{{Proxy: spare, Addr: b.down[spare].Addr()},
-		{Proxy: spare, Addr: b.proxy[spare].Addr}}
-	for i := range load.Noise {
-		id := 3000 + i
-		if i%2 == 0 {
-			c.noise = append(c.noise, &client.Asker{ID: id, Name: "N-O-I-S-E", Targets: bad[i/2%2:],
-				Users: users[:1], Random: random(id),
-				Notes: &history.Recorder{}, Think: load.Think, Big: 2000})
-		} else {
-			c.noise = append(c.noise, &client.Locker{ID: id, Targets: bad[(i/2+1)%2:],
-				Keys: []string{"N-O-I-S-E"}, Random: random(id),
-				Notes: &history.Recorder{}, Think: load.Think, Shortest: shortest, Longest: longest,
-				Sessions: 30})
-		}
-	}
-	for i := range b.locker {
-		b.prepare(&b.locker[i], farClients+i, nil, p, c)
-	}
-	for i := range b.distant {
-		if b.machine != nil {
-			b.prepare(&b.distant[i], distantClients+i, b.machine, p, c)
-		}
-	}
-	return c
-}
-
-// prepare makes one of the client processes ready for a round.
-func (b *Bench) prepare(client *clientProcess, id int, on *process.Machine, p Plan, c *crowd) {
-	client.id, client.path, client.notes, client.on = id, b.programs.Soak, c.far, on
-	client.args = func(start int) []string {
-		return ClientArgs(id, p.Seed+uint64(id+start), b.straight(), c.keys)
-	}
-}
-
-func (c *crowd) start(ctx context.Context, b *Bench) {
-	// ends with ctx; finish waits
-	run := func(one interface{ Run(context.Context) }) { c.goroutines.Go(func() { one.Run(ctx) }) }
-	for _, l := range c.lockers {
-		run(l)
-	}
-	for _, a := range c.askers {
-		run(a)
-	}
-	for _, m := range c.mortals {
-		run(m)
-	}
-	for _, n := range c.noise {
-		run(n)
-	}
-	for _, p := range b.processesOfClients() {
-		if err := p.startAgain(); err != nil {
-			b.alarm("%v", err)
-		}
-	}
-}
-
-func (c *crowd) finish(b *Bench) {
-	for _, p := range b.processesOfClients() {
-		if p.on != nil && b.gone {
-			p.kill() // its requests are no longer answered
-		}
-		p.finish()
-	}
-	c.goroutines.Wait()
-}
-
 // probe asks for every lock through every proxy, now that all faults are over.
 func (b *Bench) probe(c *crowd) {
-	wait := 8 * time.Second
-	if bounds := check.DefaultBounds(); b.gone {
-		wait += bounds.Leave + bounds.Vanish
-	}
 	orphans := false // a lock that a dead client may keep isn't asked for
 	b.mu.Lock()
 	for _, f := range b.faults {
 		orphans = orphans || f.Breaks.Orphans || f.Breaks.Leases
 	}
 	b.mu.Unlock()
-	keys := append(slices.Clone(c.keys), c.shared)
+	keys := append(slices.Clone(c.keys), c.shared, c.many, c.pair[0], c.pair[1])
 	if !orphans {
 		keys = append(keys, c.mortal)
 	}
 	var asking sync.WaitGroup
 	for _, key := range keys {
 		for i, at := range b.straight() {
-			asking.Go(func() { client.Probe(c.notes, 5000+i, at, key, wait) })
+			asking.Go(func() { client.Probe(c.notes, probeClients+i, at, key, patience) })
 		}
 	}
 	asking.Wait()

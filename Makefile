@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10m
 
-.PHONY: all build test test-memory test-lockbench format compile test-dedicated test-packaging test-darwin release deb man test-clients test-rights test-older test-libraries test-deadlocks test-clients-cluster test-cluster test-failovers test-versions test-redis-suite test-redis-suite-cluster test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks bench-park bench-scale deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
+.PHONY: all build test test-memory test-pages test-lockbench format compile test-dedicated test-packaging test-darwin release deb man test-clients test-rights test-older test-libraries test-deadlocks test-clients-cluster test-cluster test-failovers test-versions test-redis-suite test-redis-suite-cluster test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks bench-park bench-scale deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
 
 all: build
 
@@ -51,8 +51,7 @@ test: deps format compile
 		./test/locks ./test/relay ./... || failed=1; \
 	exit $$failed
 
-# Compiles what the tests need, and links nothing. So the tests, many of which measure time, do not run
-# next to compilers. GOGC lets these finish sooner.
+# Compiles what the tests need, and links nothing. GOGC lets compilers finish sooner.
 compile:
 	@$(RACE) GOGC=400 $(GO) list -export -deps -test ./... >/dev/null
 	@$(NORACE) GOGC=400 $(GO) list -export -deps -test $(VIRTUAL) >/dev/null
@@ -61,6 +60,11 @@ compile:
 test-memory: deps
 	$(GO) test -tags memory -ldflags='-s -w' -count=1 -timeout 10m \
 		-run 'Hostile|SlowReader|MemoryOf|PipelineWritten|EndlessLine' ./test/relay
+
+# What the README and docs show is typed into a shell, and prints what they say. Its pauses are those
+# of people who read, and some steps count on them.
+test-pages: deps
+	$(RACE) $(GO) test -tags pages -vet=off -count=1 -timeout 10m -run '^TestPages$$' ./cmd/lockproxy
 
 format:
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
@@ -76,7 +80,7 @@ test-dedicated: deps
 
 # Everything, with the tests that have a build tag.
 vet: format
-	$(GO) vet -tags 'admin clients faults memory' ./...
+	$(GO) vet -tags 'admin clients faults memory pages' ./...
 	$(GO) -C cmd/lockbench vet ./...
 
 # Real client libraries in nine languages through the proxy, the helpers, adapters and recipes;

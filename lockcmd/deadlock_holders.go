@@ -69,7 +69,7 @@ func (d *deadlocks) askHolders(w *waiter) (h holding) {
 	if err != nil || len(got.Elems) != 4 {
 		return h
 	}
-	h.listed = waitingProxies(got)
+	h.listed = waitingProxies(got.Elems)
 	h.token = got.Elems[2].Int
 	h.free = h.token >= 0
 	for _, elem := range got.Elems[3].Elems {

@@ -73,6 +73,7 @@ type Holder struct {
 	Addr       string // its address, for people; no blanks
 
 	// Only the session's goroutine uses these:
+	name        string // of the connection, as of the command that is running
 	requests    uint64
 	undelivered []*heldLock // the client may not have read their tokens; the oldest first
 	unread      []*heldLock // the client cannot have read their tokens
@@ -98,11 +99,20 @@ const (
 	maxUnknown = 64
 )
 
+// SetName says what the connection is called (CLIENT SETNAME). Only the session's goroutine may call
+// it, before a lock command.
+func (h *Holder) SetName(name string) {
+	if name != "" {
+		name = connName(name)
+	}
+	h.name = name
+}
+
 // request makes a LOCK of this connection.
 func (h *Holder) request(key string, o lockOptions) lockRequest {
 	h.requests++
 	r := o.lockRequest
-	r.key, r.connection, r.client = key, h.Connection, h.Addr
+	r.key, r.connection, r.client, r.name = key, h.Connection, h.Addr, h.name
 	r.number = strconv.FormatUint(h.requests, 10)
 	return r
 }

@@ -1,6 +1,7 @@
 package lockcmd
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 // never block.
 
 func (lock *heldLock) holder() journal.Holder {
-	return journal.Holder{Token: lock.token, Owner: lock.owner, Client: lock.client}
+	return journal.Holder{Token: lock.token, Owner: lock.ownerOrName(), Client: lock.client}
 }
 
 // journalEnd notes that a lock has ended.
@@ -41,7 +42,7 @@ func (o *observed) waitEnded(w *waiter, won bool) {
 }
 
 func (w *waiter) holder() journal.Holder {
-	return journal.Holder{Owner: w.owner, Client: w.client}
+	return journal.Holder{Owner: w.ownerOrName(), Client: w.client}
 }
 
 // findHolder asks the upstream, now and then, who has the lock that w waits for, unless this proxy
@@ -58,7 +59,7 @@ func (o *observed) findHolder(w *waiter) {
 		if err != nil || !held {
 			return
 		}
-		holder := journal.Holder{Token: h.Token, Owner: h.Owner, Client: h.Client}
+		holder := journal.Holder{Token: h.Token, Owner: cmp.Or(h.Owner, h.Name), Client: h.Client}
 		if h.Kind != kindLockproxy {
 			holder = journal.Holder{Client: foreignHolder}
 		}

@@ -1,6 +1,7 @@
 package lockcmd
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -11,7 +12,8 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// infoFields are the names of what info.lua returns, in order.
+// infoFields are the names of what info.lua returns of a holder, in order. Without HOLDERS the time
+// and the record's `waiting` follow.
 var infoFields = []string{"state", "kind", "token", "owner", "client",
 	"acquired_ms", "expires_ms", "remaining_ms", "session", "mode", "holders"}
 
@@ -56,11 +58,12 @@ func holdersReply(_ LockID, v resp.Value, err error) Reply {
 		if len(h.Elems) != len(infoFields) {
 			return errorReply(unexpected(infoScript, v))
 		}
+		name := splitName(h.Elems)
 		list.Elems = append(list.Elems, mapReply(
 			"token", fieldReply(h.Elems[2]), "owner", fieldReply(h.Elems[3]),
 			"client", fieldReply(h.Elems[4]), "mode", fieldReply(h.Elems[9]),
 			"acquired_ms", fieldReply(h.Elems[5]), "expires_ms", fieldReply(h.Elems[6]),
-			"session", fieldReply(h.Elems[8]),
+			"session", fieldReply(h.Elems[8]), "name", textReply(name),
 		))
 	}
 	return list
@@ -86,9 +89,10 @@ func (l *queries) waitersReply(id LockID, v resp.Value, err error) Reply {
 		list.Elems = append(list.Elems, mapReply(
 			"owner", bulkReply(w.Owner), "client", bulkReply(w.Client),
 			"mode", bulkReply(w.Mode), "since_ms", upstreamTime(w.Since), "until_ms", until,
+			"name", textReply(w.Name),
 		))
 	}
-	for _, p := range waitingProxies(v) {
+	for _, p := range waitingProxies(v.Elems) {
 		if p.name != l.proxy {
 			list.Elems = append(list.Elems,
 				mapReply("proxy", bulkReply(p.name), "since_ms", intReply(p.since)))
@@ -103,21 +107,39 @@ type waitingProxy struct {
 	how, since int64
 }
 
-// waitingProxies reads the proxies with waiters, in order, from a reply of info.lua that begins
-// with the time and the record's `waiting`.
-func waitingProxies(v resp.Value) (list []waitingProxy) {
-	for entry := range strings.SplitSeq(string(v.Elems[1].Text), ",") {
+// waitersElsewhere is how many other proxies have waiters, from elements as of waitingProxies.
+func (l *queries) waitersElsewhere(since []resp.Value) (n int) {
+	for _, p := range waitingProxies(since) {
+		if p.name != l.proxy {
+			n++
+		}
+	}
+	return n
+}
+
+// splitName takes the connection's name out of the client in info.lua's reply about a holder, and
+// returns it.
+func splitName(fields []resp.Value) (name string) {
+	client, name := splitWho(string(fields[4].Text))
+	fields[4].Text = fields[4].Text[:len(client)]
+	return name
+}
+
+// waitingProxies reads the proxies with waiters, in order, from elements of info.lua's reply that
+// begin with the time and the record's `waiting`.
+func waitingProxies(since []resp.Value) (list []waitingProxy) {
+	for entry := range strings.SplitSeq(string(since[1].Text), ",") {
 		fields := strings.Split(entry, ":") // as read.lua has them
 		if len(fields) != 4 {
 			continue
 		}
 		seen, _ := strconv.ParseInt(fields[1], 10, 64)
-		if v.Elems[0].Int-seen >= waitingSeen {
+		if since[0].Int-seen >= waitingSeen {
 			continue
 		}
 		how, _ := strconv.ParseInt(fields[2], 10, 64)
-		since, _ := strconv.ParseInt(fields[3], 10, 64)
-		list = append(list, waitingProxy{fields[0], how, since})
+		joined, _ := strconv.ParseInt(fields[3], 10, 64)
+		list = append(list, waitingProxy{fields[0], how, joined})
 	}
 	return list
 }
@@ -143,10 +165,15 @@ func (l *queries) infoReply(id LockID, v resp.Value, err error) Reply {
 		return errorReply(err)
 	case v.IsNull():
 		return nullReply
-	case len(v.Elems) != len(infoFields):
+	case len(v.Elems) != len(infoFields)+2:
 		return errorReply(unexpected(infoScript, v))
 	}
+	name := splitName(v.Elems)
 	seen := l.traffic.addHolder(id, v.Elems)
+	if name == "" {
+		name = seen.Holder.Name
+	}
+	since := v.Elems[len(infoFields):]
 	info := Reply{Kind: MapReply}
 	l.queues.mu.Lock()
 	waiters := 0
@@ -154,12 +181,18 @@ func (l *queries) infoReply(id LockID, v resp.Value, err error) Reply {
 		waiters = q.len()
 	}
 	l.queues.mu.Unlock()
-	for i, e := range v.Elems {
+	for i, e := range v.Elems[:len(infoFields)] {
 		if infoFields[i] == "mode" {
 			info.Elems = append(info.Elems, bulkReply("waiters"), intReply(int64(waiters)))
 		}
 		info.Elems = append(info.Elems, bulkReply(infoFields[i]), fieldReply(e))
 	}
+	held := nullReply
+	if acquired := v.Elems[5]; !acquired.IsNull() {
+		held = intReply(max(since[0].Int-acquired.Int, 0))
+	}
+	info.Elems = append(info.Elems, bulkReply("name"), textReply(name), bulkReply("held_ms"), held,
+		bulkReply("waiters_elsewhere"), intReply(int64(l.waitersElsewhere(since))))
 	info.Elems = append(info.Elems, foreignFields(seen, v.Elems[6].Int-v.Elems[7].Int)...)
 	return info
 }
@@ -196,14 +229,15 @@ func textReply(text string) Reply {
 
 // heldInfo reads info.lua's reply. ok is false if the lock is not held.
 func heldInfo(v resp.Value) (h LockInfo, ok bool) {
-	if len(v.Elems) != len(infoFields) || string(v.Elems[0].Text) != "held" {
+	if len(v.Elems) < len(infoFields) || string(v.Elems[0].Text) != "held" {
 		return h, false
 	}
 	remaining := v.Elems[7].Int
 	now := v.Elems[6].Int - remaining // the upstream's time
+	client, name := splitWho(string(v.Elems[4].Text))
 	h = LockInfo{
 		Kind: string(v.Elems[1].Text), Token: v.Elems[2].Int, Owner: string(v.Elems[3].Text),
-		Client: string(v.Elems[4].Text), Age: FromMS(max(now-v.Elems[5].Int, 0)),
+		Client: client, Name: name, Age: FromMS(max(now-v.Elems[5].Int, 0)),
 		Remaining: FromMS(remaining), Session: v.Elems[8].Int == 1,
 		Mode: string(v.Elems[9].Text), Holders: int(v.Elems[10].Int),
 	}
@@ -220,12 +254,15 @@ type LockInfo struct {
 	Token     int64  // 0 unless LOCK holds it
 	Owner     string
 	Client    string        // address
+	Name      string        // of the client's connection, if it has one
 	Age       time.Duration // since it was acquired, or UnknownAge
 	Remaining time.Duration // until it expires
 	Session   bool
 	Mode      string // "exclusive" or "shared"
 	Holders   int    // of a shared lock. The other fields are those of the highest token
 	Waiters   int    // at this proxy, with foreign clients that try
+	// Elsewhere is how many other proxies have waiters, as far as the record tells.
+	Elsewhere int
 	// OldestWait is how long the first of them has waited.
 	OldestWait time.Duration
 	// Library is that of the foreign client that holds the lock, if it is known. Refused is how
@@ -233,6 +270,9 @@ type LockInfo struct {
 	Library string
 	Refused int
 }
+
+// Whose is what people call the holder by, if anything: its owner's name, or its connection's.
+func (h *LockInfo) Whose() string { return cmp.Or(h.Owner, h.Name) }
 
 // Snapshot returns locks without asking the upstream: at most limit of those that were taken
 // through this proxy and have not been seen to end, with one of each database beyond; all that
@@ -283,7 +323,7 @@ const UnknownAge = time.Duration(-1)
 func (lock *heldLock) info() LockInfo {
 	return LockInfo{
 		LockID: lock.id(), Kind: kindLockproxy, Token: lock.token, Owner: lock.owner,
-		Client: lock.client, Age: monotonic.Since(lock.since),
+		Client: lock.client, Name: lock.name, Age: monotonic.Since(lock.since),
 		Remaining: -monotonic.Since(lock.until.Load()), Session: lock.session,
 		Mode: lock.mode(), Holders: 1,
 	}

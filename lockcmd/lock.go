@@ -65,7 +65,7 @@ func (l *locking) beginTry(
 		fast, mode = noFastPath, modeFirst
 	}
 	words := []string{milliseconds(r.timeout), l.unit(), l.retention, milliseconds(takeoverGrace),
-		r.connection, r.number, r.client, flag(r.session), l.proxy, mode,
+		r.connection, r.number, r.who(), flag(r.session), l.proxy, mode,
 		l.queues.waitsAs(r.key, compete), r.limitText()}
 	if behind > 0 {
 		words = append(words, "0", strconv.FormatInt(behind, 10))

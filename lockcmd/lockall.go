@@ -43,7 +43,7 @@ func (l *locking) tryAll(
 	l.queues.mu.Unlock()
 	c := l.call(allScript, r.key, fastArgs{mode, firstAt}, r.owner,
 		milliseconds(r.timeout), l.unit(), l.retention, milliseconds(takeoverGrace),
-		r.connection, r.number, r.client, flag(r.session), l.proxy, "MODE",
+		r.connection, r.number, r.who(), flag(r.session), l.proxy, "MODE",
 		l.queues.waitsAs(r.key, compete), r.limitText(), "TOKEN", strconv.FormatInt(since, 10))
 	for _, r := range rs[1:] {
 		c.addLock(r.key)

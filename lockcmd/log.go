@@ -42,6 +42,7 @@ type ForcedUnlock struct {
 	Key    string
 	Token  int64  // 0 for a foreign client's timestamp
 	Holder string // address of the client that held the lock, if it is known
+	Name   string // of that client's connection, if it has one
 	Client string // address of the client that forces it
 	User   string // of the upstream; "" is the default user
 	Via    string // redis, or admin
@@ -54,6 +55,9 @@ func (o *observed) audit(f ForcedUnlock, released bool, err error) {
 	}
 	line := []any{"key", f.Key, "db", f.DB, "token", f.Token, "holder", f.Holder,
 		"client", f.Client, "user", user, "via", f.Via, "released", released}
+	if f.Name != "" {
+		line = append(line, "holder_name", f.Name)
+	}
 	if err != nil {
 		line = append(line, "error", err)
 	}
@@ -67,7 +71,8 @@ func (o *observed) auditForce(r *unlockCall, v resp.Value, released bool, err er
 		f.Client = s.Holder().Addr
 	}
 	if len(v.Elems) > 5 {
-		f.Token, f.Holder = v.Elems[3].Int, string(v.Elems[5].Text)
+		f.Token = v.Elems[3].Int
+		f.Holder, f.Name = splitWho(string(v.Elems[5].Text))
 	}
 	o.audit(f, released, err)
 }

@@ -173,8 +173,11 @@ func (s *sessionLocks) lose(lock *heldLock, why string) (lost bool) {
 	if ended {
 		s.seen.journalEnd(lossKind(why), lock, monotonic.Now())
 	}
-	s.log.Warn("session lock lost",
-		"key", lock.key, "token", lock.token, "client", h.Addr, "reason", why)
+	line := []any{"key", lock.key, "token", lock.token, "client", h.Addr, "reason", why}
+	if who := lock.ownerOrName(); who != "" {
+		line = append(line, "owner", strings.ToValidUTF8(who, "?"))
+	}
+	s.log.Warn("session lock lost", line...)
 	lock.by.LockLost(lock.key, lock.token)
 	for _, other := range others {
 		s.lose(other, why)

@@ -129,7 +129,7 @@ func (o *observed) observeRelease(
 	if ended == nil {
 		client := ""
 		if len(v.Elems) > 5 {
-			client = string(v.Elems[5].Text)
+			client, _ = splitWho(string(v.Elems[5].Text))
 		}
 		o.journalElsewhere(kind, r.id, r.token, client)
 		return nil, nil

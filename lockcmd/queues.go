@@ -160,6 +160,7 @@ func (qs *queues) waitsAs(key string, foreignCompete bool) string {
 // Waiter is a client that waits for a lock.
 type Waiter struct {
 	Owner, Client string
+	Name          string // of the connection
 	Mode          string // "exclusive" or "shared"
 	Since         time.Time
 	Until         time.Time // zero is never
@@ -175,7 +176,7 @@ func (qs *queues) Waiters(id LockID, limit int) (list []Waiter) {
 	}
 	for place := q.waiters.Front(); place != nil && len(list) < limit; place = place.Next() {
 		w := place.Value.(*waiter)
-		list = append(list, Waiter{w.owner, w.client, w.mode(), w.joined, w.until})
+		list = append(list, Waiter{w.owner, w.client, w.name, w.mode(), w.joined, w.until})
 	}
 	return list
 }

@@ -1,7 +1,9 @@
 package lockcmd
 
 import (
+	"cmp"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -26,11 +28,42 @@ type lockRequest struct {
 	connection string
 	number     string // of the request, within the connection
 	client     string // address
+	name       string // of the connection (CLIENT SETNAME); "" for none
 	session    bool
 	owner      string
 	shared     bool
 	limit      int64         // of a shared lock; 0 is none
 	longest    time.Duration // MAX, of a session lock; 0 is none
+}
+
+// who is the client in the lock record: its address, and its connection's name if it has one.
+func (r lockRequest) who() string {
+	if r.name == "" {
+		return r.client
+	}
+	return r.client + whoMark + r.name
+}
+
+// ownerOrName is what people call the client by, if anything.
+func (r lockRequest) ownerOrName() string { return cmp.Or(r.owner, r.name) }
+
+// splitWho is the address and the name in a lock record's client.
+func splitWho(who string) (client, name string) {
+	client, name, _ = strings.Cut(who, whoMark)
+	return client, name
+}
+
+const (
+	whoMark     = "|" // no address has it
+	maxConnName = 64  // bytes of a connection's name that a lock record keeps
+)
+
+// connName is a connection's name as a lock record can keep it: Redis allows no blanks in it.
+func connName(name string) string {
+	if strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return ""
+	}
+	return name[:min(len(name), maxConnName)]
 }
 
 // limitText is A[12] of lock.lua.
@@ -52,7 +85,7 @@ func (r lockRequest) mode() string {
 // appendSharer appends the request as an entry of shared.lua's list.
 func (r lockRequest) appendSharer(list []byte) []byte {
 	for _, field := range []string{
-		milliseconds(r.timeout), flag(r.session), r.connection, r.number, r.client, r.limitText(),
+		milliseconds(r.timeout), flag(r.session), r.connection, r.number, r.who(), r.limitText(),
 		strconv.Itoa(len(r.owner)),
 	} {
 		list = append(append(list, field...), ' ')
@@ -62,13 +95,13 @@ func (r lockRequest) appendSharer(list []byte) []byte {
 
 // holderFields is the lock record from `session` on; see read.lua.
 func (r lockRequest) holderFields() string {
-	return flag(r.session) + " held " + r.connection + " " + r.number + " " + r.client +
+	return flag(r.session) + " held " + r.connection + " " + r.number + " " + r.who() +
 		" -\n" + r.owner
 }
 
 // sharerFields is a holder in a shared lock's record from `session` on; see read.lua.
 func (r lockRequest) sharerFields() string {
-	return flag(r.session) + " " + r.connection + " " + r.number + " " + r.client + "\n" + r.owner
+	return flag(r.session) + " " + r.connection + " " + r.number + " " + r.who() + "\n" + r.owner
 }
 
 func flag(b bool) string {

@@ -86,7 +86,7 @@ func (l *queries) heldKinds(s Session, keys []string) ([]string, error) {
 			return nil, err
 		}
 		kind := ""
-		if err == nil && len(v.Elems) == len(infoFields) && string(v.Elems[0].Text) == "held" {
+		if err == nil && len(v.Elems) >= len(infoFields) && string(v.Elems[0].Text) == "held" {
 			kind = string(v.Elems[1].Text)
 		}
 		kinds = append(kinds, kind)

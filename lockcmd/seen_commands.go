@@ -241,16 +241,16 @@ func logReply(
 	if err := askReadable(ctx, began, s, ask, may); err != nil {
 		return Reply{}, err
 	}
-	reply := Reply{Kind: ArrayReply}
+	reply, now := Reply{Kind: ArrayReply}, time.Now()
 	for _, e := range events {
 		if may[e.Key] && len(reply.Elems) < count {
-			reply.Elems = append(reply.Elems, eventReply(e))
+			reply.Elems = append(reply.Elems, eventReply(e, now))
 		}
 	}
 	return reply, nil
 }
 
-func eventReply(e Event) Reply {
+func eventReply(e Event, now time.Time) Reply {
 	token := nullReply
 	if e.Token != 0 {
 		token = intReply(e.Token)
@@ -264,5 +264,6 @@ func eventReply(e Event) Reply {
 		"client", bulkReply(e.Client),
 		"wait_ms", msReply(e.Wait),
 		"hold_ms", msReply(e.Hold),
+		"ago_ms", msReply(now.Sub(e.When)),
 	)
 }

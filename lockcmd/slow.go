@@ -58,6 +58,8 @@ func describeHolder(v resp.Value, err error) []any {
 	pairs := []any{"holder", h.Client, "token", h.Token, "remaining", remaining}
 	if h.Owner != "" {
 		pairs = append(pairs, "owner", strings.ToValidUTF8(h.Owner, "?"))
+	} else if h.Name != "" {
+		pairs = append(pairs, "name", h.Name)
 	}
 	return pairs
 }

@@ -63,11 +63,14 @@ func (l *queries) Inspect(ctx context.Context, as Identity, keys []string) ([]Lo
 		}
 		id := LockID{as.DB, keys[i]}
 		var seen foreign.Lock
-		if len(v.Elems) == len(infoFields) {
+		if len(v.Elems) >= len(infoFields) {
 			seen = l.traffic.addHolder(id, v.Elems)
 		}
 		if h, ok := heldInfo(v); ok {
 			h.LockID = id
+			if len(v.Elems) == len(infoFields)+2 {
+				h.Elsewhere = l.waitersElsewhere(v.Elems[len(infoFields):])
+			}
 			h.addSeen(seen)
 			list = append(list, h)
 		}
@@ -92,12 +95,13 @@ func (l *queries) Proxies(
 	case len(v.Elems) != 3:
 		return "", nil, unexpected(infoScript, v)
 	}
-	for _, p := range waitingProxies(v) {
+	for _, p := range waitingProxies(v.Elems) {
 		if p.name != l.proxy {
 			waiting = append(waiting, p.name)
 		}
 	}
-	holder, _, _ = strings.Cut(string(v.Elems[2].Text), "-")
+	connection := string(v.Elems[2].Text)
+	holder = connection[:max(strings.LastIndex(connection, "-"), 0)]
 	return holder, waiting, nil
 }
 

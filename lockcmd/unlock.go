@@ -87,7 +87,7 @@ func (l *releases) beginRelease(
 	r.Call = l.call(unlockScript, id.Key, fast, next.owner,
 		p.kind, orDash(p.value), l.retention, l.proxy,
 		offer.kind, milliseconds(next.timeout), l.unit(),
-		orDash(next.connection), orDash(next.number), orDash(next.client), flag(next.session),
+		orDash(next.connection), orDash(next.number), orDash(next.who()), flag(next.session),
 		milliseconds(reservation), strconv.Itoa(id.DB), l.slotTag(id.Key),
 		l.queues.waitsAs(id.Key, compete), milliseconds(pollPatience), milliseconds(pollReservation),
 		next.limitText(), has)

@@ -23,6 +23,7 @@ type Config struct {
 	Logger      hclog.Logger  // nil logs nothing
 	Observer    Observer      // is told how long things took; nil for none
 	Version     string        // for INFO lockproxy
+	Host        string        // names this proxy for people, in its ID; "" leaves it out
 	Embedded    bool          // Upstream is an in-memory store in this process
 	Public      bool          // clients of other machines can connect, with no certificate
 

@@ -54,7 +54,7 @@ func (l *locker) runLock(spec *lockcmd.Spec, req resp.Request) {
 		l.reply(l.unlessNoAuth(state, encodeError(err)))
 		return
 	}
-	l.identity = state.Identity
+	l.actAs(state)
 	if way == passthrough.Home {
 		l.pipe.Pin(passthrough.Pinned)
 		defer l.pipe.Pin(passthrough.Unpinned)

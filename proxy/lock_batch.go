@@ -96,7 +96,7 @@ func (r *lockReplies) add(reply lockcmd.Reply, text []byte) {
 func (l *locker) startLock(spec *lockcmd.Spec, args [][]byte, it *eventloop.Iteration) {
 	l.client.publish() // it can take long
 	state, _ := l.pipe.State()
-	l.identity = state.Identity
+	l.actAs(state)
 	one := batchedLock{spec: spec, began: time.Now()}
 	one.Step, _ = l.server.locks.Begin(spec, &l.lockSession, args) // it is one that asks once
 	l.askStep(&one, it)

@@ -147,6 +147,12 @@ func (s *lockSession) Do(cmds ...[][]byte) ([][]byte, error) {
 	return replies, nil
 }
 
+// actAs notes as whom the lock command that begins is run.
+func (s *lockSession) actAs(state passthrough.State) {
+	s.identity = state.Identity
+	s.client.holder.SetName(state.Name)
+}
+
 // Identity is what the running lock command runs as, and on which database.
 func (s *lockSession) Identity() lockcmd.Identity {
 	id := s.identity

@@ -44,9 +44,7 @@ type Server struct {
 // New returns a Server that is not listening yet.
 func New(cfg Config) *Server {
 	cfg.setDefaults()
-	var id [8]byte
-	rand.Read(id[:])
-	s := &Server{cfg: cfg, log: cfg.Logger, id: hex.EncodeToString(id[:]), started: time.Now()}
+	s := &Server{cfg: cfg, log: cfg.Logger, id: newID(cfg.Host), started: time.Now()}
 	s.roster.max, s.roster.sessions = cfg.MaxClients, map[*session]struct{}{}
 	s.buffers.max = max(maxBuffers, 4*int64(cfg.ClientBuffer))
 	batchScript := lockcmd.BatchScript
@@ -71,6 +69,26 @@ func New(cfg Config) *Server {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
+
+// newID names a proxy among all, in lock records and channels: by its host for people, and at
+// random.
+func newID(host string) string {
+	var id [8]byte
+	rand.Read(id[:])
+	name := []byte(host[:min(len(host), maxHost)])
+	for i, c := range name {
+		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '-' && c != '.' {
+			name[i] = '_' // others have a meaning in records
+		}
+	}
+	if len(name) > 0 {
+		name = append(name, '.')
+	}
+	return string(name) + hex.EncodeToString(id[:])
+}
+
+// maxHost bounds the host in a proxy's ID, bytes: the ID is in each lock's record.
+const maxHost = 24
 
 // Serve accepts clients from ln until Shutdown or Close; then it returns nil. It takes ln over.
 func (s *Server) Serve(ln net.Listener) error {

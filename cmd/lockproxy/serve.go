@@ -91,6 +91,7 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 	}
 	cfg := opts.serverConfig(upstream, log)
 	cfg.TLS = certs.serving()
+	cfg.Host, _ = os.Hostname() // it can do without
 	cfg.Embedded = opts.upstream == nil
 	cfg.Public = !isLoopback(ln.Addr()) && opts.TLSClientCA == ""
 	watched, err := opts.AdminOptions.prepare(&cfg, old)

@@ -49,6 +49,7 @@ type lockRow struct {
 	Kind        string  `json:"kind"`
 	Token       int64   `json:"token"`
 	Owner       string  `json:"owner"`
+	Name        string  `json:"name"` // of the client's connection
 	Client      string  `json:"client"`
 	Library     string  `json:"library"` // a foreign client's
 	Refused     int     `json:"refused"` // how often others were refused since it has the lock
@@ -60,7 +61,8 @@ type lockRow struct {
 	Holders     int     `json:"holders"`
 	Free        bool    `json:"free"` // it is between two holders
 	Waiters     int     `json:"waiters"`
-	OldestMS    int64   `json:"oldest_wait_ms"` // for how long the first of them has waited
+	Elsewhere   int     `json:"waiters_elsewhere"` // other proxies that have some, at least
+	OldestMS    int64   `json:"oldest_wait_ms"`    // for how long the first of them has waited
 }
 
 // lockList is what is shown of the locks.
@@ -116,12 +118,13 @@ func (s *Server) list(q survey.Query) lockList {
 func rowOf(r survey.Row) *lockRow {
 	row := &lockRow{
 		DB: r.DB, Key: shortened(survey.Printable(r.Key)), Kind: r.Kind, Token: r.Token,
-		Owner: shortened(survey.Printable(r.Owner)), Client: r.Client,
+		Owner: shortened(survey.Printable(r.Owner)), Name: survey.Printable(r.Name), Client: r.Client,
 		Library: shortened(survey.Printable(r.Library)), Refused: r.Refused,
 		HeldMS: r.Age.Milliseconds(), RemainingMS: r.Remaining.Milliseconds(),
 		FullMS: r.Lifetime.Milliseconds(), Shared: r.Mode == "shared", Holders: r.Holders,
-		Session: r.Session, Free: r.Free, Waiters: r.Waiters, OldestMS: r.OldestWait.Milliseconds(),
-		ID: idOf(r.Key),
+		Session: r.Session, Free: r.Free, Waiters: r.Waiters, Elsewhere: r.Elsewhere,
+		OldestMS: r.OldestWait.Milliseconds(),
+		ID:       idOf(r.Key),
 	}
 	if r.Age < 0 {
 		row.HeldMS = -1

@@ -152,6 +152,7 @@ func matchOf(r *http.Request) (match func(lockcmd.LockID) bool, id lockcmd.LockI
 // lockWaiter is a client in the queue of a lock.
 type lockWaiter struct {
 	Owner    string `json:"owner"`
+	Name     string `json:"name"` // of the client's connection
 	Client   string `json:"client"`
 	WaitedMS int64  `json:"waited_ms"`
 	LeftMS   *int64 `json:"left_ms"` // null waits without end
@@ -207,7 +208,8 @@ func (s *Server) serveLock(w http.ResponseWriter, r *http.Request) {
 		one.Holder = rowOf(survey.Row{LockInfo: h})
 	}
 	for _, waiter := range locks.Waiters(id, maxRows) {
-		row := lockWaiter{Owner: shortened(survey.Printable(waiter.Owner)), Client: waiter.Client,
+		row := lockWaiter{Owner: shortened(survey.Printable(waiter.Owner)),
+			Name: survey.Printable(waiter.Name), Client: waiter.Client,
 			WaitedMS: now.Sub(waiter.Since).Milliseconds()}
 		if !waiter.Until.IsZero() {
 			left := waiter.Until.Sub(now).Milliseconds()

@@ -82,14 +82,14 @@ func (s *Survey) View(q Query, now time.Time) View {
 
 func (r *Row) has(part string) bool {
 	return strings.Contains(strings.ToLower(Printable(r.Key)), part) ||
-		strings.Contains(strings.ToLower(Printable(r.Owner)), part) ||
+		strings.Contains(strings.ToLower(Printable(r.Whose())), part) ||
 		strings.Contains(r.Client, part)
 }
 
 func (c Column) compare(a, b Row) int {
 	switch c {
 	case ByOwner:
-		return cmp.Compare(a.Owner, b.Owner)
+		return cmp.Compare(a.Whose(), b.Whose())
 	case ByClient:
 		return cmp.Compare(a.Client, b.Client)
 	case ByAge:
@@ -97,7 +97,8 @@ func (c Column) compare(a, b Row) int {
 	case ByRemaining:
 		return cmp.Compare(a.Remaining, b.Remaining)
 	case ByWaiters:
-		return cmp.Or(cmp.Compare(a.Waiters, b.Waiters), cmp.Compare(a.OldestWait, b.OldestWait))
+		return cmp.Or(cmp.Compare(a.Waiters+a.Elsewhere, b.Waiters+b.Elsewhere),
+			cmp.Compare(a.OldestWait, b.OldestWait))
 	}
 	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.DB, b.DB))
 }

@@ -116,7 +116,7 @@ func (s proxySource) events(ctx context.Context, key ...any) (list []event, err 
 
 // holderLine describes a holder.
 func holderLine(h lockcmd.LockInfo) string {
-	line := named(h.Owner, h.Client)
+	line := named(h.Whose(), h.Client)
 	if h.Kind != "lockproxy" {
 		by := survey.Printable(cmp.Or(h.Library, h.Kind))
 		line = strings.TrimSpace(line + " (not by LOCK: " + by + ")")
@@ -141,7 +141,7 @@ func (s proxySource) holders(
 	for _, line := range lines {
 		text, number := fields(line)
 		list = append(list, holderLine(lockcmd.LockInfo{
-			Kind: "lockproxy", Owner: text["owner"], Client: text["client"],
+			Kind: "lockproxy", Owner: text["owner"], Name: text["name"], Client: text["client"],
 			Age:       now.Sub(time.UnixMilli(number["acquired_ms"])),
 			Remaining: time.UnixMilli(number["expires_ms"]).Sub(now),
 			Session:   number["session"] == 1,
@@ -173,16 +173,17 @@ func (s proxySource) lock(ctx context.Context, key string) (d detail, err error)
 	}
 	for _, line := range waiters {
 		text, number := fields(line)
+		who := named(cmp.Or(text["owner"], text["name"]), text["client"])
 		waited := Span(max(now.Sub(time.UnixMilli(number["since_ms"])), 0))
 		switch until := number["until_ms"]; {
 		case text["proxy"] != "":
 			d.queue = append(d.queue, fmt.Sprintf("the proxy %s, which has waiters",
 				survey.Printable(text["proxy"])))
 		case until == 0:
-			d.queue = append(d.queue, named(text["owner"], text["client"])+", for "+waited)
+			d.queue = append(d.queue, who+", for "+waited)
 		default:
 			d.queue = append(d.queue, fmt.Sprintf("%s, for %s, up to %s more",
-				named(text["owner"], text["client"]), waited,
+				who, waited,
 				Span(max(time.UnixMilli(until).Sub(now), 0))))
 		}
 	}

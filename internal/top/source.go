@@ -90,10 +90,12 @@ func asHeld(list []any) (h lockcmd.LockInfo, ok bool) {
 	now := number["expires_ms"] - number["remaining_ms"] // by the upstream's clock
 	h = lockcmd.LockInfo{
 		Kind: text["kind"], Token: number["token"], Owner: text["owner"], Client: text["client"],
+		Name:      text["name"],
 		Age:       lockcmd.FromMS(max(now-number["acquired_ms"], 0)),
 		Remaining: lockcmd.FromMS(number["remaining_ms"]),
 		Session:   number["session"] == 1, Waiters: int(number["waiters"]),
-		Mode: text["mode"], Holders: int(number["holders"]),
+		Elsewhere: int(number["waiters_elsewhere"]),
+		Mode:      text["mode"], Holders: int(number["holders"]),
 		Library: text["library"], Refused: int(number["refused"]),
 	}
 	if number["acquired_ms"] == 0 {

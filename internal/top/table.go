@@ -83,14 +83,16 @@ func cell(c column, r survey.Row, full, empty rune) string {
 	case survey.ByRemaining:
 		text = fmt.Sprintf("%s %8s", bar(r, full, empty), Span(r.Remaining))
 	case survey.ByWaiters:
-		text = fmt.Sprint(r.Waiters)
+		if text = fmt.Sprint(r.Waiters); r.Elsewhere > 0 {
+			text += fmt.Sprintf("+%d", r.Elsewhere)
+		}
 	}
 	return fit(text, c.width, c.right)
 }
 
 // ownerText is the owner, a foreign client's library, and how many other holders there are.
 func ownerText(r survey.Row) string {
-	text := survey.Printable(r.Owner)
+	text := survey.Printable(r.Whose())
 	if r.Library != "" {
 		text = strings.TrimSpace(text + " (" + survey.Printable(r.Library) + ")")
 	}

@@ -6,7 +6,7 @@ A[1]  "waiters", to be told which proxies have waiters; "holders", to be told of
 
 Returns nil if the lock is free, otherwise {"held" or "expired", "lockproxy", "timestamp" or
 "other", token, owner, client, acquired ms, expires ms, remaining ms, session, "exclusive" or
-"shared", holders}; what is not known of a foreign client's lock is nil. Of a shared lock it is the
+"shared", holders, now, `waiting` as in the record}, without the last two for "holders"; what is not known of a foreign client's lock is nil. Of a shared lock it is the
 holder with the highest token, and the latest expiry of all. For "waiters" it is {now, `waiting` as
 in the record, the connection that has the lock, or "-" if that is none's or it is shared}, and for
 "holders" {now, `waiting`, the last token if anybody could take the lock now, otherwise -1, a list of
@@ -19,7 +19,11 @@ if A[1] == 'waiters' then
 end
 
 local function reply(list)
-  if A[1] ~= 'holders' then return list[1] or false end
+  local one = list[1]
+  if A[1] ~= 'holders' then
+    if one then one[12], one[13] = now, waiting or '-' end
+    return one or false
+  end
   return {now, waiting or '-', (held or kind) and -1 or tonumber(token or 0), list}
 end
 

@@ -20,7 +20,7 @@ KEYS[2]  its record: "v1 token expires value grace acquired session state connec
               eight, "-" stands for the oldest of them, and is never taken out: such a lock lasts
               until its timeout, whichever connections close
   request, client  which request of the first of these took the lock, 0 if that is not known; and
-              that connection's address
+              that connection's address, with "|" and its name behind it if it has one
   waiting     proxies that have waiters, the longest waiting first: "proxy:seen:how:since,…", or
               "-". The times are in ms. how is 1 if foreign clients compete there, 2 if the proxy
               gets no release notifications, otherwise 0; and 4 more if its first waiter wants to

@@ -168,9 +168,9 @@ func (r foreignRecipe) test(t *testing.T, p *proxytest.Proxy) {
 		shown = "<nil>"
 	}
 	for _, want := range []string{"state held kind other", "owner worker-1 client " +
-		lock.Holder.Addr + " acquired_ms 1", " holders 1 library " + shown + " refused 3 trying " +
-		"[[owner worker-2 client " + lock.Trying[0].Addr + " library " + shown +
-		" refused 3 since_ms 1"} {
+		lock.Holder.Addr + " acquired_ms 1", " holders 1 name worker-1 held_ms ",
+		" waiters_elsewhere 0 library " + shown + " refused 3 trying " + "[[owner worker-2 client " + lock.Trying[0].Addr + " library " + shown +
+			" refused 3 since_ms 1"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("LOCKINFO lacks %q: %s, %v", want, text, err)
 		}
@@ -210,14 +210,14 @@ func TestForeignClientsThatTryAreSeen(t *testing.T) {
 	c, other := proxytest.GoRedis(t, p.Addr), named(t, p.Addr, "worker-2")
 	c.Do(proxytest.Ctx, "LOCK", "job", 30)
 	info := func() string { return fmt.Sprint(other.Do(proxytest.Ctx, "LOCKINFO", "job").Val()) }
-	if got := info(); !strings.HasSuffix(got, " holders 1]") {
+	if got := info(); !strings.HasSuffix(got, " waiters_elsewhere 0]") {
 		t.Errorf("LOCKINFO: %s", got)
 	}
 	for range 2 {
 		other.SetNX(proxytest.Ctx, "job", "me", time.Minute)
 	}
 	if got := info(); !strings.Contains(got, "kind lockproxy") ||
-		!strings.Contains(got, " holders 1 trying [[owner worker-2 client 127.0.0.1:") ||
+		!strings.Contains(got, " waiters_elsewhere 0 trying [[owner worker-2 client 127.0.0.1:") ||
 		!strings.Contains(got, " refused 2 since_ms 1") {
 		t.Errorf("LOCKINFO: %s", got)
 	}

@@ -40,7 +40,7 @@ let releasing = null;
 function askRelease(lock) {
   releasing = lock;
   setText($("release-key"), lock.key);
-  setText($("release-owner"), lock.owner || "–");
+  setText($("release-owner"), lock.owner || lock.name || "–");
   setText($("release-client"), lock.client);
   setText($("release-token"), String(lock.token));
   fails($("release-error"), null);

@@ -65,6 +65,13 @@ function byWhat(lock) {
   return lock.library ? "by " + lock.library : kinds[lock.kind] || lock.kind;
 }
 
+// waitersOf counts those at this proxy, and says for how long the first has waited, or that there
+// are some at others.
+function waitersOf(lock) {
+  if (lock.waiters) return `${lock.waiters} · ${span(lock.oldest_wait_ms)}`;
+  return lock.waiters_elsewhere ? "elsewhere" : "0";
+}
+
 function update(row, lock) {
   const { cells } = row;
   row.lock = lock;
@@ -77,7 +84,7 @@ function update(row, lock) {
   if (lock.db) tags.push("db " + lock.db);
   setText(row.tag, tags.join(" · "));
   row.tag.hidden = !tags.length;
-  setText(cells.owner, lock.owner);
+  setText(cells.owner, lock.owner || lock.name);
   setText(cells.client, lock.client);
   setText(cells.held, lock.held_ms < 0 ? "–" : span(lock.held_ms));
   setText(row.left, lock.free ? "–" : span(lock.remaining_ms));
@@ -87,8 +94,8 @@ function update(row, lock) {
   row.bar.setAttribute("aria-valuemax", Math.round(lock.full_ms / 1000));
   row.bar.setAttribute("aria-valuenow", Math.round(lock.remaining_ms / 1000));
   row.bar.setAttribute("aria-valuetext", `${span(lock.remaining_ms)} of ${span(lock.full_ms)}`);
-  setText(cells.waiters, lock.waiters ? `${lock.waiters} · ${span(lock.oldest_wait_ms)}` : "0");
-  cells.waiters.classList.toggle("waits", lock.waiters > 0);
+  setText(cells.waiters, waitersOf(lock));
+  cells.waiters.classList.toggle("waits", lock.waiters + lock.waiters_elsewhere > 0);
   const may = session.logged_in && lock.id !== undefined && lock.token > 0;
   if (may && !row.button) {
     row.button = document.createElement("button");

@@ -22,8 +22,9 @@ function note(text) {
   return e;
 }
 
+// who is a client by its owner's name, or else its connection's, and its address.
 function who(e) {
-  return [e.owner, e.client].filter(Boolean).join(" at ");
+  return [e.owner || e.name, e.client].filter(Boolean).join(" at ");
 }
 
 function lasted(e) {

@@ -70,12 +70,17 @@ class Lock extends BaseLock
 
     public function release()
     {
-        $token = $this->token;
-        if ($token === null && $this->getCurrentOwner() === $this->owner) { // restoreLock()
-            $token = $this->info()['token'] ?? 0;
-        }
+        $token = $this->ownToken();
         $this->token = null;
         return $token !== null && $this->send(0, 'UNLOCK', $this->name, $token) === 1;
+    }
+
+    /** Laravel 12: the lock runs for so many seconds from now, or for as many as at first. */
+    public function refresh($seconds = null)
+    {
+        $seconds ??= $this->seconds > 0 ? $this->seconds : self::LONGEST;
+        $token = $this->ownToken();
+        return $token !== null && $this->send(0, 'RELOCK', $this->name, $token, $seconds) === 1;
     }
 
     public function forceRelease()
@@ -86,6 +91,14 @@ class Lock extends BaseLock
     protected function getCurrentOwner()
     {
         return $this->info()['owner'] ?? '';
+    }
+
+    private function ownToken(): ?int
+    {
+        if ($this->token === null && $this->getCurrentOwner() === $this->owner) { // restoreLock()
+            return $this->info()['token'] ?? null;
+        }
+        return $this->token;
     }
 
     private function take(float $wait): bool

@@ -5,6 +5,10 @@
 The rest of the program stays as it is. Clients then wait in order of arrival, without polling, and
 `lock.token` is a fencing token. A lock needs a timeout: nobody would release that of a dead
 program.
+
+django-redis names no lock class. There cache.lock("report", timeout=30) is such a lock with
+
+    CACHES = {"default": {..., "OPTIONS": {"REDIS_CLIENT_CLASS": "lockproxy_redis_py.Redis"}}}
 """
 import uuid
 
@@ -81,3 +85,10 @@ class Lock(redis.lock.Lock):
         pairs = info.items() if isinstance(info, dict) else zip(info[::2], info[1::2])
         text = lambda value: value.decode() if isinstance(value, bytes) else value
         return {text(k): v if text(k) != "state" else text(v) for k, v in pairs}
+
+
+class Redis(redis.Redis):
+    """A client whose locks are lockproxy's, unless another class is named."""
+
+    def lock(self, *args, **options):
+        return super().lock(*args, **{"lock_class": Lock, **options})

@@ -15,6 +15,7 @@ import (
 // adapterPrograms use the files of examples/adapters with the libraries that they adapt.
 var adapterPrograms = []clientProgram{
 	{name: "redis-py", run: []string{"/usr/bin/python3", "redis_py.py"}},
+	{name: "django-redis", run: []string{"/usr/bin/python3", "django_cache.py"}},
 	{name: "symfony", run: []string{"/usr/bin/php", "symfony.php"}},
 	{name: "laravel", run: []string{"/usr/bin/php", "laravel.php"},
 		protocols: []string{"phpredis", "predis"}},

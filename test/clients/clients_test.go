@@ -28,6 +28,9 @@ type clientProgram struct {
 	run       []string // run in dir, with host, port and, if protocols are given, protocol added
 	protocols []string // the RESP versions it can speak, if it lets one choose
 	shared    bool     // it has the step lock-shared: one program of each language
+	silent    bool     // it sends no pings while it holds a lock
+	waits     bool     // it sends pings while it waits for one
+	forks     bool     // it can fork while it holds one
 }
 
 // Debian's libraries belong to the interpreters in /usr/bin: others can come first on PATH.

@@ -5,6 +5,9 @@ package clients_test
 import (
 	"bufio"
 	"context"
+	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +15,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,28 +25,31 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // helperPrograms use the files of examples/clients with real libraries. That of Go has a test of
 // its own, next to it.
 var helperPrograms = []clientProgram{
-	{name: "redis-py", dir: "helpers", run: []string{"/usr/bin/python3", "python.py"}},
+	{name: "redis-py", dir: "helpers", run: []string{"/usr/bin/python3", "python.py"},
+		waits: true, forks: true},
 	{name: "redis-py asyncio", dir: "helpers",
-		run: []string{"/usr/bin/python3", "python_asyncio.py"}},
-	{name: "redis-rb", dir: "helpers", run: []string{"/usr/bin/ruby", "ruby.rb"}},
-	{name: "phpredis", dir: "helpers", run: []string{"/usr/bin/php", "php.php"}},
+		run: []string{"/usr/bin/python3", "python_asyncio.py"}, waits: true, forks: true},
+	{name: "redis-rb", dir: "helpers", run: []string{"/usr/bin/ruby", "ruby.rb"}, forks: true},
+	{name: "phpredis", dir: "helpers", run: []string{"/usr/bin/php", "php.php"}, silent: true,
+		forks: true},
 	{name: "ioredis", dir: "node", run: []string{"node", "helper.mjs"},
-		protocols: []string{"ioredis"}},
+		protocols: []string{"ioredis"}, waits: true},
 	{name: "node-redis", dir: "node", run: []string{"node", "helper.mjs"},
-		protocols: []string{"node-redis"}},
+		protocols: []string{"node-redis"}, waits: true},
 	{name: "java", dir: "helpers", build: []string{"javac", "-d", "{out}",
 		"../../../../examples/clients/java/Lockproxy.java", "LockproxyTest.java"},
-		run: []string{"java", "-cp", "{out}", "LockproxyTest"}},
+		run: []string{"java", "-cp", "{out}", "LockproxyTest"}, waits: true},
 }
 
 // helperSteps are what every program must report: the lock, its queue, an exception inside, a
 // fenced write, and a lock that is lost.
-var helperSteps = []string{"acquire", "wait", "exception", "fence", "lost"}
+var helperSteps = []string{"acquire", "wait", "exception", "fence", "lost", "longest"}
 
 func TestHelpers(t *testing.T) {
 	bin := proxytest.Binary(t)
@@ -61,6 +70,13 @@ func TestHelpers(t *testing.T) {
 				}
 			}
 			c.testKilled(t, out, "127.0.0.1:"+port, append(args, "hold", "helper:killed"), 1)
+			if c.forks {
+				c.testKilled(t, out, "127.0.0.1:"+port, append(args, "fork", "helper:forked"), 1)
+			}
+			if !c.silent {
+				c.testPings(t, out, port, c.protocols)
+			}
+			c.testNames(t, out, port, c.protocols)
 		})
 	}
 }
@@ -101,24 +117,8 @@ func TestHelperOnPages(t *testing.T) {
 // of helpers have a timeout of 10 s or more.
 func (c clientProgram) testKilled(t *testing.T, out, addr string, args []string, within int) {
 	t.Helper()
-	words := slices.Concat(c.run, args)
-	for i := range words {
-		words[i] = strings.ReplaceAll(words[i], "{out}", out)
-	}
-	holder := exec.Command(words[0], words[1:]...)
-	holder.Dir = filepath.Join("testdata", c.dir)
-	stdout, err := holder.StdoutPipe()
-	if err == nil {
-		err = holder.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer holder.Wait()
-	defer holder.Process.Kill()
-	if said, err := bufio.NewReader(stdout).ReadString('\n'); said != "held\n" {
-		t.Fatalf("the holder says %q, %v", said, err)
-	}
+	holder := c.start(t, out, args)
+	holder.saysHeld(t)
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer rdb.Close()
 	ctx, key := context.Background(), args[len(args)-1]
@@ -133,4 +133,149 @@ func (c clientProgram) testKilled(t *testing.T, out, addr string, args []string,
 	if err := rdb.Do(ctx, "UNLOCK", key, token).Err(); err != nil {
 		t.Error(err)
 	}
+}
+
+// holder is a program that holds a lock, or waits for it.
+type holder struct {
+	*exec.Cmd
+	stdout *bufio.Reader
+}
+
+// start starts a program, which ends with the test, with all that it has started.
+func (c clientProgram) start(t *testing.T, out string, args []string) *holder {
+	t.Helper()
+	words := slices.Concat(c.run, args)
+	for i := range words {
+		words[i] = strings.ReplaceAll(words[i], "{out}", out)
+	}
+	h := &holder{Cmd: exec.Command(words[0], words[1:]...)}
+	h.Dir = filepath.Join("testdata", c.dir)
+	h.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stdout, err := h.StdoutPipe()
+	if err == nil {
+		err = h.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		syscall.Kill(-h.Process.Pid, syscall.SIGKILL)
+		h.Wait()
+	})
+	h.stdout = bufio.NewReader(stdout)
+	return h
+}
+
+func (h *holder) saysHeld(t *testing.T) {
+	t.Helper()
+	if said, err := h.stdout.ReadString('\n'); said != "held\n" {
+		t.Fatalf("the holder says %q, %v", said, err)
+	}
+}
+
+// testPings looks at what a program sends while it holds a lock, and while it waits for one: that
+// keeps balancers from cutting the connection.
+func (c clientProgram) testPings(t *testing.T, out, port string, library []string) {
+	t.Helper()
+	ctx, rdb := context.Background(), redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + port})
+	defer rdb.Close()
+	relay := newPingCounter(t, "127.0.0.1:"+port)
+	args := slices.Concat([]string{"127.0.0.1", relay.port}, library)
+	pings := func(while string) {
+		t.Helper()
+		from := relay.pings.Load()
+		testwait.Until(t, "two pings while it "+while, func() bool {
+			return relay.pings.Load() >= from+2
+		})
+	}
+	if c.waits {
+		token, err := rdb.Do(ctx, "LOCK", "helper:pinged", 600).Int64()
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiter := c.start(t, out, append(args, "wait", "helper:pinged"))
+		pings("waits")
+		rdb.Do(ctx, "UNLOCK", "helper:pinged", token)
+		waiter.saysHeld(t)
+	} else {
+		c.start(t, out, append(args, "hold", "helper:pinged")).saysHeld(t)
+	}
+	pings("holds the lock")
+	if err := rdb.Do(ctx, "LOCK", "helper:pinged", 1).Err(); err != redis.Nil {
+		t.Errorf("LOCK while it is held: %v", err)
+	}
+}
+
+// testNames looks at how a program names itself as the owner of a lock.
+func (c clientProgram) testNames(t *testing.T, out, port string, library []string) {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + port})
+	defer rdb.Close()
+	args := slices.Concat([]string{"127.0.0.1", port}, library, []string{"hold", "helper:named"})
+	holder := c.start(t, out, args)
+	holder.saysHeld(t)
+	info := proxytest.GoRedis(t, "127.0.0.1:"+port).Do(t.Context(), "LOCKINFO", "helper:named")
+	host, _ := os.Hostname()
+	want := fmt.Sprintf("@%s:%d:", host, holder.Process.Pid)
+	if text := fmt.Sprint(info.Val()); !strings.Contains(text, want) {
+		t.Errorf("no owner with %q: %s", want, text)
+	}
+}
+
+// pingCounter relays to a proxy and counts the clients' PINGs.
+type pingCounter struct {
+	port  string
+	pings atomic.Int64
+}
+
+func newPingCounter(t *testing.T, proxy string) *pingCounter {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &pingCounter{}
+	_, c.port, _ = net.SplitHostPort(ln.Addr().String())
+	var relays sync.WaitGroup
+	relays.Go(func() { // ends with the listener
+		for {
+			client, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", proxy)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			relays.Go(func() { io.Copy(client, server); client.Close() })
+			relays.Go(func() { c.relay(server, client); server.Close() })
+		}
+	})
+	t.Cleanup(relays.Wait) // the programs have ended by then
+	t.Cleanup(func() { ln.Close() })
+	return c
+}
+
+func (c *pingCounter) relay(to, from net.Conn) {
+	for in := bufio.NewReader(from); ; {
+		line, err := in.ReadString('\n')
+		if strings.EqualFold(strings.TrimSpace(line), "PING") {
+			c.pings.Add(1)
+		}
+		if _, failed := io.WriteString(to, line); err != nil || failed != nil {
+			return
+		}
+	}
+}
+
+// The types of the Node helper fit those of both libraries, and CommonJS can require it.
+func TestHelperTypes(t *testing.T) {
+	c := clientProgram{dir: "node"}
+	c.command(t, 3*time.Minute, "", []string{"node", "node_modules/typescript/bin/tsc", "--noEmit",
+		"--strict", "--skipLibCheck", "--target", "es2022", "--module", "nodenext",
+		"--typeRoots", "none", "types.mts", "types.cts"})
+	c.command(t, time.Minute, "", []string{"node", "-e", `const { withLock, Lost, NotAcquired } =
+		require("../../../../examples/clients/node/lockproxy.cjs");
+		if (!(withLock && new Lost("a") instanceof Error && new NotAcquired("a"))) process.exit(1)`})
 }

@@ -7,10 +7,18 @@
 package lockproxy
 
 import (
+	"bufio"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -23,14 +31,21 @@ var (
 	ErrLost = errors.New("lockproxy: the lock was lost")
 )
 
-// WaitForever is a Wait without end.
+// WaitForever is a Wait that does not end by itself.
 const WaitForever = time.Duration(-1)
+
+const (
+	pingEvery    = time.Second // balancers cut connections on which nothing moves
+	answerWithin = 10 * time.Second
+	unlockWithin = 5 * time.Second
+)
 
 // Options of a lock.
 type Options struct {
 	Timeout time.Duration // how long a crashed proxy can leave the lock behind; 0 is 10 s
 	Wait    time.Duration // 0 doesn't wait
-	Owner   string        // "" is none
+	Max     time.Duration // how long the lock is held at most, also if work hangs; 0 is forever
+	Owner   string        // who holds it, for people; "" is this program, its host and its process
 }
 
 // Held is a lock that is held.
@@ -55,94 +70,217 @@ func (h *Held) Fence(ctx context.Context, command ...any) *redis.Cmd {
 // joined with the error of work. The lock has a separate connection, made like those of rdb.
 func Do(ctx context.Context, rdb *redis.Client, key string, o Options,
 	work func(context.Context, *Held) error) (err error) {
-	session := dial(rdb, o.Wait)
-	defer session.Close() // which also releases the lock
-	// go-redis waits for the reply, whatever ctx says
-	waiting := context.AfterFunc(ctx, func() { session.Close() })
-	token, err := session.Do(ctx, o.command(key)...).Int64()
-	if !waiting() {
-		return ctx.Err()
+	if o.Timeout == 0 {
+		o.Timeout = 10 * time.Second
 	}
-	if errors.Is(err, redis.Nil) {
-		return ErrNotAcquired
+	s, err := dial(ctx, rdb)
+	if err != nil {
+		return err
 	}
+	defer s.close() // which also releases the lock
+	token, err := s.lock(ctx, key, o)
 	if err != nil {
 		return err
 	}
 	working, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := session.watch(func() { cancel(ErrLost) })
+	s.mustAnswerWithin(max(o.Timeout, answerWithin))
+	lost := context.AfterFunc(s.ended, func() { cancel(ErrLost) })
 	defer func() { // also when work panics
-		if lost := stop(); lost || session.unlock(key, token) != 1 {
+		if !lost() || s.unlock(key, token) != ":1" {
 			err = errors.Join(ErrLost, err)
 		}
 	}()
 	return work(working, &Held{Key: key, Token: token, rdb: rdb})
 }
 
-func (o Options) command(key string) []any {
-	if o.Timeout == 0 {
-		o.Timeout = 10 * time.Second
+func (o Options) command(key string) []string {
+	command := []string{"LOCK", key, seconds(o.Timeout), "SESSION"}
+	if o.Max != 0 {
+		command = append(command, "MAX", seconds(o.Max))
 	}
-	command := []any{"LOCK", key, o.Timeout.Seconds(), "SESSION"}
 	if o.Wait != 0 {
-		command = append(command, "WAIT", max(o.Wait, 0).Seconds())
+		command = append(command, "WAIT", seconds(max(o.Wait, 0)))
 	}
-	if o.Owner != "" {
-		command = append(command, "OWNER", o.Owner)
+	if o.Owner == "" {
+		o.Owner = myName()
 	}
-	return command
+	return append(command, "OWNER", o.Owner)
 }
 
-// session is the connection of one lock.
+func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
+
+// myName says which program this is. The random part is this lock's: owners share theirs.
+func myName() string {
+	host, _ := os.Hostname()
+	var unique [4]byte
+	rand.Read(unique[:])
+	return fmt.Sprintf("%s@%s:%d:%s", filepath.Base(os.Args[0]), host, os.Getpid(),
+		hex.EncodeToString(unique[:]))
+}
+
+// session is the connection of one lock: go-redis opens it and logs in, and is not used for it from
+// then on. All replies are single lines, and come in the order of the requests.
 type session struct {
-	*redis.Client
-	raw net.Conn // below go-redis
+	opened  *redis.Client
+	raw     net.Conn
+	ended   context.Context // ends with the connection
+	since   time.Time
+	reading sync.WaitGroup
+	pinging *time.Timer
+
+	mu   sync.Mutex
+	owed []chan string // of the requests that are not answered; nil for a ping
+	most time.Duration // how long that may take; 0 is for as long as it takes
+	last time.Time     // when the last reply came, or the first of owed was asked for
 }
 
-func dial(rdb *redis.Client, wait time.Duration) *session {
+func dial(ctx context.Context, rdb *redis.Client) (*session, error) {
 	o := *rdb.Options()
-	o.PoolSize, o.MinIdleConns = 1, 0
+	o.PoolSize, o.MinIdleConns, o.MaxRetries = 1, 0, -1
 	o.ConnMaxIdleTime, o.ConnMaxLifetime = -1, 0
-	o.MaxRetries = -1 // a second LOCK would be refused by the first, or queue behind it
 	o.ContextTimeoutEnabled = true
-	o.Protocol = 2 // nothing but the connection's end comes while the lock is held
-	o.ReadTimeout = wait + 10*time.Second
-	if wait < 0 {
-		o.ReadTimeout = -1
-	}
-	s, dialer := &session{}, o.Dialer
+	o.Protocol = 2 // nothing but replies comes
+	s, dialer := &session{since: time.Now()}, o.Dialer
 	o.Dialer = func(ctx context.Context, network, addr string) (nc net.Conn, err error) {
 		s.raw, err = dialer(ctx, network, addr)
 		return s.raw, err
 	}
-	s.Client = redis.NewClient(&o)
-	return s
+	s.opened = redis.NewClient(&o)
+	var refused redis.Error
+	if err := s.opened.Ping(ctx).Err(); err != nil && !errors.As(err, &refused) {
+		s.opened.Close()
+		return nil, err
+	}
+	s.raw.SetDeadline(time.Time{})
+	ended, end := context.WithCancel(context.Background())
+	s.ended = ended
+	s.reading.Go(func() { s.read(end) }) // ends with the connection; close waits for it
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pinging = time.AfterFunc(pingEvery, s.ping)
+	return s, nil
 }
 
-// watch calls lost if the connection closes before stop is called, which reports it too.
-func (s *session) watch(lost func()) (stop func() bool) {
-	s.raw.SetReadDeadline(time.Time{})
-	ended := make(chan bool, 1)
-	go func() { // ends with the connection, or by stop, which waits for it
-		_, err := s.raw.Read(make([]byte, 1))
-		var timeout net.Error
-		isLost := !errors.As(err, &timeout) || !timeout.Timeout()
-		if isLost {
-			lost()
+// close also ends the pings, and what reads.
+func (s *session) close() {
+	s.raw.Close()
+	s.opened.Close()
+	s.reading.Wait()
+}
+
+func (s *session) read(end func()) {
+	defer end()
+	for in := bufio.NewReader(s.raw); ; {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return
 		}
-		ended <- isLost
-	}()
-	return func() bool {
-		s.raw.SetReadDeadline(time.Unix(1, 0))
-		return <-ended
+		s.mu.Lock()
+		if len(s.owed) == 0 {
+			s.mu.Unlock()
+			return // nobody has asked: what comes has no meaning
+		}
+		reply := s.owed[0]
+		s.owed, s.last = s.owed[1:], time.Now()
+		s.mu.Unlock()
+		if reply != nil {
+			reply <- strings.TrimSuffix(line, "\r\n")
+		}
 	}
 }
 
-// unlock returns UNLOCK's reply, or 0 if there is none.
-func (s *session) unlock(key string, token int64) int64 {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+// ping also runs while LOCK waits: its answer comes behind. It ends with the connection.
+func (s *session) ping() {
+	s.mu.Lock()
+	late := s.most > 0 && len(s.owed) > 0 && time.Since(s.last) > s.most
+	s.mu.Unlock()
+	if late || s.ended.Err() != nil || s.send(nil, "PING") != nil {
+		s.raw.Close() // the lock can be lost
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	every := pingEvery
+	if s.most == 0 { // the proxy keeps the pings of a long wait
+		every = min(max(time.Since(s.since)/60, pingEvery), 15*time.Second)
+	}
+	s.pinging.Reset(every)
+}
+
+// mustAnswerWithin says for how long the proxy can be silent, from now on.
+func (s *session) mustAnswerWithin(most time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.most, s.last = most, time.Now()
+}
+
+func (s *session) send(reply chan string, words ...string) error {
+	request := fmt.Appendf(nil, "*%d\r\n", len(words))
+	for _, word := range words {
+		request = fmt.Appendf(request, "$%d\r\n%s\r\n", len(word), word)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.owed) == 0 {
+		s.last = time.Now()
+	}
+	s.owed = append(s.owed, reply)
+	s.raw.SetWriteDeadline(time.Now().Add(answerWithin))
+	_, err := s.raw.Write(request)
+	return err
+}
+
+// ask returns the reply's line.
+func (s *session) ask(ctx context.Context, words ...string) (string, error) {
+	reply := make(chan string, 1)
+	if err := s.send(reply, words...); err != nil {
+		return "", err
+	}
+	select {
+	case line := <-reply:
+		return line, nil
+	case <-s.ended.Done():
+		return "", errors.New("lockproxy: the connection was closed")
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+// replyError is an error reply.
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+
+// RedisError makes it a redis.Error.
+func (e replyError) RedisError() {}
+
+func (s *session) lock(ctx context.Context, key string, o Options) (token int64, err error) {
+	waiting := ctx
+	if o.Wait >= 0 {
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithTimeoutCause(ctx, o.Wait+answerWithin,
+			errors.New("lockproxy does not answer"))
+		defer cancel()
+	}
+	line, err := s.ask(waiting, o.command(key)...)
+	switch {
+	case ctx.Err() != nil:
+		return 0, ctx.Err()
+	case err != nil:
+		return 0, err
+	case strings.HasPrefix(line, "-"):
+		return 0, replyError(line[1:])
+	case line == "$-1":
+		return 0, ErrNotAcquired
+	}
+	return strconv.ParseInt(strings.TrimPrefix(line, ":"), 10, 64)
+}
+
+// unlock returns UNLOCK's reply, or "" if there is none.
+func (s *session) unlock(key string, token int64) string {
+	ctx, cancel := context.WithTimeout(context.Background(), unlockWithin)
 	defer cancel()
-	released, _ := s.Do(ctx, "UNLOCK", key, token).Int64()
-	return released
+	line, _ := s.ask(ctx, "UNLOCK", key, strconv.FormatInt(token, 10))
+	return line
 }

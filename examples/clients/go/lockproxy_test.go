@@ -2,11 +2,16 @@ package lockproxy_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -16,6 +21,7 @@ import (
 	lockproxy "lockproxy/examples/clients/go"
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // holdAt has the test binary hold the lock "a" at this address until it is killed.
@@ -24,7 +30,7 @@ const holdAt = "HOLD_AT"
 func TestMain(m *testing.M) {
 	if addr := os.Getenv(holdAt); addr != "" {
 		rdb := redis.NewClient(&redis.Options{Addr: addr})
-		lockproxy.Do(context.Background(), rdb, "a", lockproxy.Options{Timeout: time.Minute},
+		lockproxy.Do(context.Background(), rdb, "a", lockproxy.Options{Timeout: time.Hour},
 			func(context.Context, *held) error { fmt.Println("held"); select {} })
 	}
 	proxytest.Main(m)
@@ -117,11 +123,7 @@ func TestDoWaits(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	select {
-	case <-second:
-	case <-time.After(2 * time.Second):
-		t.Error("the waiter was not given the lock")
-	}
+	<-second // it is given the lock
 }
 
 // A waiter that is told to stop doesn't wait on, and doesn't keep the lock.
@@ -138,13 +140,8 @@ func TestDoIsCancelled(t *testing.T) {
 					lockproxy.Options{Wait: lockproxy.WaitForever},
 					func(context.Context, *held) error { t.Error("held twice"); return nil })
 			}()
-			select {
-			case err := <-ended:
-				if !errors.Is(err, context.Canceled) {
-					t.Errorf("the waiter's error: %v", err)
-				}
-			case <-time.After(2 * time.Second):
-				t.Error("it waits on")
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("the waiter's error: %v", err)
 			}
 			return nil
 		})
@@ -169,22 +166,16 @@ func TestDoEndsWithASilentProxy(t *testing.T) {
 				return err
 			})
 	}()
-	select {
-	case err := <-ended:
-		if !errors.Is(err, lockproxy.ErrLost) {
-			t.Errorf("%v", err)
-		}
-	case <-time.After(8 * time.Second):
-		t.Error("it waits on")
+	if err := <-ended; !errors.Is(err, lockproxy.ErrLost) {
+		t.Errorf("%v", err)
 	}
 }
 
-// The context of work ends within a second of the loss.
+// The context of work ends with the loss, which its proxy knows long before the timeout.
 func TestDoTellsOfTheLoss(t *testing.T) {
 	t.Parallel()
 	rdb := connect(t)
-	began := time.Now()
-	err := lockproxy.Do(t.Context(), rdb, "a", lockproxy.Options{Timeout: 30 * time.Second},
+	err := lockproxy.Do(t.Context(), rdb, "a", lockproxy.Options{Timeout: time.Hour},
 		func(ctx context.Context, h *held) error {
 			if n, err := rdb.Do(ctx, "UNLOCK", "a", "FORCE").Int64(); n != 1 {
 				t.Errorf("UNLOCK FORCE: %d, %v", n, err)
@@ -197,9 +188,6 @@ func TestDoTellsOfTheLoss(t *testing.T) {
 		})
 	if !errors.Is(err, lockproxy.ErrLost) || !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
-	}
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("told after %v", took)
 	}
 }
 
@@ -225,9 +213,92 @@ func TestKilledHolder(t *testing.T) {
 		t.Error("the lock is free while it is held")
 	}
 	holder.Process.Kill()
-	err = lockproxy.Do(t.Context(), rdb, "a", lockproxy.Options{Wait: time.Second},
+	err = lockproxy.Do(t.Context(), rdb, "a", lockproxy.Options{Wait: time.Minute / 2},
 		func(context.Context, *held) error { return nil })
 	if err != nil {
 		t.Errorf("after the holder was killed: %v", err)
 	}
+}
+
+// A lock with a longest time is lost then, also if work hangs.
+func TestDoEndsByMax(t *testing.T) {
+	t.Parallel()
+	rdb := connect(t)
+	err := lockproxy.Do(t.Context(), rdb, "a", lockproxy.Options{Max: 300 * time.Millisecond},
+		func(ctx context.Context, _ *held) error {
+			<-ctx.Done()
+			return nil
+		})
+	if !errors.Is(err, lockproxy.ErrLost) {
+		t.Errorf("%v", err)
+	}
+}
+
+// What the proxy says is an error of Redis.
+func TestDoIsRefused(t *testing.T) {
+	t.Parallel()
+	rdb := connect(t)
+	var refused redis.Error
+	err := lockproxy.Do(t.Context(), rdb, "a", lockproxy.Options{Timeout: -time.Second},
+		func(context.Context, *held) error { return nil })
+	if !errors.As(err, &refused) || !strings.HasPrefix(err.Error(), "ERR timeout") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A connection on which nothing else moves is kept by pings, while Do waits and while work runs.
+// The holder has a name.
+func TestDoPings(t *testing.T) {
+	t.Parallel()
+	rdb := connect(t)
+	var pings atomic.Int64
+	options := redis.Options{Addr: rdb.Options().Addr}
+	options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		var dialer net.Dialer
+		nc, err := dialer.DialContext(ctx, network, addr)
+		return countedPings{nc, &pings}, err
+	}
+	counted := redis.NewClient(&options)
+	defer counted.Close()
+	two := func(while string) {
+		t.Helper()
+		from := pings.Load()
+		testwait.Until(t, "two pings while it "+while, func() bool {
+			return pings.Load() >= from+2
+		})
+	}
+	token, err := rdb.Do(t.Context(), "LOCK", "a", 600).Int64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var waiter sync.WaitGroup
+	waiter.Go(func() {
+		err := lockproxy.Do(t.Context(), counted, "a",
+			lockproxy.Options{Wait: lockproxy.WaitForever},
+			func(context.Context, *held) error {
+				two("holds the lock")
+				info := fmt.Sprint(rdb.Do(t.Context(), "LOCKINFO", "a").Val())
+				if !strings.Contains(info, fmt.Sprintf(":%d:", os.Getpid())) {
+					t.Errorf("no name: %s", info)
+				}
+				return nil
+			})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	two("waits")
+	rdb.Do(t.Context(), "UNLOCK", "a", token)
+	waiter.Wait()
+}
+
+// countedPings counts what it writes.
+type countedPings struct {
+	net.Conn
+	n *atomic.Int64
+}
+
+func (c countedPings) Write(b []byte) (int, error) {
+	c.n.Add(int64(bytes.Count(bytes.ToUpper(b), []byte("\r\nPING\r\n"))))
+	return c.Conn.Write(b)
 }

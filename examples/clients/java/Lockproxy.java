@@ -5,12 +5,19 @@ import java.io.ByteArrayOutputStream;
 import java.io.EOFException;
 import java.io.IOException;
 import java.io.InputStream;
+import java.lang.management.ManagementFactory;
 import java.net.Socket;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.concurrent.BlockingQueue;
+import java.util.Collections;
+import java.util.List;
+import java.util.Queue;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 
 /**
  * A lock of lockproxy: copy this file into your program. It needs no library, since a lock has a
@@ -28,12 +35,12 @@ import java.util.concurrent.TimeUnit;
 public final class Lockproxy implements AutoCloseable {
     /** Another client holds the lock, or still held it when the wait ended. */
     public static final class NotAcquired extends RuntimeException {
-        NotAcquired(String key) { super(key); }
+        NotAcquired(String key) { super("another client holds the lock \"" + key + "\""); }
     }
 
     /** The lock was lost while it was in use: another client can hold it. */
     public static final class Lost extends RuntimeException {
-        Lost(String key) { super(key); }
+        Lost(String key) { super("the lock \"" + key + "\" was lost"); }
     }
 
     /** An error reply. */
@@ -51,48 +58,96 @@ public final class Lockproxy implements AutoCloseable {
 
     private final String key;
     private final Socket socket;
-    private final BlockingQueue<Object> replies = new LinkedBlockingQueue<>();
+    private final Queue<CompletableFuture<Object>> owed = new ArrayDeque<>(); // in order
+    private final Thread pinger;
+    private boolean ended; // guarded by owed
     private volatile boolean closing;
-    private int owed; // replies, also to commands that were interrupted
+    private volatile double most = Double.MAX_VALUE; // seconds without an answer; then it is lost
+    private volatile long heard = System.nanoTime();
+
+    /** What LOCK is asked for. */
+    public static final class Options {
+        double timeout = 10;
+        Double wait, max;
+        String owner = myName();
+        String[] auth = {};
+
+        /** How long a crashed proxy can leave the lock behind, in seconds. */
+        public Options timeout(double seconds) { timeout = seconds; return this; }
+        /** In seconds; 0 waits forever. Without it a held lock is refused at once. */
+        public Options wait(double seconds) { wait = seconds; return this; }
+        /** How long the lock is held at most, in seconds, also if the work hangs. */
+        public Options max(double seconds) { max = seconds; return this; }
+        /** Who holds the lock, for people; without it the program, its host and its process. */
+        public Options owner(String name) { owner = name; return this; }
+        /** A password, or a user and a password. */
+        public Options auth(String... words) { auth = words; return this; }
+    }
 
     /**
      * Takes a lock.
      *
      * @param timeout how long a crashed proxy can leave the lock behind, in seconds
-     * @param wait in seconds; 0 is without end, null doesn't wait
+     * @param wait in seconds; 0 waits forever, null doesn't wait
      * @param auth a password, or a user and a password, or nothing
      */
     public static Lockproxy lock(Connect to, String key, double timeout, Double wait,
             String... auth) throws IOException {
-        return new Lockproxy(to.connect(), key, timeout, wait, auth);
+        Options options = new Options().timeout(timeout).auth(auth);
+        return lock(to, key, wait == null ? options : options.wait(wait));
     }
 
-    private Lockproxy(Socket socket, String key, double timeout, Double wait, String... auth)
-            throws IOException {
+    /** Takes a lock. */
+    public static Lockproxy lock(Connect to, String key, Options options) throws IOException {
+        return new Lockproxy(to.connect(), key, options);
+    }
+
+    private Lockproxy(Socket socket, String key, Options options) throws IOException {
         this.socket = socket;
         this.key = key;
+        Thread reader = new Thread(this::read, "lock " + key); // ends with the connection
+        pinger = new Thread(this::ping, "lock " + key + ", pings"); // likewise
         try {
             socket.setSoTimeout(0); // the end of a read would look like that of the connection
             socket.setKeepAlive(true);
-            Thread reader = new Thread(this::read, "lock " + key); // ends with the connection
-            reader.setDaemon(true);
-            reader.start();
-            if (auth.length > 0) {
-                call(ANSWER_WITHIN, concat("AUTH", auth));
+            for (Thread thread : new Thread[] {reader, pinger}) {
+                thread.setDaemon(true);
+                thread.start();
             }
-            Object reply = wait == null
-                ? call(ANSWER_WITHIN, "LOCK", key, "" + timeout, "SESSION")
-                : call(wait == 0 ? Double.MAX_VALUE : wait + ANSWER_WITHIN,
-                    "LOCK", key, "" + timeout, "SESSION", "WAIT", "" + wait);
+            if (options.auth.length > 0) {
+                call(ANSWER_WITHIN, concat("AUTH", options.auth));
+            }
+            List<String> command = new ArrayList<>(
+                Arrays.asList("LOCK", key, "" + options.timeout, "SESSION"));
+            if (options.max != null) {
+                Collections.addAll(command, "MAX", "" + options.max);
+            }
+            if (options.wait != null) {
+                Collections.addAll(command, "WAIT", "" + options.wait);
+            }
+            Collections.addAll(command, "OWNER", options.owner);
+            double within = options.wait == null ? ANSWER_WITHIN
+                : options.wait == 0 ? Long.MAX_VALUE / 1e9 : options.wait + ANSWER_WITHIN;
+            Object reply = call(within, command.toArray(new String[0]));
             if (!(reply instanceof Long)) {
                 throw new NotAcquired(key);
             }
             token = (Long) reply;
+            heard = System.nanoTime();
+            most = Math.max(options.timeout, ANSWER_WITHIN);
         } catch (RuntimeException | IOException e) {
-            closing = true;
-            socket.close();
+            end();
             throw e;
         }
+    }
+
+    /** Says which program this is; the random part is this lock's, since owners share theirs. */
+    private static String myName() {
+        String process = ManagementFactory.getRuntimeMXBean().getName(); // number@host
+        int at = process.indexOf('@');
+        String program = System.getProperty("sun.java.command", "java").split(" ")[0];
+        return program + process.substring(at) + ":" + process.substring(0, at) + ":"
+            + Integer.toHexString(ThreadLocalRandom.current().nextInt());
     }
 
     /** Throws Lost if the lock was lost. */
@@ -122,9 +177,14 @@ public final class Lockproxy implements AutoCloseable {
                 throw new Lost(key);
             }
         } finally {
-            closing = true;
-            socket.close();
+            end();
         }
+    }
+
+    private void end() throws IOException {
+        closing = true;
+        socket.close();
+        pinger.interrupt();
     }
 
     private static String[] concat(String first, String... rest) {
@@ -135,9 +195,29 @@ public final class Lockproxy implements AutoCloseable {
     }
 
     private static final double ANSWER_WITHIN = 10; // seconds
+    private static final double PING_EVERY = 1; // seconds: balancers cut what is idle
 
     /** Sends a command and waits for its reply: a Long, String, List or null. */
-    private synchronized Object call(double within, String... command) throws IOException {
+    private Object call(double within, String... command) throws IOException {
+        try {
+            Object reply = send(command).get((long) (within * 1000), TimeUnit.MILLISECONDS);
+            if (reply instanceof RedisError) {
+                throw (RedisError) reply;
+            }
+            return reply == NULL ? null : reply;
+        } catch (TimeoutException e) {
+            socket.close(); // nothing comes
+            throw new Lost(key);
+        } catch (ExecutionException e) {
+            throw new Lost(key); // the connection has closed
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new IOException("interrupted", e);
+        }
+    }
+
+    /** Sends a command. The reply fails if the connection closes before. */
+    private CompletableFuture<Object> send(String... command) {
         ByteArrayOutputStream request = new ByteArrayOutputStream();
         request.writeBytes(("*" + command.length + "\r\n").getBytes(UTF_8));
         for (String word : command) {
@@ -146,47 +226,64 @@ public final class Lockproxy implements AutoCloseable {
             request.writeBytes(bytes);
             request.writeBytes("\r\n".getBytes(UTF_8));
         }
-        try {
-            if (!lost.isDone()) {
-                socket.getOutputStream().write(request.toByteArray());
-                owed++;
+        CompletableFuture<Object> reply = new CompletableFuture<>();
+        synchronized (owed) {
+            owed.add(reply);
+            try {
+                if (!ended) {
+                    socket.getOutputStream().write(request.toByteArray());
+                    return reply;
+                }
+            } catch (IOException e) {
+                // it has closed
             }
-        } catch (IOException e) {
-            throw new Lost(key); // the connection has closed
+            owed.remove(reply);
         }
+        reply.completeExceptionally(new EOFException());
+        return reply;
+    }
+
+    /** Pings, also while LOCK waits. After a time without an answer the lock may be lost. */
+    private void ping() {
         try {
-            Object reply;
-            do {
-                reply = replies.poll((long) (within * 1000), TimeUnit.MILLISECONDS);
-                if (reply == null) {
-                    socket.close(); // nothing comes
+            long began = System.nanoTime();
+            while (!closing && !lost.isDone()) {
+                double waited = (System.nanoTime() - began) / 1e9;
+                // The proxy keeps the pings of a long wait.
+                double every = most < Double.MAX_VALUE ? PING_EVERY
+                    : Math.min(Math.max(waited / 60, PING_EVERY), 15);
+                Thread.sleep((long) (every * 1000));
+                if ((System.nanoTime() - heard) / 1e9 > most + every) {
+                    socket.close();
                 }
-                if (reply == null || reply == GONE) {
-                    replies.add(GONE); // for the next call
-                    throw new Lost(key);
-                }
-            } while (--owed > 0);
-            if (reply instanceof RedisError) {
-                throw (RedisError) reply;
+                send("PING");
             }
-            return reply == NULL ? null : reply;
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-            throw new IOException("interrupted", e);
+        } catch (InterruptedException | IOException e) {
+            // the lock has ended
         }
     }
 
-    private static final Object NULL = new Object(), GONE = new Object();
+    private static final Object NULL = new Object();
 
     /** Reads replies until the connection closes: if not by this side, the lock is lost. */
     private void read() {
         try {
             InputStream in = new BufferedInputStream(socket.getInputStream());
             while (true) {
-                replies.add(reply(in));
+                Object reply = reply(in);
+                heard = System.nanoTime();
+                synchronized (owed) {
+                    owed.remove().complete(reply);
+                }
             }
         } catch (IOException | RuntimeException e) {
-            replies.add(GONE);
+            synchronized (owed) {
+                ended = true;
+                for (CompletableFuture<Object> reply : owed) {
+                    reply.completeExceptionally(e);
+                }
+                owed.clear();
+            }
             if (!closing) {
                 lost.complete(null);
             }

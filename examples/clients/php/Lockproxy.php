@@ -16,10 +16,22 @@ use Redis;
 use RedisException;
 
 /** Another client holds the lock, or still held it when the wait ended. */
-class NotAcquired extends \RuntimeException {}
+class NotAcquired extends \RuntimeException
+{
+    public function __construct(string $key)
+    {
+        parent::__construct("another client holds the lock \"$key\"");
+    }
+}
 
 /** The lock was lost while the function ran: another client can hold it. */
-class Lost extends \RuntimeException {}
+class Lost extends \RuntimeException
+{
+    public function __construct(string $key, ?\Throwable $previous = null)
+    {
+        parent::__construct("the lock \"$key\" was lost", 0, $previous);
+    }
+}
 
 /** A lock that is held. Its token rises with every acquisition: it fences other databases too. */
 class Held
@@ -30,7 +42,10 @@ class Held
         private Redis $session, public readonly string $key, public readonly int $token,
     ) {}
 
-    /** Throws Lost if the lock was lost. PHP has no threads: call it between steps of the work. */
+    /**
+     * Throws Lost if the lock was lost. PHP has no threads: call it between steps of the work, also
+     * so that balancers do not cut the connection, which is idle otherwise.
+     */
     public function check(): void
     {
         $this->call('PING');
@@ -39,7 +54,15 @@ class Held
     /** Runs a command in Redis only if the lock is still held. */
     public function fence(mixed ...$command): mixed
     {
-        return $this->call('FENCE', $this->key, $this->token, ...$command);
+        return $this->call('FENCE', $this->key, $this->token,
+            ...withPrefix($this->session, $command));
+    }
+
+    /** For a child after pcntl_fork(): the lock is its parent's, and ends with that. */
+    public function leaveToParent(): void
+    {
+        $this->lost = true;
+        $this->session->close();
     }
 
     /** Whether the lock was held until it was released here. */
@@ -73,20 +96,24 @@ class Held
  * Holds a lock while $work runs, and returns what that returns.
  *
  * $timeout is how long a crashed proxy can leave the lock behind, in seconds. $wait is in seconds;
- * 0 is without end, null doesn't wait.
+ * 0 waits forever, null doesn't wait. $owner is who holds the lock, for people: this program's name,
+ * host and process if it is null. $max is how long the lock is held at most, in seconds, also if
+ * $work hangs; null is forever. The prefix of phpredis (OPT_PREFIX) counts.
  */
 function lock(
     callable $connect, string $key, callable $work, float $timeout = 10, ?float $wait = null,
-    ?string $owner = null,
+    ?string $owner = null, ?float $max = null,
 ): mixed {
     $session = $connect();
+    $key = $session->_prefix($key);
     // The read timeout must be longer than the wait.
     $session->setOption(Redis::OPT_READ_TIMEOUT, $wait === 0.0 ? -1 : ($wait ?? 0) + 10);
     $session->setOption(Redis::OPT_MAX_RETRIES, 0); // when it closes, the lock is lost
     try {
         $command = ['LOCK', $key, $timeout, 'SESSION'];
+        array_push($command, ...($max === null ? [] : ['MAX', $max]));
         array_push($command, ...($wait === null ? [] : ['WAIT', $wait]));
-        array_push($command, ...($owner === null ? [] : ['OWNER', $owner]));
+        array_push($command, 'OWNER', $owner ?? myName());
         $token = send($session, ...$command);
         if (!is_int($token)) {
             throw new NotAcquired($key);
@@ -102,6 +129,44 @@ function lock(
     } finally {
         $session->close(); // which also releases the lock
     }
+}
+
+/** Says which program this is; the random part is this lock's, since owners share theirs. */
+function myName(): string
+{
+    return sprintf('%s@%s:%d:%s', basename($_SERVER['SCRIPT_NAME'] ?? 'php') ?: 'php',
+        gethostname(), getmypid(), bin2hex(random_bytes(4)));
+}
+
+/** A command with the connection's prefix before its keys. Redis says which words are keys. */
+function withPrefix(Redis $session, array $words): array
+{
+    if ($session->_prefix('') === '') {
+        return $words;
+    }
+    static $positions = [];
+    $name = strtolower($words[0]);
+    if (!isset($positions[$name])) {
+        $literal = $session->getOption(Redis::OPT_REPLY_LITERAL);
+        $session->setOption(Redis::OPT_REPLY_LITERAL, true); // otherwise flags are just true
+        $info = send($session, 'COMMAND', 'INFO', $name)[0] ?: [null, null, [], 0, 0, 0];
+        $session->setOption(Redis::OPT_REPLY_LITERAL, $literal);
+        $positions[$name] = array_slice($info, 2, 4);
+    }
+    [$flags, $first, $last, $step] = $positions[$name];
+    $at = $first > 0 ? range($first, $last < 0 ? count($words) + $last : $last, $step) : [];
+    if (in_array('movablekeys', $flags, true)) {
+        $at = [];
+        foreach (send($session, 'COMMAND', 'GETKEYS', ...$words) as $key) {
+            $found = array_keys(array_map('strval', $words), $key, true);
+            $at[] = count($found) === 1 ? $found[0]
+                : throw new \LogicException("which \"$key\" of $name is a key is not known");
+        }
+    }
+    foreach ($at as $i) {
+        $words[$i] = $session->_prefix((string) $words[$i]);
+    }
+    return $words;
 }
 
 /** rawCommand returns false for errors and for null alike. */

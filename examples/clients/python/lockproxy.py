@@ -15,19 +15,32 @@ of its own, made like those of r. lockproxy_asyncio.py has the same for asyncio.
 """
 import contextlib
 import functools
+import os
+import secrets
 import selectors
 import socket
+import sys
 import threading
+import time
 
 import redis
+
+PING_EVERY = 1  # seconds: balancers cut connections on which nothing moves
+ANSWER_WITHIN = 10
 
 
 class NotAcquired(Exception):
     """Another client holds the lock, or still held it when the wait ended."""
 
+    def __init__(self, key):
+        super().__init__(f"another client holds the lock {key!r}")
+
 
 class Lost(Exception):
     """The lock was lost while the block ran: another client can hold it."""
+
+    def __init__(self, key):
+        super().__init__(f"the lock {key!r} was lost")
 
 
 class Held:
@@ -52,73 +65,150 @@ class Held:
 
 
 @contextlib.contextmanager
-def lock(r, key, timeout=10, wait=None, owner=None, on_lost=None):
-    """Holds a lock while the block runs. wait: seconds, 0 is without end, None doesn't wait.
+def lock(r, key, timeout=10, wait=None, owner=None, on_lost=None, max=None):
+    """Holds a lock while the block runs. wait: seconds, 0 waits forever, None doesn't wait.
 
-    timeout is how long a crashed proxy can leave the lock behind, in seconds. on_lost is called
+    timeout is how long a crashed proxy can leave the lock behind, in seconds. owner is who holds
+    the lock, for people: this program's name, host and process if it is None. on_lost is called
     from another thread as soon as the lock is lost. At the end of the block Lost is raised then.
+    max is how long the lock is held at most, in seconds, also if the block hangs; None is forever.
     """
     command = ["LOCK", key, timeout, "SESSION"]
+    command += [] if max is None else ["MAX", max]
     command += [] if wait is None else ["WAIT", wait]
-    command += [] if owner is None else ["OWNER", owner]
-    # The read timeout must be longer than the wait.
-    reading = None if wait == 0 else (wait or 0) + 10
-    pool = r.connection_pool
-    options = {**pool.connection_kwargs, "socket_timeout": reading}
-    if "path" not in options:  # of a Unix socket
-        options["socket_keepalive"] = True
-    connection = pool.connection_class(**options)
-    connection.connect()
+    session = _Session(r)
     try:
-        connection.send_command(*command)
-        token = connection.read_response()
+        within = None if wait == 0 else (wait or 0) + ANSWER_WITHIN
+        token = session.ask(within, *command, "OWNER", owner or my_name())
         if token is None:
             raise NotAcquired(key)
-        held = Held(r, key, token)
+        session.held = held = Held(r, key, token)
         try:
-            with _watch(connection, held, on_lost):
+            with _watch(session, held, on_lost, timeout):
                 yield held
         finally:
-            released = _release(connection, held)
+            released = _release(session, held)
         if not released:
             raise Lost(key)
     finally:
-        connection.disconnect()
+        session.close()
 
 
-def _release(connection, held):
+def my_name():
+    """Says which program this is; the random part is this lock's, since owners share theirs."""
+    program = os.path.basename(sys.argv[0]) or "python"
+    return f"{program}@{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+class _Session:
+    """The connection of a lock. One thread uses it at a time."""
+
+    opened = set()
+
+    def __init__(self, r):
+        pool = r.connection_pool
+        options = {**pool.connection_kwargs, "socket_timeout": ANSWER_WITHIN,
+                   "health_check_interval": 0}
+        if "path" not in options:  # of a Unix socket
+            options["socket_keepalive"] = True
+        self.connection, self.held = pool.connection_class(**options), None
+        self.connection.connect()
+        self.pings, self.asked = 0, None  # unanswered, since when
+        self.opened.add(self)
+
+    def close(self):
+        self.opened.discard(self)
+        self.connection.disconnect()
+
+    def ask(self, within, *command):
+        """Returns the reply. A proxy reads pings while LOCK waits, and answers them behind it."""
+        before, self.pings, asked = self.pings, 0, time.monotonic()
+        self.connection.send_command(*command)
+        while True:
+            waited = time.monotonic() - asked
+            # The proxy keeps the pings of a long wait.
+            if self.connection.can_read(min(max(waited / 60, PING_EVERY), 15)):
+                if before == 0:
+                    return self.connection.read_response()
+                before -= 1
+                self._skip()
+            elif within is not None and waited > within:
+                raise redis.TimeoutError("lockproxy does not answer")
+            else:
+                self.ping()
+
+    def ping(self):
+        self.connection.send_command("PING")
+        self.asked = self.asked if self.pings else time.monotonic()
+        self.pings += 1
+
+    def take_pongs(self):
+        while self.connection.can_read(0):  # nothing to read, if it is only TLS's
+            self._skip()
+            self.pings, self.asked = self.pings - 1, time.monotonic()
+
+    def silent_for(self):
+        return time.monotonic() - self.asked if self.pings else 0
+
+    def _skip(self):
+        with contextlib.suppress(redis.ResponseError):  # the user may not
+            self.connection.read_response()
+
+    @classmethod
+    def leave_to_parent(cls):
+        """In a child after a fork the locks are its parent's, and end with that."""
+        for session in cls.opened:
+            silence(session.connection._sock)
+            if session.held is not None:
+                session.held.lost.set()
+        cls.opened.clear()
+
+
+def silence(sock):
+    """Closes a socket in this process alone; its number stays taken, for who knows it."""
+    if sock is not None and sock.fileno() >= 0:
+        with open(os.devnull, "rb+", buffering=0) as nothing:
+            os.dup2(nothing.fileno(), sock.fileno(), inheritable=False)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_Session.leave_to_parent)
+
+
+def _release(session, held):
     """False if the lock was not held to the end."""
     if held.lost.is_set():
         return False
     try:
-        connection.send_command("UNLOCK", held.key, held.token)
-        return connection.can_read(10) and connection.read_response() == 1
+        return session.ask(ANSWER_WITHIN, "UNLOCK", held.key, held.token) == 1
     except redis.RedisError:
         return False
 
 
 @contextlib.contextmanager
-def _watch(connection, held, on_lost):
-    """Sets held.lost if the connection closes: nothing else comes while the lock is held."""
+def _watch(session, held, on_lost, timeout):
+    """Pings, and sets held.lost if the connection closes, or if nothing is answered in time."""
     wake, waker = socket.socketpair()
 
     def ready():  # select() refuses files from number 1024 on
         with selectors.DefaultSelector() as selector:
-            for side in connection._sock, wake:
+            for side in session.connection._sock, wake:
                 selector.register(side, selectors.EVENT_READ)
-            return [key.fileobj for key, _ in selector.select()]
+            return [key.fileobj for key, _ in selector.select(PING_EVERY)]
 
     def watch():
-        while wake not in ready():
-            try:
-                lost = connection.can_read(0)  # not, if it is only TLS's
-            except (redis.ConnectionError, OSError):
-                lost = True
-            if lost:
-                held.lost.set()
-                if on_lost is not None:
-                    on_lost(held)
-                return
+        try:
+            while wake not in (sides := ready()):
+                if sides:
+                    session.take_pongs()
+                elif session.silent_for() > max(timeout, ANSWER_WITHIN):
+                    raise redis.TimeoutError
+                else:
+                    session.ping()
+        except (redis.RedisError, OSError):
+            held.lost.set()
+            if on_lost is not None:
+                on_lost(held)
 
     watcher = threading.Thread(target=watch, name="lock " + str(held.key), daemon=True)
     watcher.start()

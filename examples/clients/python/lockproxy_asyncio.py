@@ -15,16 +15,30 @@ connection of its own, made like those of r.
 import asyncio
 import contextlib
 import functools
+import os
+import secrets
+import socket
+import sys
+import time
 
 import redis
+
+PING_EVERY = 1  # seconds: balancers cut connections on which nothing moves
+ANSWER_WITHIN = 10
 
 
 class NotAcquired(Exception):
     """Another client holds the lock, or still held it when the wait ended."""
 
+    def __init__(self, key):
+        super().__init__(f"another client holds the lock {key!r}")
+
 
 class Lost(Exception):
     """The lock was lost while the block ran: another client can hold it."""
+
+    def __init__(self, key):
+        super().__init__(f"the lock {key!r} was lost")
 
 
 class Held:
@@ -44,37 +58,33 @@ class Held:
 
 
 @contextlib.asynccontextmanager
-async def lock(r, key, timeout=10, wait=None, owner=None):
-    """Holds a lock while the block runs. wait: seconds, 0 is without end, None doesn't wait.
+async def lock(r, key, timeout=10, wait=None, owner=None, max=None):
+    """Holds a lock while the block runs. wait: seconds, 0 waits forever, None doesn't wait.
 
-    timeout is how long a crashed proxy can leave the lock behind, in seconds.
+    timeout is how long a crashed proxy can leave the lock behind, in seconds. owner is who holds
+    the lock, for people: this program's name, host and process if it is None. max is how long the
+    lock is held at most, in seconds, also if the block hangs; None is forever.
     """
     command = ["LOCK", key, timeout, "SESSION"]
+    command += [] if max is None else ["MAX", max]
     command += [] if wait is None else ["WAIT", wait]
-    command += [] if owner is None else ["OWNER", owner]
-    pool = r.connection_pool
-    # A health check would read the reply that watch() waits for.
-    options = {**pool.connection_kwargs, "socket_timeout": None, "health_check_interval": 0}
-    if "path" not in options:  # of a Unix socket
-        options["socket_keepalive"] = True
-    connection = pool.connection_class(**options)
-    await connection.connect()
+    session = await _Session.open(r)
     try:
-        await connection.send_command(*command)
         # The read timeout must be longer than the wait.
-        token = await asyncio.wait_for(
-            connection.read_response(), None if wait == 0 else (wait or 0) + 10)
+        within = None if wait == 0 else (wait or 0) + ANSWER_WITHIN
+        token = await session.ask(within, *command, "OWNER", owner or my_name())
         if token is None:
             raise NotAcquired(key)
+        session.ping_within(timeout)
         task = asyncio.current_task()
         lost = releasing = released = False
         cancelled = 0  # how often the task had been cancelled before it was for the loss
 
-        async def watch():  # nothing comes while the lock is held, but the connection's end
+        async def watch():  # nothing else comes while the lock is held
             nonlocal lost, cancelled
             reply = None
             with contextlib.suppress(redis.RedisError, OSError):
-                reply = await connection.read_response()
+                reply = await session.last_reply()
             if not releasing:
                 lost, cancelled = True, task.cancelling()
                 task.cancel()
@@ -87,16 +97,108 @@ async def lock(r, key, timeout=10, wait=None, owner=None):
             if not lost or task.uncancel() > cancelled:  # or for another reason, too
                 raise
         finally:
+            session.stop_pings()
             releasing = True
             if not lost:
                 with contextlib.suppress(redis.RedisError, OSError):
-                    await connection.send_command("UNLOCK", key, token)
+                    await session.connection.send_command("UNLOCK", key, token)
             with contextlib.suppress(asyncio.TimeoutError):
-                released = await asyncio.wait_for(watcher, 10) == 1
+                released = await asyncio.wait_for(watcher, ANSWER_WITHIN) == 1
         if not released:
             raise Lost(key)
     finally:
-        await connection.disconnect()
+        await session.close()
+
+
+def my_name():
+    """Says which program this is; the random part is this lock's, since owners share theirs."""
+    program = os.path.basename(sys.argv[0]) or "python"
+    return f"{program}@{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+class _Session:
+    """The connection of a lock. It pings also while LOCK waits: the answers come behind."""
+
+    opened = set()
+
+    @classmethod
+    async def open(cls, r):
+        session, pool = cls(), r.connection_pool
+        # A health check would read the replies that others wait for.
+        options = {**pool.connection_kwargs, "socket_timeout": None, "health_check_interval": 0}
+        if "path" not in options:  # of a Unix socket
+            options["socket_keepalive"] = True
+        session.connection = pool.connection_class(**options)
+        await session.connection.connect()
+        session.began = time.monotonic()
+        session.pings, session.asked = 0, None  # unanswered, since when
+        session.most, session.timer = None, None  # how long they may be
+        session.opened.add(session)
+        return session
+
+    async def close(self):
+        self.stop_pings()
+        self.opened.discard(self)
+        await self.connection.disconnect()
+
+    async def ask(self, within, *command):
+        """Returns the reply to the first command of the connection."""
+        await self.connection.send_command(*command)
+        self._ping_later()
+        return await asyncio.wait_for(self.connection.read_response(), within)
+
+    async def last_reply(self):
+        """The reply that comes behind those to all pings."""
+        while True:
+            reply = None
+            with contextlib.suppress(redis.ResponseError):  # the user may not PING
+                reply = await self.connection.read_response()
+            if self.pings == 0:
+                return reply
+            self.pings, self.asked = self.pings - 1, time.monotonic()
+
+    def ping_within(self, timeout):
+        """From now on the lock can be lost while nothing is answered for so long."""
+        self.most, self.asked = max(timeout, ANSWER_WITHIN), time.monotonic()
+
+    def _ping(self):
+        writer = self.connection._writer
+        if writer is not None:
+            if self.most and self.pings and time.monotonic() - self.asked > self.most:
+                writer.transport.abort()  # whoever reads learns of it
+            self.asked = self.asked if self.pings else time.monotonic()
+            self.pings += 1
+            writer.write(b"*1\r\n$4\r\nPING\r\n")
+        self._ping_later()
+
+    def _ping_later(self):
+        every = PING_EVERY
+        if self.most is None:  # the proxy keeps the pings of a long wait
+            every = min(max((time.monotonic() - self.began) / 60, PING_EVERY), 15)
+        self.timer = asyncio.get_running_loop().call_later(every, self._ping)
+
+    def stop_pings(self):
+        if self.timer is not None:
+            self.timer.cancel()
+
+    @classmethod
+    def leave_to_parent(cls):
+        """In a child after a fork the locks are its parent's, and end with that."""
+        for session in cls.opened:
+            if (writer := session.connection._writer) is not None:
+                silence(writer.get_extra_info("socket"))
+        cls.opened.clear()
+
+
+def silence(sock):
+    """Closes a socket in this process alone; its number stays taken, for who knows it."""
+    if sock is not None and sock.fileno() >= 0:
+        with open(os.devnull, "rb+", buffering=0) as nothing:
+            os.dup2(nothing.fileno(), sock.fileno(), inheritable=False)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_Session.leave_to_parent)
 
 
 def locked(r, key, **options):

@@ -8,14 +8,20 @@
 # The lock lasts until the block ends, however that is, or until the program dies. It has a
 # connection of its own.
 require "redis"
+require "securerandom"
+require "socket"
 require "timeout"
 
 module Lockproxy
   # Another client holds the lock, or still held it when the wait ended.
-  class NotAcquired < StandardError; end
+  class NotAcquired < StandardError
+    def initialize(key) = super("another client holds the lock #{key.inspect}")
+  end
 
   # The lock was lost while the block ran: another client can hold it.
-  class Lost < StandardError; end
+  class Lost < StandardError
+    def initialize(key = nil) = super("the lock #{key.inspect} was lost")
+  end
 
   # A lock that is held. Its token rises with every acquisition: it fences other databases too.
   class Held
@@ -60,6 +66,29 @@ module Lockproxy
     ensure
       @lost = true unless answered
     end
+
+    # In a child after a fork the lock is its parent's, and ends with that.
+    def leave_to_parent
+      @lost = true
+      @session.close # without a word
+    end
+  end
+
+  @held = {} # by their object_id
+
+  # Closes the connections in a child after a fork.
+  module Forks
+    def _fork = super.tap { |pid| Lockproxy.leave_to_parent if pid.zero? }
+  end
+  Process.singleton_class.prepend(Forks)
+
+  class << self
+    attr_reader :held
+
+    def leave_to_parent
+      held.each_value(&:leave_to_parent)
+      held.clear
+    end
   end
 
   LOOK_EVERY = 0.25 # seconds
@@ -70,18 +99,23 @@ module Lockproxy
   #
   # redis:: options of Redis.new
   # timeout:: how long a crashed proxy can leave the lock behind, in seconds
-  # wait:: seconds; 0 is without end, nil doesn't wait
+  # wait:: seconds; 0 waits forever, nil doesn't wait
+  # max:: how long the lock is held at most, in seconds, also if the block hangs; nil is forever
+  # owner:: who holds the lock, for people; nil is this program, its host and its process
   # on_lost:: called from another thread when the lock is lost. At the end of the block Lost is
   #           raised then.
-  def self.lock(key, redis: {}, timeout: 10, wait: nil, owner: nil, on_lost: nil)
+  def self.lock(key, redis: {}, timeout: 10, wait: nil, max: nil, owner: nil,
+                on_lost: nil)
     # The read timeout must be longer than the wait.
     reading = wait&.zero? ? FOREVER : (wait || 0) + 10
     session = Redis.new(**redis, reconnect_attempts: 0, read_timeout: reading)
     command = ["LOCK", key, timeout, "SESSION"]
+    command.push("MAX", max) if max
     command.push("WAIT", wait) if wait
-    command.push("OWNER", owner) if owner
+    command.push("OWNER", owner || my_name)
     token = session.call(*command) or raise NotAcquired, key
     held = Held.new(key, token, session)
+    self.held[held.object_id] = held
     begin
       result = watch(held, on_lost) { yield held }
     ensure
@@ -89,8 +123,15 @@ module Lockproxy
     end
     released ? result : raise(Lost, key)
   ensure
+    self.held.delete(held.object_id) if held
     session&.close
   end
+
+  # Says which program this is; the random part is this lock's, since owners share theirs.
+  def self.my_name
+    "#{File.basename($PROGRAM_NAME)}@#{Socket.gethostname}:#{Process.pid}:#{SecureRandom.hex(4)}"
+  end
+  private_class_method :my_name
 
   # Looks every quarter of a second, while the block runs, whether the lock is lost.
   def self.watch(held, on_lost)

@@ -20,6 +20,7 @@ needed=(
   '/usr/bin/python3 -I -c "import celery" | python3-celery'
   '/usr/bin/python3 -I -c "import rq" | python3-rq'
   '/usr/bin/python3 -I -c "import django" | python3-django'
+  '/usr/bin/python3 -I -c "import django_redis" | python3-django-redis'
   '/usr/bin/ruby -e "require %q(rails); require %q(active_record); require %q(sqlite3)" | ruby ruby-railties ruby-activerecord ruby-sqlite3'
   '/usr/bin/perl -MRedis -e 1 | libredis-perl'
   'command -v javac | default-jdk-headless'

@@ -64,6 +64,10 @@ check('release by another', $b->release(), false);
 $token = $a->token;
 check('token', $token > 0);
 
+check('refresh', $a->refresh(500));
+check('refresh by another', $b->refresh(500), false);
+check('refresh by restoreLock', $store->restoreLock($name, $a->owner())->refresh());
+
 $began = microtime(true);
 try {
     $b->block(1.3); // longer than the read timeout
@@ -92,6 +96,7 @@ try {
 }
 check('free after an exception', $a->get());
 $store->lock($name)->forceRelease();
+check('refresh of a lost lock', $a->refresh(), false);
 check('release of a lost lock', $a->release(), false);
 try {
     $store->lock($name, 1e9)->get();

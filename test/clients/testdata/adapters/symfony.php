@@ -89,6 +89,42 @@ try {
 }
 $b->release();
 
+// Readers share a lock, and exclude a writer. One of them becomes the writer when it is alone.
+$readers = [];
+foreach ([$one, $two] as $factory) {
+    $readers[] = $reader = $factory->createLock('adapter:symfony:read', 30);
+    check('acquireRead', $reader->acquireRead());
+    check('read lock is acquired', $reader->isAcquired());
+}
+$writer = $two->createLock('adapter:symfony:read', 30);
+check('a writer next to readers', $writer->acquire(), false);
+check('a reader that would write', $readers[0]->acquire(), false);
+check('it still reads', $readers[0]->acquireRead());
+$readers[1]->release();
+check('a reader has left', $readers[1]->isAcquired(), false);
+check('the other has not', $readers[0]->isAcquired());
+check('alone it may write', $readers[0]->acquire());
+check('acquireRead next to a writer', $readers[1]->acquireRead(), false);
+check('and read again', $readers[0]->acquireRead());
+check('acquireRead that waits', $readers[1]->acquireRead(true));
+$readers[0]->release();
+$readers[1]->release();
+check('free', $writer->acquire());
+$writer->release();
+
+// The prefix of phpredis: Symfony's own store excludes this one.
+$redis = new Redis();
+$redis->connect($argv[1], (int) $argv[2]);
+$redis->setOption(Redis::OPT_PREFIX, 'adapter:');
+$own = (new LockFactory(new Symfony\Component\Lock\Store\RedisStore($redis)))->createLock('p', 30);
+$ours = (new LockFactory(new LockproxySymfonyStore($redis)))->createLock('p', 30);
+check("Symfony's own lock", $own->acquire());
+check('a lock by the same name', $ours->acquire(), false);
+$own->release();
+check('after it', $ours->acquire());
+check("Symfony's own next to it", $own->acquire(), false);
+$ours->release();
+
 // A connection with phpredis' own read timeout goes on after a wait; and a lock without a time of
 // its own is held for $initialTtl from the end of the wait.
 $redis = new Redis();

@@ -1,7 +1,7 @@
 // examples/clients/java/Lockproxy.java.
 //
 // usage: java LockproxyTest HOST PORT          every step
-//        java LockproxyTest HOST PORT hold KEY holds KEY until it is killed
+//        java LockproxyTest HOST PORT hold KEY holds KEY until it is killed; wait KEY waits for it
 
 import java.io.IOException;
 import java.net.Socket;
@@ -19,9 +19,9 @@ public class LockproxyTest {
     public static void main(String[] args) throws Exception {
         connect = () -> new Socket(args[0], Integer.parseInt(args[1]));
         if (args.length > 2) {
-            try (Lockproxy lock = lock(args[3], null)) {
+            try (Lockproxy lock = lock(args[3], args[2].equals("wait") ? 0.0 : null)) {
                 System.out.println("held");
-                Thread.sleep(60_000);
+                Thread.sleep(600_000);
             }
         }
         acquire();
@@ -34,6 +34,8 @@ public class LockproxyTest {
         System.out.println("ok fence");
         lost();
         System.out.println("ok lost");
+        longest();
+        System.out.println("ok longest");
         closesTwice();
         interrupted();
         readTimeout();
@@ -117,6 +119,15 @@ public class LockproxyTest {
             raises("an error of the command", Lockproxy.RedisError.class,
                 () -> lock.fence("INCR", key + ":value"));
         }
+    }
+
+    static void longest() throws Exception {
+        Lockproxy.Options options = new Lockproxy.Options().timeout(30).max(0.3).owner("me");
+        raises("close", Lockproxy.Lost.class, () -> {
+            try (Lockproxy lock = Lockproxy.lock(connect, PREFIX + "max", options)) {
+                lock.lost.get();
+            }
+        });
     }
 
     static void closesTwice() throws Exception {

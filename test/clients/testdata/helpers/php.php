@@ -2,7 +2,7 @@
 // examples/clients/php/Lockproxy.php with phpredis.
 //
 // usage: php php.php HOST PORT          every step
-//        php php.php HOST PORT hold KEY holds KEY until it is killed
+//        php php.php HOST PORT hold KEY holds KEY until it is killed; fork KEY also has a child
 
 declare(strict_types=1);
 
@@ -47,9 +47,13 @@ function is_free(Redis $r, string $key): bool
 }
 
 if (isset($argv[3])) {
-    lock('connect', $argv[4], function () {
+    lock('connect', $argv[4], function (Held $held) use ($argv) {
+        if ($argv[3] === 'fork' && pcntl_fork() === 0) {
+            $held->leaveToParent();
+            sleep(600);
+        }
         echo "held\n";
-        sleep(60);
+        sleep(600);
     });
 }
 
@@ -103,6 +107,31 @@ $steps = [
             }, timeout: 30);
         });
         check('not written', $r->exists("$key:value"), 0);
+    },
+    'longest' => function () {
+        raises('the end of the function', Lost::class, fn () => lock('connect', PREFIX . 'max',
+            function (Held $held) {
+                while (true) {
+                    $held->check();
+                }
+            }, timeout: 30, max: 0.3));
+    },
+    'prefix' => function () use ($r) {
+        $prefixed = function () {
+            $r = connect();
+            $r->setOption(Redis::OPT_PREFIX, PREFIX);
+            return $r;
+        };
+        lock($prefixed, 'prefix', function (Held $held) use ($r, $prefixed) {
+            check('with the prefix', is_free($r, PREFIX . 'prefix'), false);
+            check('without it', is_free($r, 'prefix'));
+            $held->fence('MSET', 'a', 'b', 'b', 'a');
+            check('what is written', $prefixed()->mGet(['a', 'b']), ['b', 'a']);
+            $held->fence('EVAL', 'return redis.call("SET", KEYS[1], ARGV[1])', '1', 'c', 'd');
+            check('what a script writes', $prefixed()->get('c'), 'd');
+            raises('a key that may be a value', LogicException::class, fn () => $held->fence(
+                'EVAL', 'return 1', '1', 'c', 'c'));
+        });
     },
 ];
 foreach ($steps as $name => $step) {

@@ -2,7 +2,8 @@
 """examples/clients/python/lockproxy.py with redis-py.
 
 usage: python.py HOST PORT          every step
-       python.py HOST PORT hold KEY holds KEY until it is killed
+       python.py HOST PORT hold KEY holds KEY until it is killed; wait KEY waits for it before;
+                           fork KEY also has a child
 """
 import os
 import resource
@@ -39,10 +40,13 @@ def raises(what, error, call):
     sys.exit(f"FAIL {what}: no {error.__name__}")
 
 
-def hold(key):
-    with lockproxy.lock(r, key):
+def hold(key, how="hold"):
+    with lockproxy.lock(r, key, wait=0 if how == "wait" else None) as held:
+        if how == "fork" and os.fork() == 0:
+            check("lost to the child", held.lost.is_set(), True)
+            time.sleep(600)
         print("held", flush=True)
-        time.sleep(60)
+        time.sleep(600)
 
 
 def acquire():
@@ -100,6 +104,29 @@ def lost():
 
     raises("the end of the block", lockproxy.Lost, work)
     check("on_lost", len(told), 1)
+
+
+def longest():
+    def work():
+        with lockproxy.lock(r, PREFIX + "max", timeout=30, max=0.3) as held:
+            held.lost.wait()
+
+    raises("the end of the block", lockproxy.Lost, work)
+
+
+def child():
+    """A child that leaves the block does not release its parent's lock."""
+    key, pid = PREFIX + "child", None
+    try:
+        with lockproxy.lock(r, key):
+            if (pid := os.fork()) != 0:
+                status = os.waitpid(pid, 0)[1]
+                check("the child's status", os.waitstatus_to_exitcode(status), 3)
+                check("free while it is held", is_free(key), False)
+    except lockproxy.Lost:
+        os._exit(3 if pid == 0 else 4)
+    if pid == 0:
+        os._exit(5)
 
 
 def decorator():
@@ -171,8 +198,8 @@ def silent():
 
 
 if len(sys.argv) > 3:
-    hold(sys.argv[4])
-for step in [acquire, wait, exception, fence, lost, decorator, files, silent]:
+    hold(sys.argv[4], sys.argv[3])
+for step in [acquire, wait, exception, fence, lost, longest, child, decorator, files, silent]:
     step()
     print("ok", step.__name__, flush=True)
 check("threads that are left", threading.active_count(), 1)

@@ -2,13 +2,15 @@
 """examples/clients/python/lockproxy_asyncio.py with redis.asyncio.
 
 usage: python_asyncio.py HOST PORT          every step
-       python_asyncio.py HOST PORT hold KEY holds KEY until it is killed
+       python_asyncio.py HOST PORT hold KEY holds KEY until it is killed; wait KEY waits for it
+                                   before; fork KEY also has a child
 """
 import asyncio
 import contextlib
 import os
 import sys
 import tempfile
+import time
 
 import redis.asyncio
 
@@ -36,10 +38,12 @@ async def raises(what, error, coroutine):
     sys.exit(f"FAIL {what}: no {error.__name__}")
 
 
-async def hold(key):
-    async with lockproxy.lock(r, key):
+async def hold(key, how="hold"):
+    async with lockproxy.lock(r, key, wait=0 if how == "wait" else None):
+        if how == "fork" and os.fork() == 0:
+            time.sleep(600)
         print("held", flush=True)
-        await asyncio.sleep(60)
+        await asyncio.sleep(600)
 
 
 async def acquire():
@@ -102,6 +106,14 @@ async def lost():
     await raises("the block", lockproxy.Lost, asyncio.wait_for(work(), 1))
 
 
+async def longest():
+    async def work():
+        async with lockproxy.lock(r, PREFIX + "max", timeout=30, max=0.3):
+            await asyncio.sleep(600)  # is cancelled
+
+    await raises("the block", lockproxy.Lost, work())
+
+
 async def decorator():
     key = PREFIX + "decorator"
 
@@ -154,8 +166,8 @@ async def unix():
 
 async def main():
     if len(sys.argv) > 3:
-        await hold(sys.argv[4])
-    for step in [acquire, wait, exception, fence, lost, decorator, health, unix]:
+        await hold(sys.argv[4], sys.argv[3])
+    for step in [acquire, wait, exception, fence, lost, longest, decorator, health, unix]:
         await step()
         print("ok", step.__name__, flush=True)
     check("tasks that are left", len(asyncio.all_tasks()), 1)

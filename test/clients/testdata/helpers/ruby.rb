@@ -1,7 +1,7 @@
 # examples/clients/ruby/lockproxy.rb with redis-rb.
 #
 # usage: ruby ruby.rb HOST PORT          every step
-#        ruby ruby.rb HOST PORT hold KEY holds KEY until it is killed
+#        ruby ruby.rb HOST PORT hold KEY holds KEY until it is killed; fork KEY also has a child
 require_relative "../../../../examples/clients/ruby/lockproxy"
 
 HOST, PORT, = ARGV
@@ -25,10 +25,14 @@ def free?(key) = R.call("LOCKINFO", key).nil?
 def lock(key, **options, &block) = Lockproxy.lock(key, redis: OPTIONS, **options, &block)
 
 if ARGV[2]
-  lock(ARGV[3]) do
+  lock(ARGV[3]) do |held|
+    if ARGV[2] == "fork" && fork.nil?
+      check "lost to the child", held.lost?
+      sleep 600
+    end
     puts "held"
     $stdout.flush
-    sleep 60
+    sleep 600
   end
 end
 
@@ -93,6 +97,27 @@ def lost
   check "on_lost", told.pop, key
 end
 
+def longest
+  raises("the end of the block", Lockproxy::Lost) do
+    lock("#{PREFIX}max", timeout: 30, max: 0.3) { |held| sleep 0.01 until held.lost? }
+  end
+end
+
+# A child that leaves the block does not release its parent's lock.
+def child
+  key, pid = "#{PREFIX}child", nil
+  lock(key) do
+    pid = fork
+    if pid
+      check "the child's status", Process.wait2(pid)[1].exitstatus, 3
+      check "free while it is held", free?(key), false
+    end
+  end
+  exit! 5 if pid.nil?
+rescue Lockproxy::Lost
+  exit! 3
+end
+
 # The program's own options do not hide the loss behind a new connection.
 def reconnecting
   key = "#{PREFIX}reconnecting"
@@ -135,7 +160,7 @@ def refused
   R.call("ACL", "DELUSER", user)
 end
 
-%i[acquire wait exception fence lost reconnecting interrupted refused].each do |step|
+%i[acquire wait exception fence lost longest child reconnecting interrupted refused].each do |step|
   send(step)
   puts "ok #{step}"
 end

@@ -1,14 +1,15 @@
-// examples/clients/node/lockproxy.mjs with ioredis and node-redis, as they connect by default.
+// examples/clients/node/lockproxy.cjs with ioredis and node-redis, as they connect by default.
 //
 // usage: node helper.mjs HOST PORT ioredis|node-redis            every step
-//        node helper.mjs HOST PORT ioredis|node-redis hold KEY   holds KEY until it is killed
+//        node helper.mjs HOST PORT ioredis|node-redis hold KEY   holds KEY until it is killed;
+//                                                     wait KEY   waits for it before
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { createClient } from "redis";
-import { Lost, NotAcquired, withLock } from "../../../../examples/clients/node/lockproxy.mjs";
+import { Lost, NotAcquired, withLock } from "../../../../examples/clients/node/lockproxy.cjs";
 
 const [host, port, library, hold, holdKey] = process.argv.slice(2);
 const prefix = `helper:${library}:`;
@@ -19,9 +20,9 @@ const send = (...args) => library === "ioredis" ? r.call(...args) : r.sendComman
 const isFree = async (key) => (await send("LOCKINFO", key)) === null;
 
 if (hold) {
-  await withLock(r, holdKey, {}, async () => {
+  await withLock(r, holdKey, { wait: hold === "wait" ? 0 : undefined }, async () => {
     console.log("held");
-    await sleep(60_000);
+    await sleep(600_000);
   });
 }
 
@@ -78,6 +79,37 @@ async function lost() {
   }), Lost);
 }
 
+async function longest() {
+  await assert.rejects(withLock(r, prefix + "max", { timeout: 30, max: 0.3 },
+    ({ signal }) => once(signal, "abort")), Lost);
+}
+
+// The client's prefix is before the lock's name, and before the keys of what is fenced.
+async function keyPrefix() {
+  const client = library === "ioredis"
+    ? new Redis({ host, port: Number(port), keyPrefix: prefix })
+    : await createClient({ socket: { host, port: Number(port) }, keyPrefix: prefix }).connect();
+  await withLock(client, "prefix", {}, async ({ fence }) => {
+    assert.equal(await isFree(prefix + "prefix"), false);
+    assert.equal(await isFree("prefix"), true);
+    await fence("MSET", "a", "b", "b", "a");
+    assert.equal(await client.get("a"), "b");
+    assert.equal(await client.get("b"), "a");
+    await fence("EVAL", "return redis.call('SET', KEYS[1], ARGV[1])", 1, "c", "d");
+    assert.equal(await client.get("c"), "d");
+    await assert.rejects(fence("EVAL", "return 1", 1, "c", "c"), /is a key is not known/);
+  });
+  await client.quit();
+}
+
+// Without a proxy the error says so, also ioredis'.
+async function nobodyThere() {
+  const options = { host: "127.0.0.1", port: 1 };
+  const client = library === "ioredis" ? new Redis({ ...options, lazyConnect: true })
+    : createClient({ socket: options });
+  await assert.rejects(withLock(client, "any", {}, () => {}), /ECONNREFUSED/);
+}
+
 // Options of the client that are not for a lock's connection.
 async function options() {
   if (library !== "ioredis") return;
@@ -88,7 +120,7 @@ async function options() {
   client.disconnect();
 }
 
-for (const step of [acquire, wait, exception, fence, lost, options]) {
+for (const step of [acquire, wait, exception, fence, lost, longest, keyPrefix, nobodyThere, options]) {
   await step();
   console.log("ok", step.name);
 }

@@ -1,0 +1,187 @@
+// Locks of lockproxy for ioredis and for node-redis (the npm package "redis"): copy this file into
+// your program, for TypeScript with lockproxy.d.cts.
+//
+//   import { withLock } from "./lockproxy.cjs"; // or const { withLock } = require("./lockproxy.cjs")
+//   await withLock(redis, "report", { wait: 5 }, async ({ token, fence, signal }) => {
+//     await fetch(url, { signal });              // aborted if the lock is lost
+//     await fence("SET", "report:state", "done"); // refused if the lock was lost
+//   });
+//
+// The lock lasts until the function's promise settles, or until the program dies. It has a
+// connection of its own, a duplicate of the client's, and the client's keyPrefix.
+"use strict";
+
+const { randomBytes } = require("node:crypto");
+const { hostname } = require("node:os");
+const { basename } = require("node:path");
+
+/** Another client holds the lock, or still held it when the wait ended. */
+class NotAcquired extends Error {
+  name = "NotAcquired";
+  constructor(key) { super(`another client holds the lock "${key}"`); }
+}
+
+/** The lock was lost while the function ran: another client can hold it. */
+class Lost extends Error {
+  name = "Lost";
+  constructor(key, options) { super(`the lock "${key}" was lost`, options); }
+}
+
+const PING_EVERY = 1000; // ms: balancers cut connections on which nothing moves
+const ANSWER_WITHIN = 10; // seconds
+
+/**
+ * Runs work under a lock and returns what it returns.
+ *
+ * timeout: how long a crashed proxy can leave the lock behind, in seconds.
+ * wait: seconds; 0 waits forever, undefined doesn't wait.
+ * max: how long the lock is held at most, in seconds, also if work hangs; undefined is forever.
+ * owner: who holds the lock, for people; this program's name, host and process if undefined.
+ * work: gets the token, which rises with every acquisition; fence(command, ...), which runs a
+ * command only if the lock is still held; and a signal that is aborted when the lock is lost.
+ */
+async function withLock(client, key, { timeout = 10, wait, max, owner = myName() } = {}, work) {
+  key = prefixOf(client) + key;
+  const abort = new AbortController();
+  const session = await connect(client, () => abort.abort(new Lost(key)));
+  const pings = pinging(session);
+  try {
+    const command = ["LOCK", key, timeout, "SESSION"];
+    if (max !== undefined) command.push("MAX", max);
+    if (wait !== undefined) command.push("WAIT", wait);
+    command.push("OWNER", owner);
+    const token = await within(wait === 0 ? Infinity : (wait ?? 0) + ANSWER_WITHIN,
+      send(session, command));
+    if (token === null) throw new NotAcquired(key);
+    pings.mustBeAnsweredWithin(Math.max(timeout, ANSWER_WITHIN));
+    const fence = async (...args) => {
+      try {
+        return await send(client, ["FENCE", key, token, ...await withPrefix(client, args)]);
+      } catch (err) {
+        throw err.message.startsWith("FENCED") ? new Lost(key, { cause: err }) : err;
+      }
+    };
+    let released;
+    try {
+      return await work({ token, fence, signal: abort.signal });
+    } finally {
+      released = !abort.signal.aborted &&
+        (await within(ANSWER_WITHIN, send(session, ["UNLOCK", key, token])).catch(() => 0)) === 1;
+      // Even if work has thrown: most likely because of the loss.
+      if (!released) throw new Lost(key);
+    }
+  } finally {
+    pings.stop();
+    session.removeAllListeners();
+    session.on("error", () => {});
+    close(session);
+  }
+}
+
+/** Says which program this is; the random part is this lock's, since owners share theirs. */
+function myName() {
+  const program = basename(process.argv[1] ?? "node");
+  return `${program}@${hostname()}:${process.pid}:${randomBytes(4).toString("hex")}`;
+}
+
+const isIoredis = (client) => typeof client.call === "function";
+
+const send = (client, [name, ...args]) => isIoredis(client)
+  ? client.call(name, ...args)
+  : client.sendCommand([name, ...args].map(String));
+
+// Pings until stop, also behind a LOCK that waits. A proxy that does not answer in time, or whose
+// machine has vanished, may have lost the lock: then the connection is closed.
+function pinging(session) {
+  let timer, unanswered, most = Infinity;
+  const began = Date.now();
+  const answered = () => { unanswered = undefined; };
+  const ping = () => {
+    const now = Date.now();
+    if (unanswered !== undefined && now - unanswered > most) return close(session);
+    unanswered ??= now;
+    send(session, ["PING"]).then(answered, answered); // also if the user may not
+    // The proxy keeps the pings of a long wait.
+    const every = most < Infinity ? PING_EVERY : Math.min(Math.max((now - began) / 60, PING_EVERY), 15000);
+    timer = setTimeout(ping, every);
+  };
+  timer = setTimeout(ping, PING_EVERY);
+  return {
+    stop: () => clearTimeout(timer),
+    mustBeAnsweredWithin: (seconds) => { unanswered = undefined; most = seconds * 1000; },
+  };
+}
+
+// Rejects if there is no answer within so many seconds.
+function within(seconds, answer) {
+  if (seconds === Infinity) return answer;
+  let timer;
+  const late = new Promise((_, reject) => {
+    const ms = Math.min(seconds * 1000, 2 ** 31 - 1); // setTimeout takes no more
+    timer = setTimeout(() => reject(new Error("lockproxy does not answer")), ms);
+  });
+  return Promise.race([answer, late]).finally(() => clearTimeout(timer));
+}
+
+const close = (session) => isIoredis(session) ? session.disconnect() : session.destroy();
+
+// A connection that is not replaced when it closes: then the lock is lost.
+async function connect(client, closed) {
+  let session, why;
+  if (isIoredis(client)) {
+    session = client.duplicate({
+      retryStrategy: null, maxRetriesPerRequest: 0, lazyConnect: true, stringNumbers: false,
+      commandTimeout: undefined, socketTimeout: undefined,
+    });
+    session.on("error", (err) => { why ??= err; }); // "close" follows
+    session.on("close", closed);
+  } else {
+    const { socket } = client.options ?? {};
+    session = client.duplicate({
+      socket: { ...socket, reconnectStrategy: false, socketTimeout: undefined },
+      commandOptions: undefined,
+    });
+    session.on("error", (err) => { why ??= err; closed(); });
+    session.on("end", closed);
+  }
+  try {
+    await session.connect();
+  } catch (err) { // ioredis only says that the connection is closed
+    throw new Error(`cannot connect to lockproxy: ${(why ?? err).message || (why ?? err).code}`,
+      { cause: why ?? err });
+  }
+  return session;
+}
+
+const prefixOf = (client) => String(client.options?.keyPrefix ?? "");
+
+const positions = new Map(); // of a command's keys: first, last, step, and whether they can move
+
+// A command with the client's prefix before its keys. Redis says which words are keys.
+async function withPrefix(client, words) {
+  const prefix = prefixOf(client);
+  if (prefix === "") return words;
+  const name = String(words[0]).toLowerCase();
+  if (!positions.has(name)) {
+    const [info] = await send(client, ["COMMAND", "INFO", name]);
+    positions.set(name, info ? [...info.slice(3, 6).map(Number),
+      [...info[2]].some((flag) => String(flag) === "movablekeys")] : [0, 0, 0, false]);
+  }
+  const [first, last, step, move] = positions.get(name);
+  words = [...words];
+  if (move) {
+    for (const key of await send(client, ["COMMAND", "GETKEYS", ...words])) {
+      const at = words.flatMap((word, i) => String(word) === String(key) ? [i] : []);
+      if (at.length !== 1) throw new Error(`which "${key}" of ${name} is a key is not known`);
+      words[at[0]] = prefix + key;
+    }
+  } else if (first > 0) {
+    const end = last < 0 ? words.length + last : last;
+    for (let i = first; i <= end; i += step) words[i] = prefix + words[i];
+  }
+  return words;
+}
+
+exports.withLock = withLock;
+exports.NotAcquired = NotAcquired;
+exports.Lost = Lost;

@@ -1,0 +1,38 @@
+/** An ioredis or a node-redis client. */
+export interface Client {
+  duplicate(options?: any): any;
+}
+
+export interface LockOptions {
+  /** How long a crashed proxy can leave the lock behind, in seconds; 10 if undefined. */
+  timeout?: number;
+  /** In seconds; 0 waits forever, undefined doesn't wait. */
+  wait?: number;
+  /** How long the lock is held at most, in seconds, also if work hangs; undefined is forever. */
+  max?: number;
+  /** Who holds the lock, for people; this program's name, host and process if undefined. */
+  owner?: string;
+}
+
+export interface Held {
+  /** Rises with every acquisition: it fences other databases too. */
+  token: number;
+  /** Runs a command in Redis only if the lock is still held; otherwise it rejects with Lost. */
+  fence(command: string, ...args: (string | number)[]): Promise<unknown>;
+  /** Aborted, for the reason Lost, as soon as the lock is lost. */
+  signal: AbortSignal;
+}
+
+/** Another client holds the lock, or still held it when the wait ended. */
+export class NotAcquired extends Error {
+  constructor(key: string);
+}
+
+/** The lock was lost while the function ran: another client can hold it. */
+export class Lost extends Error {
+  constructor(key: string, options?: { cause?: unknown });
+}
+
+/** Runs work under a lock and returns what it returns. */
+export function withLock<T>(client: Client, key: string, options: LockOptions | undefined,
+  work: (held: Held) => T | Promise<T>): Promise<T>;

@@ -1,0 +1,18 @@
+// Not run: the types of the Node helper, used as a program in TypeScript would.
+import { Redis } from "ioredis";
+import { createClient } from "redis";
+import { Lost, NotAcquired, withLock } from "../../../../examples/clients/node/lockproxy.cjs";
+
+const done: string = await withLock(new Redis(), "a", { wait: 5, max: 60 }, async (held) => {
+  const token: number = held.token;
+  held.signal.addEventListener("abort", () => console.log(token));
+  await held.fence("SET", "b", 1);
+  return "done";
+});
+const sum: number = await withLock(createClient(), done, undefined, () => 1);
+// @ts-expect-error: there is no such option
+await withLock(createClient(), "a", { waits: sum }, () => {});
+// @ts-expect-error: a lock needs work
+await withLock(createClient(), "a", {});
+const errors: Error[] = [new Lost("a", { cause: done }), new NotAcquired("a")];
+console.log(errors);

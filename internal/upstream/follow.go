@@ -79,8 +79,11 @@ func (f *follower) watchSentinel(ctx context.Context, addr string) {
 		})
 		if ctx.Err() == nil && !silent {
 			silent = true
-			f.log.Warn("a Sentinel does not answer: the others are asked", "sentinel", addr,
-				"error", err)
+			what := "a Sentinel does not answer: the others are asked"
+			if _, said := errors.AsType[refusedGroup](err); said {
+				what = "a Sentinel names no master: is the name of the group right?"
+			}
+			f.log.Warn(what, "sentinel", addr, "error", err)
 		}
 		f.upstream.sentinels.recordFailure(addr, err)
 		sleep(ctx, sentinelRetry)
@@ -151,7 +154,7 @@ func (f *follower) query(conn net.Conn, sentinel string) error {
 		return err
 	}
 	if replies[0].IsError() {
-		return fmt.Errorf("SENTINEL MASTER %s: %s", s.group, replies[0].Line)
+		return refusedGroup{s.group, string(replies[0].Line)}
 	}
 	v, err := readVote(replies[0].raw, replies[1].raw)
 	if err != nil {
@@ -161,6 +164,11 @@ func (f *follower) query(conn net.Conn, sentinel string) error {
 	s.record(sentinel, v, f.onSwitch)
 	return nil
 }
+
+// refusedGroup is a Sentinel's error reply to the question for a group's master.
+type refusedGroup struct{ group, line string }
+
+func (e refusedGroup) Error() string { return fmt.Sprintf("SENTINEL MASTER %s: %s", e.group, e.line) }
 
 // readVote reads the answers to SENTINEL MASTER and SENTINEL GET-MASTER-ADDR-BY-NAME.
 func readVote(master, addr []byte) (v vote, err error) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -250,9 +251,15 @@ func TestSentinelNonsense(t *testing.T) {
 				testwait.Holds(func() bool { return asked.Load() >= 3 })
 				cancel()
 			})
-			u.Follow(ctx, hclog.NewNullLogger(), func() {})
+			var log strings.Builder
+			u.Follow(ctx, hclog.New(&hclog.LoggerOptions{Output: &log}), func() {})
 			ln.Close()
 			serving.Wait()
+			said := map[bool]string{true: "a Sentinel names no master: is the name of the group right?",
+				false: "a Sentinel does not answer"}[strings.HasPrefix(test.facts, "-")]
+			if strings.Contains(log.String(), said) == test.good {
+				t.Errorf("%q: the log says %q", test.facts, log.String())
+			}
 			if got := u.sentinels.master; (got == vote{"h:79", 7}) != test.good || asked.Load() < 2 {
 				t.Errorf("%q, %q: %+v after %d questions", test.facts, test.addr, got, asked.Load())
 			}

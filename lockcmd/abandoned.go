@@ -146,8 +146,9 @@ func (l *releases) startRelease(lock *heldLock, done func()) {
 
 // tryRelease runs the script once, and again later if the upstream could not do it.
 func (l *releases) tryRelease(ctx context.Context, r *abandonedRelease) {
-	on := l.clients.on(ctx, r.as, r.key, r.end)
-	_, err := l.release(on, r.id(), r.as, r.releaseProof(), true)
+	as := r.login()
+	on := l.clients.on(ctx, as, r.key, r.end)
+	_, err := l.release(on, r.id(), as, r.releaseProof(), true)
 	var said ServerError
 	switch {
 	case err == nil:

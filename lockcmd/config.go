@@ -43,6 +43,8 @@ type Session interface {
 	Do(commands ...[][]byte) ([][]byte, error)
 	Identity() Identity
 	Holder() *Holder
+	// Login is as whom the client is logged in by now. Any goroutine can call it.
+	Login() Identity
 	// LockLost tells the client that a session lock is lost. Any goroutine can call it.
 	LockLost(key string, token int64)
 }

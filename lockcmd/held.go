@@ -43,6 +43,18 @@ type heldLock struct {
 
 func (lock *heldLock) id() LockID { return LockID{lock.as.DB, lock.key} }
 
+// login is as whom the proxy works for the lock. A session lock's client can have logged in again
+// since its LOCK, because the password or token that it had then expires.
+func (lock *heldLock) login() Identity {
+	if lock.by != nil {
+		if now := lock.by.Login(); now.LoggedIn {
+			now.DB = lock.as.DB
+			return now
+		}
+	}
+	return lock.as
+}
+
 // heldID names a lock of one holder.
 type heldID struct {
 	LockID

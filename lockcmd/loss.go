@@ -80,7 +80,7 @@ func (s *sessionLocks) verify(pause time.Duration, lock *heldLock, why string) {
 func (s *sessionLocks) verifyAfter(pause time.Duration, lock *heldLock, why string) {
 	s.timers.after(pause, func(ctx context.Context) {
 		seen := lock.suspicions.Load()
-		on := s.clients.on(ctx, lock.as, lock.key, time.Now().Add(s.clients.patience()))
+		on := s.clients.on(ctx, lock.login(), lock.key, time.Now().Add(s.clients.patience()))
 		v, err := s.ask(on, checkScript, lock.key, lock.tokenText())
 		if err == nil && v.Int == 0 || isWrongType(err) {
 			s.lose(lock, cmp.Or(why, lossAtRenewal(err)))

@@ -100,7 +100,8 @@ func (r *renewals) renew(ctx context.Context, h *Holder, lock *heldLock, round i
 	}
 	c := r.relockCall(lock.id(), lock.tokenText(), timeout, true)
 	script := time.Now().Add(left - c.Confirm.Within) // Eval adds Confirm.Within
-	answer, err := r.clients.on(ctx, lock.as, lock.key, script).Eval(c)
+	as := lock.login()
+	answer, err := r.clients.on(ctx, as, lock.key, script).Eval(c)
 	ints, err := c.ints(1, answer, err)
 	if err == nil && ints[0] == 1 {
 		// A failover could bring back the earlier expiry.
@@ -118,7 +119,10 @@ func (r *renewals) renew(ctx context.Context, h *Holder, lock *heldLock, round i
 		r.seen.registry.extend(lock.id(), lock.token, asked+int64(timeout))
 		r.renewLocked(h, lock, asked+int64(timeout/3))
 		h.mu.Unlock()
-		r.tracking.want(lock.as, lock.key) // the connection that tracked it may have failed
+		r.tracking.want(as, lock.key) // the connection that tracked it may have failed
+		if as != lock.as {
+			r.notifications.listen(as, lock.key)
+		}
 	case err != nil && left > 0 && !isWrongType(err):
 		pause := min(max(timeout/20, 5*time.Millisecond), time.Second, max(left, time.Millisecond))
 		r.renewLocked(h, lock, monotonic.Now()+int64(pause))

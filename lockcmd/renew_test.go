@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,6 +89,72 @@ type lossSession struct {
 }
 
 func (s *lossSession) LockLost(_ string, token int64) { s.lost <- token }
+
+// loginSession is a session whose client logs in.
+type loginSession struct {
+	lossSession
+	as  Identity // of its LOCK
+	now atomic.Pointer[Identity]
+}
+
+func (s *loginSession) Identity() Identity { return s.as }
+func (s *loginSession) Login() Identity    { return *s.now.Load() }
+
+// A session lock is renewed, and released, as its client has logged in since: the token that it had
+// at its LOCK may not be good any more. After RESET, which logs it out, the former login stays.
+func TestRenewedAsTheNewLogin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := make(chan Identity, 100)
+		connect := func(as Identity) *redis.Client {
+			return redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Protocol: 2,
+				DisableIdentity: true, MaxRetries: -1,
+				Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+					select {
+					case asked <- as:
+					default:
+					}
+					return yesConn(ctx, network, addr)
+				}})
+		}
+		l := New(Config{MaxTimeout: time.Hour}, "proxy", connect, hclog.NewNullLogger())
+		s := &loginSession{lossSession: lossSession{lost: make(chan int64, 1)}}
+		s.holder.Connection = "c"
+		first, second := Identity{"app", "one", true, 3}, Identity{"app", "two", true, 0}
+		s.now.Store(&first)
+		s.as = first
+		l.acquired(s, lockRequest{key: "job", timeout: 30 * time.Second, session: true,
+			connection: "c", number: "1"}, attempt{token: 7, askedAt: time.Now()})
+		connects := func(after string, want ...string) {
+			t.Helper()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			found := map[string]bool{}
+			for len(asked) > 0 {
+				as := <-asked
+				found[as.Password] = true
+				if as.Password == "two" && as.DB != 3 && as.DB != 0 {
+					t.Errorf("%s: database %d", after, as.DB)
+				}
+			}
+			for _, password := range want {
+				if !found[password] {
+					t.Errorf("%s: connected as %v, want %s", after, found, password)
+				}
+			}
+		}
+		connects("the LOCK", "one")
+		s.now.Store(&second)
+		connects("another login", "two")
+		s.now.Store(&Identity{})
+		connects("a RESET")
+		select {
+		case <-s.lost:
+			t.Error("the lock is lost")
+		default:
+		}
+		l.Close()
+	})
+}
 
 // A session lock with MAX is renewed until then, and is lost at that moment: not a renewal later,
 // nor at the end of its timeout, which can be longer than MAX. Then it is released.

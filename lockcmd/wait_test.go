@@ -44,6 +44,7 @@ func (s *slowSession) Do(...[][]byte) ([][]byte, error) {
 
 func (s *slowSession) LockLost(key string, token int64) {}
 func (s *slowSession) Identity() Identity               { return Identity{} }
+func (s *slowSession) Login() Identity                  { return Identity{} }
 func (s *slowSession) Holder() *Holder                  { return &s.holder }
 
 // A release gives the lock to a waiter while its poll is under way, and the lease ends before the

@@ -155,8 +155,17 @@ func (s *lockSession) actAs(state passthrough.State) {
 
 // Identity is what the running lock command runs as, and on which database.
 func (s *lockSession) Identity() lockcmd.Identity {
-	id := s.identity
+	return asIdentity(s.identity)
+}
+
+func asIdentity(id upstream.Identity) lockcmd.Identity {
 	return lockcmd.Identity{User: id.User, Password: id.Password, LoggedIn: id.LoggedIn, DB: id.DB}
+}
+
+// Login is as whom the client is logged in by now, according to the replies so far.
+func (s *lockSession) Login() lockcmd.Identity {
+	state, _ := s.pipe.State()
+	return asIdentity(state.Identity)
 }
 
 // Holder is this connection as the holder of locks.

@@ -55,6 +55,9 @@ func broken() []config {
 			"ENDLESS WAITS GIVES_UP=1 PROXIES=1 BREAK_LOOK_IS_TAKEN_ALONG", "deadlock", normal},
 		{"broken: LOCK without WAIT overtakes waiters",
 			urgent + "TRIER=0 HOLDERS_CRASH TIMEOUT=2 BREAK_TRIES_OVERTAKE", "fair", quick},
+		{"broken: LOCK without WAIT takes what is reserved for others",
+			"URGENT WAITS POLLS LOCKERS=3 TRIER=0 TIMEOUT=2 ROUNDS=2 GIVES_UP=1 END=6 " +
+				"BREAK_TRIES_TAKE_RESERVED", "fair", normal},
 		{"broken: the last waiter leaves silently",
 			"URGENT WAITS POLLS TRIER=0 TIMEOUT=2 ROUNDS=2 GIVES_UP=1 END=7 BREAK_LEAVES_SILENTLY",
 			"prompt", quick},

@@ -18,7 +18,7 @@ var model embed.FS
 // Limits of one search. What it needs is far below: who reaches them has changed the model too much
 // for a search to the end.
 const (
-	searchTimeout = 5 * time.Minute
+	searchTimeout = 30 * time.Minute
 	searchMemory  = 3000 // MB
 )
 

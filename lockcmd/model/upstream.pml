@@ -72,6 +72,10 @@ inline lock_lua(i, p, how) {
   for_me = held && state == RESERVED;
 #else
   for_me = held && state == RESERVED && connection == p;
+#ifndef BREAK_TRIES_TAKE_RESERVED
+  rival_ = (waiting1 == p + 1 -> waiting2 : waiting1);
+  for_me = for_me && !(how == TRY && rival_ > 0 && now - seen[rival_ - 1] < FRESH);
+#endif
 #endif
   if
   :: held && state == HELD && connection == i && request == reqs[i] -> /* `again` */

@@ -131,7 +131,11 @@ if shares then
   end
 end
 
-local mine = held and state == 'reserved' and connection == proxy and mode ~= 'check'
+-- What is reserved for this proxy is for its waiters. If they have left, a LOCK without WAIT takes it
+-- only if nobody else waits.
+local tries = mode == 'try' or mode == 'probe' and A[13] == '1'
+local mine = held and state == 'reserved' and connection == proxy and mode ~= 'check' and
+  not (tries and #waiting_proxies(proxy) > 0)
 
 -- Until when a waiter of another proxy goes first although the lock is free, ms, or nil. A LOCK
 -- without WAIT overtakes none. A waiter gives those who have come before the time to ask when the
@@ -140,7 +144,6 @@ local mine = held and state == 'reserved' and connection == proxy and mode ~= 'c
 local function behind_until()
   if mine or mode == 'take' then return nil end
   local since = waits_since()
-  local tries = mode == 'try' or mode == 'probe' and A[13] == '1'
   for _, entry in ipairs(waiting_proxies(proxy)) do
     local before = goes_before(entry, since)
     if tries or before and entry[3] % 32 >= 16 then return now + 1000 end

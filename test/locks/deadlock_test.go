@@ -103,29 +103,3 @@ func TestDeadlocksWithoutTheChannels(t *testing.T) {
 		t.Errorf("got %q", r.conns[1].Reply())
 	}
 }
-
-// Two owners at two proxies that are far from Redis: the questions between the proxies take several
-// round trips.
-func TestADeadlockFarAway(t *testing.T) {
-	t.Parallel()
-	for _, way := range []time.Duration{50 * time.Millisecond, 500 * time.Millisecond} {
-		t.Run(way.String(), func(t *testing.T) {
-			t.Parallel()
-			server := testredis.Start(t)
-			var owners []*proxytest.Conn
-			for i := range 2 {
-				link := testredis.StartFarLink(t, server.Addr(), 2*way)
-				p := proxytest.Start(t, "redis://"+link.Addr(), nil)
-				owners = append(owners, proxytest.Dial(t, p.Addr))
-				owners[i].Lock(fmt.Sprintf("k%d 600 OWNER o%d", i, i))
-			}
-			// The second is the last to wait.
-			owners[0].Send("LOCK k1 600 OWNER o0 WAIT 0")
-			awaitPlaces(t, proxytest.Dial(t, proxytest.Start(t, server.URL(), nil).Addr), "k1", 1)
-			owners[1].Send("LOCK k0 600 OWNER o1 WAIT 0")
-			if got := owners[1].Reply(); !strings.HasPrefix(got, "-DEADLOCK ") {
-				t.Errorf("the last wait is answered %q", got)
-			}
-		})
-	}
-}

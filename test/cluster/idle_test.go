@@ -1,0 +1,100 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
+)
+
+// The nodes of a cluster close idle connections. The client of these does not notice, as they are
+// opened again when it needs them; nor does one that waits for a lock, at whichever node, or has one
+// as long as it is connected.
+func TestWaitersInAClusterAreNotIdle(t *testing.T) {
+	t.Parallel()
+	cluster := testredis.StartCluster(t, 3, 0, "--timeout", "4")
+	p := proxytest.Start(t, cluster.URL(), nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	checked := make(chan struct{})
+	go func() { // ends with the test
+		defer close(checked)
+		p.Server.CheckUpstream(ctx)
+	}()
+	defer func() { cancel(); <-checked }()
+
+	holder := proxytest.Dial(t, p.Addr)
+	var keys []string
+	var tokens []int64
+	var waiters []*proxytest.Conn
+	for i, node := range cluster.Nodes {
+		key := fmt.Sprint("job", i)
+		for n := 0; cluster.MasterOf(cluster.Slot(key)) != node; n++ {
+			key = fmt.Sprintf("job%d-%d", i, n)
+		}
+		keys = append(keys, key)
+		tokens = append(tokens, holder.Lock(key+" 600 SESSION"))
+		waiter := proxytest.Dial(t, p.Addr)
+		waiter.Expect("CLIENT SETNAME waiter", "+OK\r\n") // by its home, at all nodes
+		waiter.Send("LOCK " + key + " 600 WAIT 0")
+		waiters = append(waiters, waiter)
+		proxytest.AwaitWaiters(t, p, key, 1)
+	}
+	idle := proxytest.Dial(t, p.Addr)
+	for range 2 { // it is idle for as long as the nodes allow
+		idle.Expect("CLIENT SETNAME idle", "+OK\r\n")
+		for _, node := range cluster.Nodes {
+			testwait.Until(t, "a node has closed its idle connection", func() bool {
+				return !strings.Contains(node.Ask("CLIENT", "LIST"), "name=idle ")
+			})
+		}
+	}
+	idle.Expect("CLIENT GETNAME", proxytest.Bulk("idle"))
+	for i, key := range keys {
+		holder.Expect(proxytest.Unlock(key, tokens[i]), ":1\r\n")
+		waiters[i].Expect(proxytest.Unlock(key, proxytest.Token(t, waiters[i].Reply())), ":1\r\n")
+	}
+	for _, waiter := range waiters { // no connection to a node was lost meanwhile
+		waiter.Expect("CLIENT GETNAME", proxytest.Bulk("waiter"))
+	}
+}
+
+// A token that a client has not read when it dies is given to the next at once, though another
+// master that the client has used is silent.
+func TestUnreadTokenNextToASilentMaster(t *testing.T) {
+	t.Parallel()
+	cluster := testredis.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
+	p, q := proxytest.Start(t, cluster.URL(), nil), proxytest.Start(t, cluster.URL(), nil)
+	silent := cluster.MasterOf(cluster.Slot("used"))
+	key := "job"
+	for n := 0; cluster.MasterOf(cluster.Slot(key)) == silent; n++ {
+		key = fmt.Sprintf("job%d", n)
+	}
+	next, log := proxytest.Dial(t, q.Addr), proxytest.Dial(t, p.Addr)
+	next.Expect("EXISTS "+key, ":0\r\n")
+	dying := make([]*proxytest.Conn, 30)
+	for i := range dying {
+		dying[i] = proxytest.Dial(t, p.Addr)
+		dying[i].Expect("CLIENT SETNAME dying", "+OK\r\n") // by its home, at all nodes
+	}
+	// It lives less long than a home lingers whose node is silent.
+	next.Expect("SET {"+key+"}marker x PX 25000", "+OK\r\n")
+	silent.Pause()
+	t.Cleanup(silent.Resume)
+	for _, c := range dying {
+		c.Send("LOCK " + key + " 600") // it dies before the token, or just after it
+		c.Close()
+		next.Lock(key + " 600 WAIT 0")
+		next.Expect("UNLOCK "+key, ":1\r\n")
+		if strings.Contains(log.Do("LOCKLOG "+key), "disconnected") {
+			break
+		}
+	}
+	if got := log.Do("LOCKLOG " + key); !strings.Contains(got, "disconnected") {
+		t.Errorf("no client died with an unread token: %q", got)
+	}
+	next.Expect("EXISTS {"+key+"}marker", ":1\r\n")
+}

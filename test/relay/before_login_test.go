@@ -99,13 +99,13 @@ func TestLockCommandsBeforeLogin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := proxytest.Start(t, server.URL(), change)
 			for _, command := range []string{
-				"LOCK HELP", "LOCK", "LOCK k", "LOCK k 10", "LOCK k ten",
-				"LOCK k 10 WAIT 1 NONSENSE",
-				"LOCK k 10 WAIT 1", "UNLOCK", "UNLOCK k", "UNLOCK k nonsense", "RELOCK k",
+				"LOCK HELP", "LOCK", "LOCK k", "LOCK k 600", "LOCK k ten",
+				"LOCK k 600 WAIT 1 NONSENSE",
+				"LOCK k 600 WAIT 1", "UNLOCK", "UNLOCK k", "UNLOCK k nonsense", "RELOCK k",
 				"RELOCK k 1 x",
 				"LOCKINFO", "LOCKINFO k", "LOCKSCAN x", "LOCKSCAN 0", "FENCE k", "FENCE k x GET k",
 				"FENCE k 1 MULTI", "COMMAND DOCS LOCK", "COMMAND INFO LOCK",
-				"COMMAND GETKEYS LOCK k 10",
+				"COMMAND GETKEYS LOCK k 600",
 				"COMMAND COUNT", "COMMAND LIST",
 			} {
 				c := proxytest.Dial(t, p.Addr)

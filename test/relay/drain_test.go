@@ -196,14 +196,13 @@ func TestDrainWaitsForTransactionsAndLocks(t *testing.T) {
 	t.Parallel()
 	_, p := proxytest.StartBoth(t)
 	dial := func() *proxytest.Conn { return proxytest.Dial(t, p.Addr) }
-	trade, watch, plain, session, short, idle := dial(), dial(), dial(), dial(), dial(), dial()
+	trade, watch, plain, session, idle := dial(), dial(), dial(), dial(), dial()
 	idle.Expect("PING", "+PONG\r\n")
 	trade.Expect("MULTI", "+OK\r\n")
 	trade.Expect("INCR n", "+QUEUED\r\n")
 	watch.Expect("WATCH n", "+OK\r\n")
 	plain.Lock("job 600")
 	session.Lock("other 600 SESSION")
-	short.Lock("third 1.5")
 	wait := proxytest.Shutdown(proxytest.Ctx, t, p)
 	idle.Closed()
 	trade.Expect("INCR n", "+QUEUED\r\n")
@@ -217,7 +216,6 @@ func TestDrainWaitsForTransactionsAndLocks(t *testing.T) {
 	plain.Closed()
 	session.Expect("UNLOCK other", ":1\r\n")
 	session.Closed()
-	short.Closed() // its lease is over
 	if err := wait(); err != nil {
 		t.Errorf("Shutdown: %v", err)
 	}

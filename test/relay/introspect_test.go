@@ -149,12 +149,12 @@ func TestIntrospectionFiltersAndKeys(t *testing.T) {
 		{"COMMAND LIST FILTERBY PATTERN [^a-q]elo?k", "*1\r\n$6\r\nrelock\r\n"},
 		{`COMMAND LIST FILTERBY pattern \fen[c]*e`, "*1\r\n$5\r\nfence\r\n"},
 		{"COMMAND LIST FILTERBY PATTERN nothing", "*0\r\n"},
-		{"COMMAND GETKEYS LOCK a 10", "*1\r\n$1\r\na\r\n"},
+		{"COMMAND GETKEYS LOCK a 600", "*1\r\n$1\r\na\r\n"},
 		{"COMMAND GETKEYS lock a 10 WAIT 3 OWNER b", "*1\r\n$1\r\na\r\n"},
 		{"COMMAND GETKEYSANDFLAGS unlock a",
 			"*1\r\n*2\r\n$1\r\na\r\n*3\r\n+RW\r\n+access\r\n+delete\r\n"},
 		{"COMMAND GETKEYS LOCK a", "-ERR Invalid number of arguments specified for command\r\n"},
-		{"COMMAND GETKEYS RELOCK a 1 2 3",
+		{"COMMAND GETKEYS RELOCK a 1 600 3",
 			"-ERR Invalid number of arguments specified for command\r\n"},
 		{"COMMAND GETKEYS LOCKSCAN 0", "-ERR The command has no key arguments\r\n"},
 		{"COMMAND GETKEYS LOCKTOP SHAPES", "-ERR The command has no key arguments\r\n"},
@@ -181,7 +181,7 @@ func TestIntrospectionFiltersAndKeys(t *testing.T) {
 func TestIntrospectionInEveryState(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
-	c.Send("SET a 1", "COMMAND GETKEYS LOCK a 1", "GET a", "MULTI", "COMMAND INFO lock",
+	c.Send("SET a 1", "COMMAND GETKEYS LOCK a 600", "GET a", "MULTI", "COMMAND INFO lock",
 		"COMMAND COUNT", "EXEC", "PING")
 	for _, want := range []string{"+OK\r\n", "*1\r\n$1\r\na\r\n", "$1\r\n1\r\n", "+OK\r\n",
 		"+QUEUED\r\n", "+QUEUED\r\n", "*2\r\n*1\r\n$-1\r\n:…", "+PONG\r\n"} {
@@ -207,7 +207,7 @@ func TestIntrospectionInEveryState(t *testing.T) {
 	c.Do("ACL SETUSER reader on >pw +@read ~*")
 	c.Do("AUTH reader pw")
 	for _, command := range []string{"COMMAND", "COMMAND DOCS lock", "COMMAND INFO lock",
-		"COMMAND COUNT", "COMMAND GETKEYS LOCK a 1"} {
+		"COMMAND COUNT", "COMMAND GETKEYS LOCK a 600"} {
 		if got := c.Do(command); !strings.HasPrefix(got, "-NOPERM ") {
 			t.Errorf("%s without the right to: %q", command, got)
 		}
@@ -270,7 +270,7 @@ func TestIntrospectionOfStackedProxies(t *testing.T) {
 				t.Errorf("%s: %d elements, want %d", command, len(got), len(want))
 			}
 		}
-		two.Expect("COMMAND GETKEYS LOCK a 10", "*1\r\n$1\r\na\r\n")
+		two.Expect("COMMAND GETKEYS LOCK a 600", "*1\r\n$1\r\na\r\n")
 		for _, command := range []string{"INFO lockproxy", "INFO server lockproxy",
 			"INFO lockproxy server"} {
 			got := two.Do(command)
@@ -280,8 +280,8 @@ func TestIntrospectionOfStackedProxies(t *testing.T) {
 				t.Errorf("%s: %q", command, got)
 			}
 		}
-		token := two.Lock("job 30")
-		one.Expect("LOCK job 30", map[string]string{"HELLO 2": "$-1\r\n",
+		token := two.Lock("job 600")
+		one.Expect("LOCK job 600", map[string]string{"HELLO 2": "$-1\r\n",
 			"HELLO 3": "_\r\n"}[proto])
 		one.Expect(proxytest.Unlock("job", token), ":1\r\n")
 	}

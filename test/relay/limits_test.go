@@ -105,18 +105,18 @@ func TestClientBuffer(t *testing.T) {
 	c := proxytest.Dial(t, p.Addr)
 	c.Expect("SET big "+strings.Repeat("x", 300000), "+OK\r\n")
 	c.Expect("STRLEN big", ":300000\r\n")
-	c.Lock(strings.Repeat("k", 99900) + " 30")
+	c.Lock(strings.Repeat("k", 99900) + " 600")
 	// A larger lock command is refused and skipped: the
 	// connection continues, with its session locks.
-	token := c.Lock("job 30 SESSION")
+	token := c.Lock("job 600 SESSION")
 	large := strings.Repeat("k", 300000)
-	c.Expect("LOCK "+large+" 30",
+	c.Expect("LOCK "+large+" 600",
 		"-ERR the LOCK command is larger than 100000 bytes (--client-buffer): nothing was run\r\n")
 	c.Expect(fmt.Sprintf("FENCE job %d SET big %s", token, large),
 		"-ERR the FENCE command is larger than 100000 bytes…")
 	c.Expect("STRLEN big", ":300000\r\n") // unchanged
 	c.Expect("MULTI", "+OK\r\n")
-	c.Expect("LOCK "+large+" 30", "-ERR the LOCK command is larger…")
+	c.Expect("LOCK "+large+" 600", "-ERR the LOCK command is larger…")
 	c.Expect("EXEC", "-EXECABORT…")
 	c.Send("PING", "UNLOCK "+large, "PING")
 	for _, want := range []string{"+PONG\r\n", "-ERR the UNLOCK command is …", "+PONG\r\n"} {

@@ -60,7 +60,7 @@ func TestProxyProtocolGivesTheClientsAddress(t *testing.T) {
 			t.Errorf("%s: %q", c.name, got)
 			continue
 		}
-		token := nc.Lock("job 30")
+		token := nc.Lock("job 600")
 		if got := nc.Do("LOCKINFO job"); !strings.Contains(got, "\r\n"+c.addr) {
 			t.Errorf("%s: %q", c.name, got)
 		}
@@ -186,7 +186,7 @@ func TestProxyProtocolBeforeTLS(t *testing.T) {
 	plain.WriteRaw(proxyHeader(t, 2, "203.0.113.7:4711"))
 	nc := tls.Client(plain.Conn, &tls.Config{RootCAs: ca.Pool, ServerName: "localhost"})
 	c := &proxytest.Conn{T: t, Conn: nc, In: bufio.NewReader(nc)}
-	c.Lock("job 30")
+	c.Lock("job 600")
 	if got := c.Do("LOCKINFO job"); !strings.Contains(got, "203.0.113.7:4711") {
 		t.Errorf("LOCKINFO: %q", got)
 	}

@@ -147,7 +147,7 @@ func leavesBlocked(t *testing.T, client, direct *proxytest.Conn) {
 func TestVanishedWhileBlocked(t *testing.T) {
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
-	for _, after := range []string{"", "LOCK job 30"} {
+	for _, after := range []string{"", "LOCK job 600"} {
 		c := proxytest.Dial(t, p.Addr)
 		c.Send("BLPOP queue 0")
 		if after != "" {
@@ -261,7 +261,7 @@ func TestMaybeAnsweredCommands(t *testing.T) {
 				t.Errorf("%s: %q among MONITOR's feed", login, got)
 			}
 		}
-		c.Lock(key + " 30")
+		c.Lock(key + " 600")
 	}
 }
 
@@ -306,7 +306,7 @@ func TestUnansweredCommandBeforeLogin(t *testing.T) {
 func TestUnansweredCommands(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
-	c.Send("REPLCONF GETACK *", "PING", "REPLCONF ACK 0", "LOCK job 30", "MULTI", "REPLCONF ACK 0",
+	c.Send("REPLCONF GETACK *", "PING", "REPLCONF ACK 0", "LOCK job 600", "MULTI", "REPLCONF ACK 0",
 		"DISCARD", "UNLOCK job")
 	for _, want := range []string{"+PONG\r\n", ":", "+OK\r\n", "+QUEUED\r\n", "+OK\r\n", ":1\r\n"} {
 		if got := c.Reply(); !strings.HasPrefix(got, want) {

@@ -34,11 +34,11 @@ var lossCommands = []string{
 	"CLIENT REPLY OFF",
 	"CLIENT REPLY SKIP", "CLIENT SETNAME n", "CLIENT TRACKING ON", "CLIENT KILL ID 1", "INFO",
 	"INFO lockproxy", "COMMAND",
-	"COMMAND COUNT", "COMMAND DOCS lock", "COMMAND GETKEYS LOCK k 10", "CLUSTER INFO", "READONLY",
+	"COMMAND COUNT", "COMMAND DOCS lock", "COMMAND GETKEYS LOCK k 600", "CLUSTER INFO", "READONLY",
 	"NOSUCHCOMMAND",
-	"LOCK free 600", "LOCK free 10 WAIT 1", "LOCK held 10 WAIT 0.1", "LOCK free 10 SESSION",
+	"LOCK free 600", "LOCK free 600 WAIT 1", "LOCK held 600 WAIT 0.1", "LOCK free 600 SESSION",
 	"UNLOCK free", "UNLOCK free 1",
-	"UNLOCK free FORCE", "RELOCK free 1 10", "LOCKINFO free", "LOCKSCAN 0", "FENCE free 1 GET k",
+	"UNLOCK free FORCE", "RELOCK free 1 600", "LOCKINFO free", "LOCKSCAN 0", "FENCE free 1 GET k",
 }
 
 // lossSituation is the state of a client when it sends a command whose upstream connection is lost.
@@ -68,7 +68,7 @@ var lossSituations = []lossSituation{
 	}},
 	{name: "after POST", with: func(c string) string { return "POST\n" + c + "\nPING" }},
 	{name: "after LOCK WAIT", before: []string{"PING", "PING"}, with: func(c string) string {
-		return "LOCK held 10 WAIT 0.1\n" + c
+		return "LOCK held 600 WAIT 0.1\n" + c
 	}},
 	{name: "within FENCE", before: []string{"PING", "PING"}, with: func(c string) string {
 		return "FENCE free 1 " + c
@@ -237,7 +237,7 @@ func TestClosedByTheUpstreamWithinAPipeline(t *testing.T) {
 	for _, mode := range []bool{false, true} {
 		p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = mode })
 		for _, then := range []string{"RESET", "CLIENT PAUSE 1 WRITE", "WAIT 0 10", "SELECT 1",
-			"LOCK a 10", "PING"} {
+			"LOCK a 600", "PING"} {
 			c := proxytest.Dial(t, p.Addr)
 			c.Send("POST", then, "PING")
 			c.SetReadDeadline(testwait.Deadline())

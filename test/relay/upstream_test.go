@@ -35,7 +35,7 @@ func TestUpstreamDownAtStart(t *testing.T) {
 	}
 	server.Restart()
 	c.Expect("GET x", "$-1\r\n")
-	c.Lock("job 30")
+	c.Lock("job 600")
 	server.Kill()
 	down := proxytest.Dial(t, p.Addr)
 	down.Expect("QUIT", "+OK\r\n")
@@ -82,7 +82,7 @@ func TestUpstreamLost(t *testing.T) {
 	locking.Expect("PING", "+PONG\r\n")
 	c := proxytest.Dial(t, p.Addr)
 	c.Expect("EXISTS a b", ":0\r\n")
-	c.Lock("job 30")
+	c.Lock("job 600")
 }
 
 // An upstream that accepts and says nothing delays a client for as long
@@ -99,7 +99,7 @@ func TestUpstreamThatSaysNothing(t *testing.T) {
 		p := proxytest.Start(t, "redis://:secret@"+ln.Addr().String(), func(cfg *proxy.Config) {
 			cfg.Dedicated, cfg.DialTimeout = dedicated, 100*time.Millisecond
 		})
-		for _, command := range []string{"GET a", "MULTI", "LOCK a 10", "WAIT 0 10", "INFO",
+		for _, command := range []string{"GET a", "MULTI", "LOCK a 600", "WAIT 0 10", "INFO",
 			"AUTH secret", "FENCE a 1 GET a"} {
 			proxytest.Dial(t, p.Addr).Expect(command,
 				"-UPSTREAM cannot reach "+ln.Addr().String()+"…")

@@ -22,7 +22,7 @@ func TestLanesAreForLoggedInClients(t *testing.T) {
 		c := proxytest.Dial(t, p.Addr)
 		c.Expect("GET a", "-NOAUTH…")
 		c.Expect("GET a", "-NOAUTH…")
-		c.Expect("LOCK a 1", "-NOAUTH…")
+		c.Expect("LOCK a 600", "-NOAUTH…")
 		c.Expect("AUTH wrong", "-WRONGPASS…")
 		c.Expect("GET a", "-NOAUTH…")
 		c.Expect("MULTI", "-NOAUTH…")
@@ -81,7 +81,7 @@ func TestLanesOfUsers(t *testing.T) {
 			user := users[i%4]
 			c.Send("ACL WHOAMI", fmt.Sprintf("SET %s:k %d", user, round),
 				"EVAL return(redis.call('ACL','WHOAMI')) 0", "SET other:k 1",
-				fmt.Sprintf("LOCK %s:lock%d:%d 5", user, i, round), "LOCK other:lock 0.001",
+				fmt.Sprintf("LOCK %s:lock%d:%d 600", user, i, round), "LOCK other:lock 600",
 				"MULTI", "ACL WHOAMI", "EXEC")
 		}
 		for i, c := range clients {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testhostile"
@@ -146,12 +145,14 @@ func TestCloseWithHungUpstream(t *testing.T) {
 			}
 		}
 	}()
-	for looks, read := 0, uint64(0); looks < 20; looks++ { // until the proxy reads no more
-		time.Sleep(5 * time.Millisecond)
+	looks, read := 0, uint64(0)
+	testwait.Until(t, "the proxy reads no more", func() bool {
 		if now := p.Server.Stats().BytesIn; now != read {
 			looks, read = 0, now
 		}
-	}
+		looks++
+		return looks == 50
+	})
 	done := make(chan struct{})
 	go func() { p.Server.Close(); close(done) }() // waited for below
 	testwait.For(t, "Close returns, though the upstream hangs", done)

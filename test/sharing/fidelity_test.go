@@ -58,7 +58,7 @@ func TestFenceWithoutUnwatch(t *testing.T) {
 	admin.Expect("ACL SETUSER u on >p ~* &* +@all -unwatch", "+OK\r\n")
 	c := proxytest.Dial(t, p.Addr)
 	c.Expect("AUTH u p", "+OK\r\n")
-	c.Lock("job 30")
+	c.Lock("job 600")
 	c.Expect("FENCE job 5 SET x y", "-FENCED…")
 	admin.Expect("DEL job", ":1\r\n")
 	c.Expect("MULTI", "+OK\r\n")
@@ -72,7 +72,7 @@ func TestFenceWithUnknownCommand(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)
 	c := proxytest.SharedClient(t, p.Addr)
-	token := c.Lock("job 30")
+	token := c.Lock("job 600")
 	c.Expect(fmt.Sprintf("FENCE job %d NOSUCHCOMMAND", token), "-ERR unknown command…")
 	c.Expect("GET a", "$-1\r\n")
 	if st := p.Server.Stats().Connections; st.Shared != 1 {

@@ -248,8 +248,7 @@ func TestHomeIdle(t *testing.T) {
 	plain.Expect("EXEC", "*1\r\n+OK\r\n")
 	plain.Expect("SELECT 0", "+OK\r\n")
 	plain.Expect("EXISTS in", ":0\r\n")
-	fresh.Expect("AUTH ann pw", "+OK\r\n")
-	time.Sleep(2 * idle)
+	fresh.Expect("AUTH ann pw", "+OK\r\n") // at a home that is dialled for it
 	fresh.Expect("MULTI", "+OK\r\n")
 	fresh.Expect("ACL WHOAMI", "+QUEUED\r\n")
 	fresh.Expect("EXEC", "*1\r\n$3\r\nann\r\n")

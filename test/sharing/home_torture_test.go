@@ -21,7 +21,7 @@ func TestHomeTorture(t *testing.T) {
 	server := testredis.Start(t)
 	link := testredis.StartLink(t, server.Addr())
 	p := proxytest.Start(t, "redis://"+link.Addr(), func(cfg *proxy.Config) {
-		cfg.Dedicated, cfg.UpstreamConns, cfg.HomeIdle = false, 2, 20*time.Millisecond
+		cfg.Dedicated, cfg.UpstreamConns, cfg.HomeIdle = false, 2, 2*time.Millisecond
 	})
 	killer := proxytest.Dial(t, server.Addr())
 	killer.Expect("ACL SETUSER ann on >pw ~* &* +@all", "+OK\r\n")
@@ -31,14 +31,10 @@ func TestHomeTorture(t *testing.T) {
 	}
 	stop := make(chan struct{})
 	var killing sync.WaitGroup
+	var asked atomic.Int64
 	var killed atomic.Int32
 	killing.Go(func() { // ends with stop
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(time.Duration(20+rand.IntN(200)) * time.Millisecond):
-			}
+		for awaitAsked(&asked, 500+rand.Int64N(3000), stop) {
 			killed.Add(1)
 			switch rand.IntN(12) {
 			default:
@@ -52,7 +48,7 @@ func TestHomeTorture(t *testing.T) {
 				link.Reset()
 			case 3:
 				link.HoldReplies()
-				time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+				testwait.Holds(func() bool { return link.Holding() || isClosed(stop) })
 				link.Cut()
 				link.Release()
 			case 4:
@@ -60,7 +56,7 @@ func TestHomeTorture(t *testing.T) {
 			}
 		}
 	})
-	torture(t, p.Addr, 40, func() bool { return killed.Load() >= 10 }, true)
+	torture(t, p.Addr, 40, &asked, func() bool { return killed.Load() >= 10 }, true)
 	close(stop)
 	killing.Wait()
 	testwait.Until(t, "no client is left", func() bool {

@@ -27,10 +27,14 @@ func TestHomeIsDialledAgainForAClientThatDoesNotRead(t *testing.T) {
 			t.Fatal("the client's connection takes all")
 		}
 		c.Send("GET big")
-		given := time.Now().Add(20 * time.Millisecond)
-		for time.Now().Before(given) && p.Server.Stats().BytesOut < uint64((asked+1)*each) {
-			time.Sleep(time.Millisecond)
-		}
+		looks, sent := 0, uint64(0)
+		testwait.Until(t, "the client takes it, or no more", func() bool {
+			if now := p.Server.Stats().BytesOut; now != sent {
+				looks, sent = 0, now
+			}
+			looks++
+			return sent >= uint64((asked+1)*each) || looks == 50
+		})
 	}
 	testwait.Until(t, "the client's home is closed", func() bool {
 		return len(clientList(admin)) == 0

@@ -5,11 +5,11 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -31,6 +31,7 @@ func TestLaneLossesAreTold(t *testing.T) {
 		if round%2 == 0 {
 			link.Hold()
 		}
+		before := p.Server.Stats().BytesIn
 		for i, c := range clients {
 			var raw []byte
 			for j := range 200 {
@@ -39,7 +40,9 @@ func TestLaneLossesAreTold(t *testing.T) {
 			}
 			go c.Write(raw) // ends when it is read, or the client is closed with the test
 		}
-		time.Sleep(time.Duration(rand.IntN(40)) * time.Millisecond)
+		read := before + rand.Uint64N(3<<20) // of 4 MB
+		testwait.Until(t, "some of it is read",
+			func() bool { return p.Server.Stats().BytesIn >= read })
 		link.Cut()
 		link.Release()
 		admin := proxytest.Dial(t, server.Addr())

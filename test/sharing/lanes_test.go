@@ -112,7 +112,7 @@ func TestClientsAtHome(t *testing.T) {
 		"fence": {{"FENCE nothing 5 SET a b", false},
 			{"FENCE nothing 5 GET a", false}},
 		"lock command after": {{"MULTI|SET a b|EXEC|LOCK", false},
-			{"WATCH a|LOCKINFO a|UNWATCH|LOCK a", false}, {"MULTI|LOCK|LOCK a 1|EXEC", false},
+			{"WATCH a|LOCKINFO a|UNWATCH|LOCK a", false}, {"MULTI|LOCK|LOCK a 600|EXEC", false},
 			{"BLPOP nothing 0.01|UNLOCK", false}},
 		"wait": {{"SET a b", false}, {"WAIT 0 0", false}},
 		"pubsub in RESP3": {{"HELLO 3", false}, {"SUBSCRIBE a", true}, {"GET a", true},
@@ -167,7 +167,7 @@ func TestLaneReplySkip(t *testing.T) {
 	c, other := proxytest.SharedClient(t, p.Addr), proxytest.SharedClient(t, p.Addr)
 	for i := range 50 {
 		c.Send("CLIENT REPLY SKIP", "SET a 1", fmt.Sprintf("ECHO %04d", i), "CLIENT REPLY OFF",
-			"SET a 2", "GET a", "CLIENT REPLY ON", "GET a", fmt.Sprintf("LOCK l%d 1", i),
+			"SET a 2", "GET a", "CLIENT REPLY ON", "GET a", fmt.Sprintf("LOCK l%d 600", i),
 			"CLIENT REPLY SKIP", "UNLOCK nothing", "ECHO end")
 		other.Send("PING", fmt.Sprintf("ECHO o%d", i))
 		for _, want := range []string{fmt.Sprintf("$4\r\n%04d\r\n", i), "+OK\r\n", "$1\r\n2\r\n",

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
@@ -26,7 +25,7 @@ func TestLaneTorture(t *testing.T) {
 		admin.Expect(fmt.Sprintf("SELECT %d", db), "+OK\r\n")
 		admin.Expect(fmt.Sprintf("SET db %d", db), "+OK\r\n")
 	}
-	torture(t, p.Addr, 40, nil, false)
+	torture(t, p.Addr, 40, new(atomic.Int64), nil, false)
 	testwait.Until(t, "no client is left", func() bool {
 		st := p.Server.Stats()
 		return st.Clients == 0 && st.Connections.Shared == 0 && st.Connections.Homes == 0
@@ -48,31 +47,44 @@ func TestLaneTortureWithKills(t *testing.T) {
 	var killing sync.WaitGroup
 	killer := proxytest.Dial(t, server.Addr())
 	const enough = 20
+	var asked atomic.Int64
 	var killed atomic.Int32
 	killing.Go(func() { // ends with stop
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(time.Duration(10+rand.IntN(40)) * time.Millisecond):
-			}
+		for awaitAsked(&asked, 200+rand.Int64N(600), stop) {
 			if ids := laneIDs(killer, "resp="); len(ids) > 1 {
 				killer.Do("CLIENT KILL ID " + ids[rand.IntN(len(ids)-1)] + " SKIPME yes")
 				killed.Add(1)
 			}
 		}
 	})
-	torture(t, p.Addr, 40, func() bool { return killed.Load() >= enough }, true)
+	torture(t, p.Addr, 40, &asked, func() bool { return killed.Load() >= enough }, true)
 	close(stop)
 	killing.Wait()
+}
+
+// awaitAsked returns once so many more requests have been asked; false once stop is closed.
+func awaitAsked(asked *atomic.Int64, more int64, stop <-chan struct{}) (goOn bool) {
+	enough := asked.Load() + more
+	return testwait.Holds(func() bool { return isClosed(stop) || asked.Load() >= enough }) &&
+		!isClosed(stop)
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // torture runs clients until they have asked enough, and also is true, unless it is nil. With
 // losses, their requests can be lost or their connections closed, and they continue with new
 // connections.
-func torture(t *testing.T, addr string, clients int, also func() bool, losses bool) {
+func torture(t *testing.T, addr string, clients int, asked *atomic.Int64, also func() bool,
+	losses bool) {
 	var running sync.WaitGroup
-	var asked, lost atomic.Int64
+	var lost atomic.Int64
 	const enough = 20_000
 	over := func() bool { return asked.Load() >= enough && (also == nil || also()) }
 	for i := range clients {
@@ -80,7 +92,7 @@ func torture(t *testing.T, addr string, clients int, also func() bool, losses bo
 			for round := 0; !over() && !t.Failed(); round++ {
 				v := &victim{t: t, id: i, life: round,
 					rand: rand.New(rand.NewPCG(uint64(i), uint64(round))), losses: losses,
-					asked: &asked, lost: &lost}
+					asked: asked, lost: &lost}
 				v.live(addr, over)
 			}
 		})
@@ -103,7 +115,6 @@ type victim struct {
 	db, proto int
 	name      string
 	serial    int
-	pause     bool           // after this pipeline, so that idle connections are closed
 	value     map[int]string // of its key, by database
 	raw       []byte
 	want      []string // regular expressions
@@ -223,7 +234,7 @@ func (v *victim) step() {
 			"EVAL", "return {ARGV[1], redis.call('GET', 'db')}", "0", u)
 	case 17:
 		lock := v.unique("lock")
-		v.ask(`:[1-9]\d+\r\n`, "LOCK", lock, "10")
+		v.ask(`:[1-9]\d+\r\n`, "LOCK", lock, "600")
 		v.ask(`:1\r\n`, "UNLOCK", lock)
 		v.ask(v.null(), "LOCKINFO", lock)
 	case 18:
@@ -248,14 +259,12 @@ func (v *victim) step() {
 	case 24:
 		lock := v.unique("tracked")
 		v.ask(okReply, "WATCH", v.key())
-		v.ask(`:[1-9]\d+\r\n`, "LOCK", lock, "10")
+		v.ask(`:[1-9]\d+\r\n`, "LOCK", lock, "600")
 		u := v.unique("multi")
 		v.ask(okReply, "MULTI")
 		v.ask(`\+QUEUED\r\n`, "ECHO", u)
 		v.ask(v.array(1)+regexp.QuoteMeta(proxytest.Bulk(u)), "EXEC")
 		v.ask(`:1\r\n`, "UNLOCK", lock)
-	case 25:
-		v.pause = true
 	}
 }
 
@@ -275,10 +284,6 @@ func (v *victim) live(addr string, over func() bool) {
 		if !v.exchange(c) {
 			return
 		}
-		if v.pause && v.rand.IntN(4) == 0 {
-			time.Sleep(time.Duration(v.rand.IntN(80)) * time.Millisecond)
-		}
-		v.pause = false
 	}
 }
 

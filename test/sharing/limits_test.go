@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
@@ -19,8 +18,15 @@ func watchLimits(t *testing.T, p *proxytest.Proxy, admin *proxytest.Conn) {
 	testwait.Until(t, "the proxy has asked for the limits", func() bool {
 		return strings.Contains(admin.Do("INFO commandstats"), "cmdstat_config|get:calls=3")
 	})
-	time.Sleep(20 * time.Millisecond) // it has the last answer
-	p.Shares = false                  // limits are what the tests that wait for this set
+	first, second := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	defer first.Close()
+	defer second.Close()
+	testwait.Until(t, "clients share no connection", func() bool {
+		id := strings.Trim(first.Do("CLIENT ID"), ":\r\n") // by its home
+		first.Do("ECHO a")
+		return strings.Contains(second.Do("CLIENT LIST ID "+id), " cmd=echo ")
+	})
+	p.Shares = false // limits are what the tests that wait for this set
 }
 
 // checkUpstream makes the proxy check its upstream until the test ends.
@@ -35,14 +41,17 @@ func checkUpstream(t *testing.T, p *proxytest.Proxy) {
 func TestLimitsOfABusyUpstream(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t, "--timeout", "300", "--busy-reply-threshold", "1")
-	p := proxytest.Start(t, server.URL(), func(*proxy.Config) {})
+	link := testredis.StartLink(t, server.Addr())
+	p := proxytest.Start(t, "redis://"+link.Addr(), nil)
 	script, admin := proxytest.Dial(t, server.Addr()), proxytest.Dial(t, server.Addr())
 	script.WriteRaw("EVAL 'while true do end' 0\r\n")
 	testwait.Until(t, "the upstream is busy", func() bool {
 		return strings.HasPrefix(admin.Do("GET k"), "-BUSY")
 	})
+	link.HoldReplies()
 	checkUpstream(t, p)
-	time.Sleep(100 * time.Millisecond) // it has been refused
+	testwait.Until(t, "the proxy is refused", link.Holding)
+	link.Release()
 	if got := admin.Do("SCRIPT KILL"); got != "+OK\r\n" {
 		t.Fatal(got)
 	}

@@ -4,16 +4,17 @@ package sharing_test
 // notices everything that ends or wakes them.
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
@@ -24,11 +25,20 @@ import (
 func parked(t *testing.T, p *proxytest.Proxy) *proxytest.Conn {
 	t.Helper()
 	c := proxytest.Dial(t, p.Addr)
+	awaitParked(t, c)
+	return c
+}
+
+func awaitParked(t *testing.T, c *proxytest.Conn) {
+	t.Helper()
 	for range 3 {
 		c.Expect("PING", "+PONG\r\n")
-		time.Sleep(2 * time.Millisecond)
 	}
-	return c
+	testwait.Until(t, "no session has a goroutine", func() bool {
+		stacks := make([]byte, 8<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		return !bytes.Contains(stacks, []byte("proxy.(*session).Resume("))
+	})
 }
 
 // The proxy notices a client that goes while its session is parked, in whatever way it goes, and
@@ -72,10 +82,7 @@ func TestLockLostWhileParked(t *testing.T) {
 	c := proxytest.Dial(t, p.Addr)
 	c.Lock("lost 600 SESSION")
 	c.Lock("kept 600 SESSION")
-	for range 3 {
-		c.Expect("PING", "+PONG\r\n")
-		time.Sleep(2 * time.Millisecond)
-	}
+	awaitParked(t, c)
 	proxytest.GoRedis(t, server.Addr()).Del(proxytest.Ctx, "lost")
 	c.Closed()
 	testwait.Until(t, "the session ends", func() bool {
@@ -127,6 +134,7 @@ func TestUrgentByte(t *testing.T) {
 				t.Fatalf("%q, want %q", got, want)
 			}
 		}
+		c.Close() // an urgent byte leaves it with a goroutine
 	}
 }
 
@@ -171,7 +179,7 @@ func TestParkedOrder(t *testing.T) {
 						return
 					}
 					if raw = raw[n:]; rng.IntN(3) == 0 {
-						time.Sleep(time.Duration(rng.IntN(200)) * time.Microsecond)
+						runtime.Gosched()
 					}
 				}
 				got := make([]byte, len(want))

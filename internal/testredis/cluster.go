@@ -110,9 +110,9 @@ func startCluster(t testing.TB, far *time.Duration, masters, replicas int,
 
 // newNode makes a node that isn't started yet.
 func (c *Cluster) newNode() *Server {
-	s := &Server{t: c.t, port: FreePort(c.t, busOffset)}
+	s := &Server{t: c.t, port: FreePort(c.t, busOffset), dir: serverDir(c.t)}
 	s.args = append([]string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir",
-		serverDir(c.t), "--save", "",
+		s.dir, "--save", "",
 		"--cluster-enabled", "yes", nodeTimeout,
 		strconv.Itoa(clusterPatience),
 		"--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0",

@@ -86,10 +86,10 @@ func StartSentinel(t testing.TB, addr string, args ...string) *Server {
 
 func startSentinel(t testing.TB, group, addr string, o GroupOptions) *Server {
 	t.Helper()
-	s := &Server{t: t, port: FreePort(t)}
+	s := &Server{t: t, port: FreePort(t), dir: serverDir(t)}
 	host, port, _ := net.SplitHostPort(addr)
 	lines := []string{
-		"bind 127.0.0.1", "port " + strconv.Itoa(s.port), "dir " + serverDir(t), "protected-mode no",
+		"bind 127.0.0.1", "port " + strconv.Itoa(s.port), "dir " + s.dir, "protected-mode no",
 		fmt.Sprintf("sentinel monitor %s %s %s %d", group, host, port, o.Sentinels/2+1),
 		fmt.Sprintf("sentinel down-after-milliseconds %s %d", group, sentinelPatience),
 		fmt.Sprintf("sentinel failover-timeout %s 2000", group),

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -24,6 +25,7 @@ type Server struct {
 
 	t     testing.TB
 	port  int
+	dir   string
 	args  []string
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when cmd has ended
@@ -53,9 +55,9 @@ func Start(t testing.TB, args ...string) *Server {
 
 // newServer is a server that isn't started yet.
 func newServer(t testing.TB, args []string, also ...int) *Server {
-	s := &Server{t: t, port: FreePort(t, also...)}
+	s := &Server{t: t, port: FreePort(t, also...), dir: serverDir(t)}
 	s.args = append([]string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir",
-		serverDir(t), "--save", ""}, args...)
+		s.dir, "--save", ""}, args...)
 	t.Cleanup(func() {
 		s.Kill()
 		if t.Failed() {
@@ -145,6 +147,7 @@ func (s *Server) Kill() {
 		return
 	}
 	s.setDown(true)
+	os.Remove(filepath.Join(s.dir, PausedFile))
 	s.cmd.Process.Kill()
 	<-s.ended
 	s.cmd = nil
@@ -165,9 +168,15 @@ func (s *Server) Pause() {
 	s.stop()
 }
 
+// PausedFile is in the directory of a server as long as its test has it stopped.
+const PausedFile = "paused"
+
 // stop is Pause, but those who ask the server wait.
 func (s *Server) stop() {
 	s.t.Helper()
+	if err := os.WriteFile(filepath.Join(s.dir, PausedFile), nil, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
 	s.cmd.Process.Signal(syscall.SIGSTOP)
 	stat := fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid)
 	if !testwait.Holds(func() bool {
@@ -181,6 +190,7 @@ func (s *Server) stop() {
 
 // Resume lets a paused process go on.
 func (s *Server) Resume() {
+	os.Remove(filepath.Join(s.dir, PausedFile))
 	s.cmd.Process.Signal(syscall.SIGCONT)
 	s.setDown(false)
 }

@@ -14,7 +14,7 @@ import (
 func (p *Pipe) KeepAlive() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.asideLocked(timeRequest, nil)
+	p.asideLocked(pendingReply{kind: discarded}, timeRequest)
 }
 
 // ClientID is the home's number, as CLIENT ID tells it, or -1 if there is none. It is 0 while
@@ -32,13 +32,15 @@ func (p *Pipe) ClientID() (id int64, known <-chan struct{}) {
 		return 0, h.asked
 	}
 	asked := make(chan struct{})
-	if !p.asideLocked(clientIDRequest, func(head resp.Head) {
+	replied := func(head resp.Head) {
 		h.id = -1
 		if n, err := strconv.ParseInt(string(head.Line), 10, 64); err == nil && head.Type == ':' {
 			h.id = n
 		}
 		close(asked)
-	}) {
+	}
+	e := pendingReply{kind: discarded, Expect: Expect{Replied: replied}}
+	if !p.asideLocked(e, clientIDRequest) {
 		return 0, nil
 	}
 	h.asked = asked
@@ -50,15 +52,15 @@ var (
 	clientIDRequest = resp.AppendCommand(nil, "CLIENT", "ID")
 )
 
-// asideLocked sends a request by the home, whose reply goes only to replied. It returns false, and
+// asideLocked sends a request by the home, for whose reply it will be owed e. It returns false, and
 // sends nothing, if anything is under way. mu is held.
-func (p *Pipe) asideLocked(raw []byte, replied func(resp.Head)) (sent bool) {
-	h := p.home
-	if h == nil || h.closing || p.end != notEnding || p.needsHome.open || p.within || p.pending.fresh ||
-		!p.pending.empty() || !p.pending.Plain() || !p.setRoute(byHome) {
+func (c *client) asideLocked(e pendingReply, raw []byte) (sent bool) {
+	h := c.home
+	if h == nil || h.closing || c.end != notEnding || c.needsHome.open || c.within || c.pending.fresh ||
+		!c.pending.empty() || !c.pending.Plain() || !c.setRoute(byHome) {
 		return false
 	}
-	p.pending.push(pendingReply{kind: discarded, Expect: Expect{Replied: replied}})
+	c.pending.push(e)
 	n, err := 0, error(nil)
 	if h.atOnce != nil {
 		n, err = h.atOnce.TryWrite(raw)

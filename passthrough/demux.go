@@ -22,6 +22,7 @@ type demux struct {
 	out       [][]byte // for the client
 
 	shared   bool // the connection is a lane
+	readOnly bool // and its server has refused a write as a replica
 	dropping bool // scan is within a push on a lane
 
 	batchHead []byte   // the beginning of the reply to a batch of calls, as far as it has come
@@ -160,6 +161,9 @@ func (d *demux) cut(c *client, data []byte, limit int) (at, replies int, err err
 			continue
 		}
 		replies++
+		if d.shared && upstream.IsReadOnly(d.scan.Head()) {
+			d.readOnly = true
+		}
 		e, ok := q.complete(d.scan.Head())
 		if ok && e.Replied != nil {
 			e.Replied(d.scan.Head())
@@ -230,6 +234,10 @@ func (d *demux) skip(data []byte, limit int) (at, replies int, err error) {
 func (d *demux) finish(q *pendingQueue, e pendingReply) {
 	switch e.kind {
 	case internal:
+		if e.answer == nil {
+			e.took(d.collected)
+			return
+		}
 		e.answer.raw, e.answer.err = d.collected, upstream.FailureIn(d.collected)
 		e.answer.refused = d.refusing > 0
 		w, n := e.answer.waiter, len(d.waiters)

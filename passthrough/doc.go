@@ -19,8 +19,9 @@
 //
 // Route chooses home or lane, by the request (Way) and by State. A lane serves a client that Redis
 // has admitted, whose home is in the state of a new connection, and to which its home owes nothing.
-// Likewise the home serves only once the lane owes the client nothing. A single client with its
-// login gets no lane, and no request waits until a lane is open: the home serves meanwhile.
+// Likewise the home serves only once the lane owes the client nothing. The lane leads to the same
+// server as the home (where.go). A single client with its login gets no lane, and no request waits
+// until a lane is open: the home serves meanwhile.
 //
 // Scripts of one or several clients that are ready at about the same time (Ask, TryAsk) go
 // together, as one script that runs them all: see Call. The demux gives each its part of the reply.
@@ -52,6 +53,7 @@
 //   - clientWriter.spill, while these are moved to a file: the end of that. Pipe.Wait.
 //   - lane.writeRest, while Redis does not take what a lane sends: the lane's end.
 //   - Pool.open, while a lane is opened: DialTimeout. Pool.Close.
+//   - Pool.look, while a new connection shows where it leads: DialTimeout. Pool.Close.
 //   - Pool.fillSpares, while homes of clients to come are opened: DialTimeout for each. Pool.Close.
 //
 // Memory for each session: what waits to be sent, unread replies up to overflowMemory, at most

@@ -37,6 +37,7 @@ func (s *homeSide) openHome(ctx context.Context) error {
 	s.mu.Lock()
 	setup := s.pending.setup()
 	s.mu.Unlock()
+	term := s.pool.currentTerm()
 	conn := s.pool.popSpare(setup)
 	if conn == nil {
 		var err error
@@ -49,11 +50,13 @@ func (s *homeSide) openHome(ctx context.Context) error {
 	s.mu.Lock()
 	if before := s.lastHome; before != nil {
 		s.writes = max(s.writes, Elsewhere)
-		if before.conn.RemoteAddr().String() != conn.RemoteAddr().String() {
+		if before.conn.RemoteAddr().String() != conn.RemoteAddr().String() ||
+			s.pool.newest.elsewhere(&s.where) {
 			s.writes = Unknown
 		}
 	}
 	s.home, s.lastHome, s.homeUse = h, h, held
+	s.where = whereabouts{server: s.pool.Upstream.ServerOf(conn), known: true, term: term}
 	if s.end >= ClientGone {
 		conn.Close()
 	}
@@ -63,6 +66,7 @@ func (s *homeSide) openHome(ctx context.Context) error {
 	s.mu.Unlock()
 	s.pool.homes.Add(1)
 	h.start() // until conn ends: End closes conn, and Wait waits
+	s.pool.lookForOwn(s.pool.Upstream.Initial)
 	return nil
 }
 

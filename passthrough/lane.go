@@ -10,6 +10,7 @@ import (
 
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/monotonic"
+	"lockproxy/internal/upstream"
 )
 
 const (
@@ -27,10 +28,15 @@ const (
 // says whose they are, in the order of the requests.
 type lane struct {
 	key         poolKey
+	server      upstream.Server
+	term        uint64 // Pool.term when it was dialled
 	batchScript string // see Config
 	connReader
 	// called once, when all that was asked has been answered or reported lost
-	onEnd   func()
+	onEnd func()
+	// called when its server has refused a write as a replica. It must not wait.
+	onReadOnly func()
+
 	retired atomic.Bool // sessions leave it, and none joins
 	// since when answers have been due, as monotonic.Now; 0 if none are
 	silentSince atomic.Int64
@@ -246,6 +252,10 @@ func (l *lane) distribute(data []byte, it *eventloop.Iteration) (err error) {
 		data = data[n:]
 		if l.replies.size > largeReply {
 			l.retired.Store(true)
+		}
+		if l.replies.readOnly {
+			l.replies.readOnly = false
+			l.onReadOnly()
 		}
 	}
 	return nil

@@ -60,11 +60,17 @@ func (s *laneSide) useLane(kind poolKey) bool {
 
 // join is Pool.join.
 func (s *laneSide) join(kind poolKey) (opening <-chan struct{}) {
-	l, opening := s.pool.join(s, kind)
-	if l != nil {
-		s.mu.Lock()
+	s.mu.Lock()
+	where := s.where
+	s.mu.Unlock()
+	l, question, opening := s.pool.join(s, kind, &where)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case l != nil:
 		s.lane = l
-		s.mu.Unlock()
+	case question != nil:
+		s.askWhereLocked(question)
 	}
 	return opening
 }

@@ -14,6 +14,9 @@ type pendingReply struct {
 	local  []byte    // the proxy's reply, for kinds overridden and local
 	kind   replyKind // what happens to Redis's reply
 	answer *Answer   // for kinds internal and barrier
+	// for kind internal without an answer, which no session waits for: it is given Redis's reply,
+	// and must neither wait nor keep it
+	took func(raw []byte)
 }
 
 type replyKind uint8

@@ -39,6 +39,8 @@ type Config struct {
 	// OnDropped is called for each client that is closed because of this or another bound on what
 	// it leaves unread. It must not wait.
 	OnDropped func(client net.Addr, err error)
+	// OnMoved is called when new connections lead to another server than before. It must not wait.
+	OnMoved func(to upstream.Server)
 }
 
 // Pool has the lanes of each login, and what the homes of all sessions have in common. Make it with
@@ -51,6 +53,7 @@ type Pool struct {
 	homes      atomic.Int64 // that are open
 	spares     spares
 	outage     outageCheck
+	newest     newest
 	goroutines sync.WaitGroup
 	ctx        context.Context // ends with Close
 	cancel     context.CancelFunc
@@ -62,6 +65,7 @@ type Pool struct {
 	closed  bool                   // guarded by mu
 	// guarded by mu; when a lane last ended that the pool had not closed
 	laneLost time.Time
+	term     uint64 // guarded by mu; see laneReadOnly
 }
 
 // poolKey is what the sessions on a lane have in common.
@@ -100,14 +104,20 @@ func (p *Pool) Suspend(suspended bool) { p.sharing.suspended.Store(suspended) }
 // home. That is so while no other session has this key, because a lane would not help it, and until
 // a lane is open. opening is closed when that is decided. join never waits. (A lane helps a single
 // session too if the upstream LearnsByLogin: the lane logs in as the session does.)
-func (p *Pool) join(s *laneSide, key poolKey) (l *lane, opening <-chan struct{}) {
+//
+// The lane leads to the same server as the session's home, which must be asked question if that is
+// not known yet.
+func (p *Pool) join(
+	s *laneSide, key poolKey, at *whereabouts,
+) (l *lane, question []byte, opening <-chan struct{}) {
 	if s.alone.Load() && s.aloneIn == key {
-		return nil, nil
+		return nil, nil, nil
 	}
+	p.lookForOwn(key.Identity)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return nil, nil
+		return nil, nil, nil
 	}
 	p.cancelAloneLocked(s)
 	group := p.groups[key]
@@ -120,21 +130,27 @@ func (p *Pool) join(s *laneSide, key poolKey) (l *lane, opening <-chan struct{})
 			p.closeLocked(old)
 		}
 	}
-	l = group.leastUsed()
+	l, question = group.leastUsed(at)
 	switch {
+	case l == nil && question != nil:
+		return nil, question, nil
+	case l == nil && p.newest.elsewhere(at):
+		p.dropEmptyLocked(key, group)
+		p.lookLocked(key.Identity)
+		return nil, nil, nil
 	case l != nil && (l.users < laneSessions || len(group.lanes) >= p.LanesPerKey):
 	case group.opening != nil:
 	case len(group.lanes) == 0 && group.alone == nil && !p.Upstream.LearnsByLogin():
 		group.alone, s.aloneIn = s, key
 		s.alone.Store(true)
-		return nil, nil
+		return nil, nil, nil
 	default:
 		p.startOpenLocked(key, group)
 	}
 	if l != nil {
 		l.users++
 	}
-	return l, group.opening
+	return l, nil, group.opening
 }
 
 // cancelAlone records that a session does not ask for a lane any more.
@@ -154,14 +170,21 @@ func (p *Pool) cancelAloneLocked(s *laneSide) {
 	}
 }
 
-// leastUsed returns the lane with the fewest sessions, of those that serve, or nil.
-func (g *laneGroup) leastUsed() (least *lane) {
+// leastUsed returns the lane with the fewest sessions, of those that serve and lead where at says.
+// If there is none, but can be once the answer to question is known, it returns that.
+func (g *laneGroup) leastUsed(at *whereabouts) (least *lane, question []byte) {
 	for _, l := range g.lanes {
-		if l.serves() && (least == nil || l.users < least.users) {
+		if !l.serves() {
+			continue
+		}
+		same, known := at.lanes(l)
+		if !known {
+			question = l.server.Question()
+		} else if same && (least == nil || l.users < least.users) {
 			least = l
 		}
 	}
-	return least
+	return least, question
 }
 
 // startOpenLocked begins to open a lane, unless Redis has just refused its login. mu is held.
@@ -182,7 +205,11 @@ func (p *Pool) startOpenLocked(key poolKey, group *laneGroup) {
 func (p *Pool) open(key poolKey, group *laneGroup) {
 	ctx, cancel := context.WithTimeout(p.ctx, p.DialTimeout)
 	defer cancel()
-	conn, err := p.Upstream.DialAdmitted(ctx, key.Identity)
+	term := p.currentTerm()
+	conn, server, err := p.Upstream.DialKnown(ctx, key.Identity)
+	if err == nil {
+		p.found(server)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err == nil && p.closed {
@@ -203,12 +230,14 @@ func (p *Pool) open(key poolKey, group *laneGroup) {
 		return
 	}
 	l := newLane(key, conn, p)
+	l.server, l.term = server, term
 	group.lanes = append(group.lanes, l)
 	p.goroutines.Add(1)
 	l.onEnd = func() {
 		p.remove(l)
 		p.goroutines.Done()
 	}
+	l.onReadOnly = func() { p.laneReadOnly(l) }
 	l.start() // until the upstream or the pool closes it; Close waits for it
 }
 

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -26,6 +25,10 @@ import (
 
 const probing = "*1\r\n$4\r\nPING\r\n"
 
+// asking is what comes behind probing.
+var asking = [2]string{"*2\r\n$6\r\nCLIENT\r\n$4\r\nINFO\r\n",
+	"*2\r\n$4\r\nINFO\r\n$6\r\nserver\r\n"}
+
 // scripted is an upstream that a test plays.
 type scripted struct {
 	lanes *Pool
@@ -34,7 +37,7 @@ type scripted struct {
 
 func newPool(redis *upstream.Upstream, lanes int) *Pool {
 	return NewPool(Config{Upstream: redis, LanesPerKey: lanes, DialTimeout: testwait.Patience,
-		OnDial: func(error) {}, MaxUnread: 1 << 30, OnDropped: func(net.Addr, error) {}})
+		OnDial: func(error) {}, OnMoved: func(upstream.Server) {}, MaxUnread: 1 << 30, OnDropped: func(net.Addr, error) {}})
 }
 
 func newScripted(t testing.TB, lanes int) *scripted {
@@ -53,27 +56,41 @@ func newScripted(t testing.TB, lanes int) *scripted {
 		t.Fatal(err)
 	}
 	s.lanes.ReadIn(loops)
-	accepting := make(chan struct{})
-	go func() { // ends when ln does
-		defer close(accepting)
+	var accepting sync.WaitGroup
+	var mu sync.Mutex
+	var asked []net.Conn  // guarded by mu
+	accepting.Go(func() { // ends when ln does
 		for {
 			conn, err := ln.Accept()
-			if err != nil {
+			switch {
+			case err != nil:
 				return
+			case lanes == 0:
+				s.conns <- conn
+				continue
 			}
-			// a lane's first request asks whether it lets anybody in
-			if probed := make([]byte, len(probing)); lanes > 0 {
-				conn.SetReadDeadline(testwait.Deadline())
-				io.ReadFull(conn, probed)
+			mu.Lock()
+			asked = append(asked, conn)
+			mu.Unlock()
+			// a lane's first requests ask whether it lets anybody in, and where it leads
+			accepting.Go(func() { // ends with conn
+				io.ReadFull(conn, make([]byte, len(probing)))
 				io.WriteString(conn, "+PONG\r\n")
-				conn.SetReadDeadline(time.Time{})
-			}
-			s.conns <- conn
+				_, err := io.ReadFull(conn, make([]byte, len(asking[0]+asking[1])))
+				if io.WriteString(conn, strings.Repeat("-ERR unknown\r\n", 2)); err == nil {
+					s.conns <- conn
+				}
+			})
 		}
-	}()
+	})
 	t.Cleanup(func() {
 		ln.Close()
-		<-accepting
+		mu.Lock()
+		for _, conn := range asked {
+			conn.Close()
+		}
+		mu.Unlock()
+		accepting.Wait()
 		close(s.conns)
 		for conn := range s.conns {
 			conn.Close()
@@ -145,7 +162,8 @@ func (c *scriptedClient) openLane(t testing.TB) {
 			set = &laneGroup{}
 			ls.groups[kind] = set
 		}
-		open := set.leastUsed() != nil
+		least, _ := set.leastUsed(&c.where)
+		open := least != nil
 		if !open && set.opening == nil {
 			ls.startOpenLocked(kind, set)
 		}

@@ -78,7 +78,7 @@ func (c *scriptedClient) openHome(t *testing.T, s *scripted) net.Conn {
 	if err := c.Route(context.Background(), Home); err != nil {
 		t.Fatal(err)
 	}
-	answer := c.Do([]byte(probing))[0] // which the script answers
+	answer := c.Do([]byte(probing), []byte(asking[0]), []byte(asking[1]))[0] // the script answers
 	c.Flush()
 	if v, err := answer.Value(); err != nil || string(v.Text) != "PONG" {
 		t.Fatalf("%v, %v", v, err)

@@ -55,6 +55,11 @@ func New(cfg Config) *Server {
 		Upstream: cfg.Upstream, LanesPerKey: cfg.UpstreamConns, DialTimeout: cfg.DialTimeout,
 		BatchScript: batchScript, OnDial: s.recordUpstreamStatus, HomeIdle: cfg.HomeIdle,
 		MaxUnread: cfg.MaxUnread,
+		OnMoved: func(to upstream.Server) {
+			s.log.Warn("new connections to the upstream lead to another server, or it has been "+
+				"restarted: connections that clients share, and the proxy's own, are opened again",
+				"upstream", cfg.Upstream, "address", to.Addr, "run_id", to.RunID)
+		},
 		OnDropped: func(client net.Addr, err error) {
 			s.log.Warn("client disconnected: it left too many replies unread",
 				"client", clientAddr(client), "error", err)

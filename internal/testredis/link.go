@@ -14,11 +14,11 @@ import (
 // lost when it is cut. A test can also have it say more than the server says.
 type Link struct {
 	ln         net.Listener
-	to         string
 	delay      time.Duration // of all bytes, each way; not of connecting
 	goroutines sync.WaitGroup
 
 	mu     sync.Mutex
+	to     string // guarded by mu
 	free   *sync.Cond
 	held   bool       // guarded by mu
 	deaf   bool       // guarded by mu; what comes from addr is held
@@ -68,6 +68,13 @@ func StartFarLink(t testing.TB, addr string, roundTrip time.Duration) *Link {
 
 // Addr is the near end, host:port.
 func (l *Link) Addr() string { return l.ln.Addr().String() }
+
+// Lead makes new connections lead to another server, as a name or a balancer does.
+func (l *Link) Lead(addr string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.to = addr
+}
 
 // Hold stops the bytes to and fro, and keeps connections open; Release lets them go on.
 func (l *Link) Hold() { l.set(true, true) }
@@ -164,7 +171,10 @@ func (l *Link) accept() {
 		if err != nil {
 			return
 		}
-		far, err := net.Dial("tcp", l.to)
+		l.mu.Lock()
+		to := l.to
+		l.mu.Unlock()
+		far, err := net.Dial("tcp", to)
 		if err != nil {
 			near.Close()
 			continue

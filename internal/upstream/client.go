@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -32,10 +36,23 @@ func (u *Upstream) Client(id Identity) *redis.Client {
 		ConnMaxIdleTime:       30 * time.Second,
 		ContextTimeoutEnabled: true,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			dial := u.Dial
 			if u.cluster != nil {
-				return boundLines(u.dialCluster(ctx, Setup{Identity: id}, true))
+				dial = func(ctx context.Context, as Setup) (net.Conn, error) {
+					return u.dialCluster(ctx, as, true)
+				}
 			}
-			return boundLines(u.Dial(ctx, Setup{Identity: id}))
+			conn, err := dial(ctx, Setup{Identity: id})
+			if err != nil {
+				return nil, err
+			}
+			server := Server{}
+			if u.cluster == nil {
+				if server, err = u.identify(ctx, conn, id.User); err != nil {
+					return nil, err
+				}
+			}
+			return u.own.add(conn, server), nil
 		},
 		DialerRetries:            1,
 		MaintNotificationsConfig: noMaintNotifications,
@@ -49,36 +66,88 @@ const (
 	maxReply = 64 << 20 // of what is still to come of a reply, bytes
 )
 
-// boundedConn is a connection whose reading fails when a line or a reply is too long.
-type boundedConn struct {
+// ownConn is a connection of a Client. Its reading fails when a line or a reply is too long.
+type ownConn struct {
 	net.Conn
-	scan resp.Scanner
+	scan    resp.Scanner
+	server  Server
+	of      *ownConns
+	spoiled atomic.Bool // its server has refused a write as a replica
 }
 
-// boundedSocket is a boundedConn that go-redis can check for a close by the upstream.
-type boundedSocket struct {
-	*boundedConn
-	syscall.Conn
+// ownConns are all that are open.
+type ownConns struct {
+	mu   sync.Mutex
+	open map[*ownConn]struct{} // guarded by mu
 }
 
-// boundLines makes a boundedConn of what a dial has returned.
-func boundLines(conn net.Conn, err error) (net.Conn, error) {
-	if err != nil {
-		return nil, err
+func (s *ownConns) add(conn net.Conn, server Server) *ownConn {
+	c := &ownConn{Conn: conn, scan: resp.Scanner{MaxLine: maxLine}, server: server, of: s}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil {
+		s.open = map[*ownConn]struct{}{}
 	}
-	bounded := &boundedConn{Conn: conn, scan: resp.Scanner{MaxLine: maxLine}}
-	if socket, ok := conn.(syscall.Conn); ok {
-		return boundedSocket{bounded, socket}, nil
-	}
-	return bounded, nil
+	s.open[c] = struct{}{}
+	return c
 }
 
-func (c *boundedConn) Read(p []byte) (n int, err error) {
+// HasOwn reports whether a Client has a connection.
+func (u *Upstream) HasOwn() bool {
+	u.own.mu.Lock()
+	defer u.own.mu.Unlock()
+	return len(u.own.open) > 0
+}
+
+// CloseOwn closes the connections of Clients that lead to another server than new ones. It reports
+// whether there were any.
+func (u *Upstream) CloseOwn(to Server) (any bool) {
+	u.own.mu.Lock()
+	list := slices.Collect(maps.Keys(u.own.open))
+	u.own.mu.Unlock()
+	for _, c := range list {
+		if to.Differs(c.server) {
+			c.Close()
+			any = true
+		}
+	}
+	return any
+}
+
+// Close implements net.Conn.
+func (c *ownConn) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.open, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// SyscallConn is for go-redis, which looks whether anything has come on an idle connection: then it
+// cannot be used. It has no use for the socket: TLS may have read what has come.
+func (c *ownConn) SyscallConn() (syscall.RawConn, error) {
+	if c.spoiled.Load() || !isIdle(c.Conn) {
+		return nil, errUnexpectedReply
+	}
+	return nothingCame{}, nil
+}
+
+// nothingCame is such a connection's socket, on which nothing has come.
+type nothingCame struct{}
+
+func (nothingCame) Control(func(fd uintptr)) error           { return nil }
+func (nothingCame) Read(func(fd uintptr) (done bool)) error  { return nil }
+func (nothingCame) Write(func(fd uintptr) (done bool)) error { return nil }
+
+// Read implements net.Conn.
+func (c *ownConn) Read(p []byte) (n int, err error) {
 	n, err = c.Conn.Read(p)
 	for at := 0; at < n; {
-		used, _, wrong := c.scan.Scan(p[at:n])
+		used, done, wrong := c.scan.Scan(p[at:n])
 		if wrong != nil {
 			return 0, errors.New(wrong.Error()) // go-redis tells only what an error wraps
+		}
+		if done && IsReadOnly(c.scan.Head()) {
+			c.spoiled.Store(true)
 		}
 		at += used
 	}

@@ -14,7 +14,9 @@ func TestClientBoundsReplies(t *testing.T) {
 		"*2305843009213693951\r\n",
 		strings.Repeat("*1048576\r\n", 100),
 	} {
-		u := &Upstream{Network: "tcp", Addr: answering(t, 1, "-ERR unknown command\r\n"+reply)}
+		const unknown = "-ERR unknown command\r\n"
+		u := &Upstream{Network: "tcp", Addr: answering(t, round{2, unknown + unknown},
+			round{1, unknown + reply})}
 		client := u.Client(Identity{})
 		if got, err := client.Do(t.Context(), "PING").Result(); err == nil ||
 			!strings.Contains(err.Error(), " than ") {

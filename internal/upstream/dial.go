@@ -6,10 +6,12 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"syscall"
 	"time"
 
@@ -106,6 +108,15 @@ type tlsConn struct {
 }
 
 func (c *tlsConn) Close() error { return c.raw.Close() }
+
+// hasRead reports whether something has been read from the socket that no Read has returned yet, or
+// the connection has ended. Nothing else may be reading.
+func (c *tlsConn) hasRead() bool {
+	c.SetReadDeadline(time.Unix(1, 0)) // nothing more is read from the socket
+	defer c.SetReadDeadline(time.Time{})
+	n, err := c.Read(make([]byte, 1))
+	return n > 0 || !errors.Is(err, os.ErrDeadlineExceeded)
+}
 
 // Raw is how the bytes of an upstream connection are read and written: directly by its socket if
 // there is no TLS.

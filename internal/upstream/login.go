@@ -131,6 +131,9 @@ func isIdle(conn net.Conn) bool {
 	}
 	plain := true
 	if s, ok := conn.(*tlsConn); ok {
+		if s.hasRead() {
+			return false
+		}
 		conn, plain = s.raw, false
 	}
 	sc, ok := conn.(syscall.Conn)

@@ -11,9 +11,14 @@ import (
 	"lockproxy/internal/testwait"
 )
 
-// answering is the address of an upstream that reads some requests by each connection, and then
-// answers with text.
-func answering(t *testing.T, requests int, text string) (addr string) {
+// round is some requests, and what an upstream then answers.
+type round struct {
+	requests int
+	text     string
+}
+
+// answering is the address of an upstream that plays these rounds by each connection.
+func answering(t *testing.T, rounds ...round) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -29,12 +34,14 @@ func answering(t *testing.T, requests int, text string) (addr string) {
 			}
 			defer nc.Close()
 			nc.SetDeadline(testwait.Deadline())
-			for range requests {
-				if _, _, err := resp.ReadReply(nc, 1000); err != nil { // a request is an array
-					return
+			for _, r := range rounds {
+				for range r.requests {
+					if _, _, err := resp.ReadReply(nc, 1000); err != nil { // a request is an array
+						return
+					}
 				}
+				io.WriteString(nc, r.text)
 			}
-			io.WriteString(nc, text)
 		}
 	}()
 	t.Cleanup(func() { ln.Close(); <-ended })
@@ -83,7 +90,7 @@ func TestLoginAmongPushes(t *testing.T) {
 			}
 			text.WriteString(rest)
 			u := &Upstream{Network: "tcp", sentinels: newSentinels("g", []string{"s"})}
-			u.sentinels.record("s", vote{answering(t, len(test.replies), text.String()), 1},
+			u.sentinels.record("s", vote{answering(t, round{len(test.replies), text.String()}), 1},
 				func(string, string) {})
 			conn, err := u.Dial(t.Context(), Setup{Identity: id})
 			if !test.want(err) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,9 @@ type Upstream struct {
 	sentinels *sentinels                 // nil if no Sentinels tell the address
 	cluster   *cluster.Cluster           // nil for a single server
 	loops     atomic.Pointer[eventloop.Loops]
+
+	refuseInfo sync.Map // has the users that may not ask INFO
+	own        ownConns
 }
 
 // TLS is what connections are made with from now on; nil is plain text. It must not be modified: to

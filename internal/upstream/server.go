@@ -1,0 +1,138 @@
+package upstream
+
+// Which server a connection leads to. A name, a balancer or an address that moves can lead to
+// another one at any time, and the former one may go on to answer on the connections that it has.
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"strings"
+	"time"
+
+	"lockproxy/internal/resp"
+)
+
+// Server is what is known of the server that a connection leads to.
+type Server struct {
+	Addr  string // where it was dialled
+	RunID string // the server's own, from INFO; "" if it was not asked, or does not tell this user
+	// the connection's address at the server, from CLIENT INFO; "" likewise
+	Local string
+}
+
+var (
+	askInfo   = resp.AppendCommand(nil, "INFO", "server")
+	askClient = resp.AppendCommand(nil, "CLIENT", "INFO")
+)
+
+// Question is the request whose reply Learn takes, to tell s from other servers; nil if only the
+// address does.
+func (s Server) Question() []byte {
+	switch {
+	case s.RunID != "":
+		return askInfo
+	case s.Local != "":
+		return askClient
+	}
+	return nil
+}
+
+// Learn reads what the server has said to the Question, or to another one.
+func (s *Server) Learn(raw []byte) {
+	if len(raw) == 0 || raw[0] == '-' {
+		return
+	}
+	text := string(raw)
+	if _, rest, ok := strings.Cut(text, "\nrun_id:"); ok {
+		s.RunID, _, _ = strings.Cut(rest, "\r")
+	}
+	if _, rest, ok := strings.Cut(text, " laddr="); ok {
+		s.Local, _, _ = strings.Cut(rest, " ")
+	}
+}
+
+// Is reports whether o is the same server; known is false if it must be asked s.Question first.
+func (s Server) Is(o Server) (same, known bool) {
+	switch {
+	case s.RunID != "":
+		return s.RunID == o.RunID, o.RunID != ""
+	case s.Local != "":
+		return s.Local == o.Local && s.Addr == o.Addr, o.Local != "" || s.Addr != o.Addr
+	}
+	return s.Addr == o.Addr, true
+}
+
+// Differs reports whether o is another server for certain, by what is known of both.
+func (s Server) Differs(o Server) bool {
+	if s.RunID != "" && o.RunID != "" {
+		return s.RunID != o.RunID
+	}
+	return s.Addr != o.Addr || s.Local != "" && o.Local != "" && s.Local != o.Local
+}
+
+// Joined is s with what is known of the same server by o.
+func (s Server) Joined(o Server) Server {
+	if o.RunID == "" {
+		o.RunID = s.RunID
+	}
+	if o.Local == "" {
+		o.Local = s.Local
+	}
+	return o
+}
+
+// ServerOf is what is known of a connection's server without asking. It is the same for all
+// connections to a cluster, which finds its nodes itself.
+func (u *Upstream) ServerOf(conn net.Conn) Server {
+	if u.cluster != nil {
+		return Server{}
+	}
+	return Server{Addr: conn.RemoteAddr().String()}
+}
+
+// DialKnown is DialAdmitted for a connection whose server has been asked which it is.
+func (u *Upstream) DialKnown(ctx context.Context, id Identity) (net.Conn, Server, error) {
+	conn, err := u.DialAdmitted(ctx, id)
+	if err != nil || u.cluster != nil {
+		return conn, Server{}, err
+	}
+	server, err := u.identify(ctx, conn, id.User)
+	if err != nil {
+		return nil, Server{}, err
+	}
+	return conn, server, nil
+}
+
+// identify asks the server of a new connection which it is. After an error the connection is closed.
+func (u *Upstream) identify(
+	ctx context.Context, conn net.Conn, user string,
+) (server Server, err error) {
+	server = u.ServerOf(conn)
+	questions := [][]string{{"CLIENT", "INFO"}, {"INFO", "server"}}
+	if _, refused := u.refuseInfo.Load(user); refused {
+		questions = questions[:1] // Redis remembers refusals (ACL LOG)
+	}
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	replies, err := roundTrip(conn, questions...)
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		conn.Close()
+		return Server{}, &Error{Addr: u.Addr, Err: err}
+	}
+	for _, reply := range replies {
+		server.Learn(reply.raw)
+		if reply.IsError() && strings.HasPrefix(string(reply.Line), "NOPERM") {
+			u.refuseInfo.Store(user, true)
+		}
+	}
+	return server, nil
+}
+
+// IsReadOnly reports whether a reply says that the server is a replica, which refuses writes. Up to
+// Redis 6 a script's error has that somewhere within.
+func IsReadOnly(h resp.Head) bool {
+	return h.IsError() && bytes.Contains(h.Line, []byte("READONLY You can't write"))
+}

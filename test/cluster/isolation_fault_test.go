@@ -9,8 +9,8 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// isolationLasts is how long each part of TestIsolationInACluster takes.
-const isolationLasts = 10 * time.Second
+// isolationLosses is how often each part of TestIsolationInACluster loses connections.
+const isolationLosses = 300
 
 // Clients get their own replies, in order, while connections are lost and replicas take their
 // masters' places, by agreement and because one has died.
@@ -21,7 +21,7 @@ func TestIsolationAcrossFailovers(t *testing.T) {
 		cluster := testredis.StartLinkedCluster(t, 0, 3, 1)
 		in := &isolation{url: cluster.URL(), lossy: true, any: anyOf(cluster.Nodes),
 			ways: []func(*testredis.Server){breakLink}}
-		in.during(t, func() {
+		in.during(t, 0, func() {
 			cluster.Failover(cluster.MasterOf(0))
 			master := cluster.MasterOf(testredis.Slots - 1)
 			cluster.KillMaster(master)
@@ -33,7 +33,7 @@ func TestIsolationAcrossFailovers(t *testing.T) {
 		g := testredis.StartGroup(t, testredis.GroupOptions{Linked: true})
 		in := &isolation{url: g.URL(), lossy: true, any: anyOf(g.Servers),
 			ways: []func(*testredis.Server){killClients}}
-		in.during(t, func() {
+		in.during(t, 0, func() {
 			time.Sleep(500 * time.Millisecond)
 			old := g.Master()
 			breakLink(old)

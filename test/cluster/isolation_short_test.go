@@ -2,7 +2,5 @@
 
 package cluster_test
 
-import "time"
-
-// isolationLasts is how long each part of TestIsolationInACluster takes.
-const isolationLasts = time.Second
+// isolationLosses is how often each part of TestIsolationInACluster loses connections.
+const isolationLosses = 15

@@ -5,11 +5,12 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -23,7 +24,8 @@ func breakLink(server *testredis.Server) {
 		link.Reset()
 	case 2: // replies are lost
 		link.HoldReplies()
-		time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+		looks := 0
+		testwait.Holds(func() bool { looks++; return link.Holding() || looks > 20 })
 		link.Cut()
 		link.Release()
 	default: // within a reply
@@ -45,21 +47,24 @@ func killClients(server *testredis.Server) {
 	}
 }
 
-// losses ends connections again and again, until stop is called.
-func losses(servers func() *testredis.Server, ways ...func(*testredis.Server)) (stop func()) {
+// losses ends connections again and again while a proxy's clients ask, until stop is called. n is
+// how often it has.
+func (in *isolation) losses(p *proxytest.Proxy) (n *atomic.Int64, stop func()) {
+	n = &atomic.Int64{}
 	stopped := make(chan struct{})
 	var losing sync.WaitGroup
 	losing.Go(func() { // ends when stopped; stop waits for it
-		for {
-			select {
-			case <-stopped:
-				return
-			case <-time.After(time.Duration(20+rand.IntN(100)) * time.Millisecond):
-				ways[rand.IntN(len(ways))](servers())
+		for !isOver(stopped) {
+			next := p.Server.Stats().Commands[proxy.Relayed] + 50 + rand.Uint64N(300)
+			if testwait.Holds(func() bool {
+				return isOver(stopped) || p.Server.Stats().Commands[proxy.Relayed] >= next
+			}) {
+				in.ways[rand.IntN(len(in.ways))](in.any())
+				n.Add(1)
 			}
 		}
 	})
-	return func() {
+	return n, func() {
 		close(stopped)
 		losing.Wait()
 	}
@@ -74,16 +79,18 @@ type isolation struct {
 	ways  []func(*testredis.Server) // in which connections are lost
 }
 
-// during runs the clients while do runs, in both modes.
-func (in *isolation) during(t *testing.T, do func()) {
+// during runs the clients while do runs, in both modes, and connections have been lost so often.
+func (in *isolation) during(t *testing.T, enough int64, do func()) {
 	for _, dedicated := range []bool{false, true} {
 		p := proxytest.Start(t, in.url, func(cfg *proxy.Config) {
 			cfg.Dedicated, cfg.UpstreamConns = dedicated, 2
 		})
 		over, ended := make(chan struct{}), make(chan *tally)
 		go func() { ended <- runMarked(t, p.Addr, in.first, in.lossy, over) }() // waited for below
-		stop := losses(in.any, in.ways...)
+		lost, stop := in.losses(p)
 		do()
+		testwait.Until(t, "enough is lost",
+			func() bool { return lost.Load() >= enough || t.Failed() })
 		stop()
 		close(over)
 		counted := <-ended
@@ -106,10 +113,10 @@ func TestIsolationInACluster(t *testing.T) {
 	cluster := testredis.StartLinkedCluster(t, 0, 3, 0)
 	in := &isolation{url: cluster.URL(), any: anyOf(cluster.Nodes),
 		ways: []func(*testredis.Server){breakLink, killClients}}
-	in.during(t, func() { time.Sleep(isolationLasts) })
+	in.during(t, isolationLosses, func() {})
 	in.ways = []func(*testredis.Server){breakLink} // not those that move slots
-	in.during(t, func() {
-		for end := time.Now().Add(isolationLasts); time.Now().Before(end); {
+	in.during(t, 0, func() {
+		for range isolationLosses / 3 {
 			slot := cluster.Slot(fmt.Sprintf("{%d.%d.%d}", in.first+rand.IntN(20), rand.IntN(4),
 				rand.IntN(8)))
 			from := cluster.MasterOf(slot)

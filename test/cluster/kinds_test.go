@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -35,5 +36,15 @@ func startBothKinds(t *testing.T, roundTrip time.Duration,
 	return map[string]severalServers{
 		"cluster":  {c.URL(), c.Nodes, c.Nodes[1], tag, c},
 		"sentinel": {g.URL(), g.Servers[:1], g.Servers[0], tag, nil},
+	}
+}
+
+// tagOf is a hash tag of which a node has the slot.
+func tagOf(t *testing.T, c *testredis.Cluster, node *testredis.Server) string {
+	t.Helper()
+	for i := 0; ; i++ {
+		if tag := fmt.Sprint("tag", i); c.MasterOf(c.Slot(tag)) == node {
+			return tag
+		}
 	}
 }

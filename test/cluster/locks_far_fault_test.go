@@ -74,3 +74,15 @@ func TestLocksOfServersFarAway(t *testing.T) {
 		})
 	}
 }
+
+// wakeTime releases a lock and returns how long it took until the waiter had it. The waiter
+// releases it too.
+func wakeTime(t *testing.T, holder, waiter *proxytest.Conn, key string, token int64) time.Duration {
+	t.Helper()
+	began := time.Now()
+	holder.Expect(proxytest.Unlock(key, token), ":1\r\n")
+	got := proxytest.Token(t, waiter.Reply())
+	took := time.Since(began)
+	waiter.Expect(proxytest.Unlock(key, got), ":1\r\n")
+	return took
+}

@@ -165,7 +165,7 @@ func TestClusterMinReplicas(t *testing.T) {
 		if got := cluster.ReplicaOf(master).Ask("CLUSTER", "COUNTKEYSINSLOT", slot); got != ":2" {
 			t.Fatalf("a token was given out for what the replica doesn't have: %s keys", got)
 		}
-		b.Send("LOCK " + key + " 10 WAIT 5")
+		b.Send("LOCK " + key + " 600 WAIT 600")
 		proxytest.AwaitWaiters(t, p, key, 1)
 		a.Expect(proxytest.Unlock(key, token), ":1\r\n")
 		b.Expect(proxytest.Unlock(key, proxytest.Token(t, b.Reply())), ":1\r\n")
@@ -174,7 +174,7 @@ func TestClusterMinReplicas(t *testing.T) {
 	master := cluster.MasterOf(cluster.Slot(keys[0]))
 	replica := cluster.ReplicaOf(master)
 	replica.Pause()
-	a.Expect("LOCK "+keys[0]+" 10", "-NOREPLICAS 0 of 1 replicas acknowledged it within 300ms: "+
+	a.Expect("LOCK "+keys[0]+" 600", "-NOREPLICAS 0 of 1 replicas acknowledged it within 300ms: "+
 		"the lock was not taken, try again\r\n")
 	a.Expect("LOCKINFO "+keys[0], "$-1\r\n")
 	for _, key := range keys {
@@ -185,7 +185,7 @@ func TestClusterMinReplicas(t *testing.T) {
 	replica.Resume()
 	replica.WaitInSync()
 	testwait.Until(t, "locks are given out again",
-		func() bool { return !strings.HasPrefix(b.Do("LOCK "+keys[0]+" 10"), "-") })
+		func() bool { return !strings.HasPrefix(b.Do("LOCK "+keys[0]+" 600"), "-") })
 }
 
 // What an operator sees of the locks of all nodes, some of which have never seen the script.
@@ -236,7 +236,7 @@ func TestClusterRequireFsyncLock(t *testing.T) {
 	for i := range 10 {
 		key := fmt.Sprint("job", i)
 		token := a.Lock(key + " 600 SESSION")
-		b.Send("LOCK " + key + " 10 WAIT 5")
+		b.Send("LOCK " + key + " 600 WAIT 600")
 		proxytest.AwaitWaiters(t, p, key, 1)
 		a.Expect(proxytest.Unlock(key, token), ":1\r\n")
 		b.Expect(proxytest.Unlock(key, proxytest.Token(t, b.Reply())), ":1\r\n")
@@ -248,7 +248,7 @@ func TestClusterRequireFsyncLock(t *testing.T) {
 			a.Expect(proxytest.Unlock(key, a.Lock(key+" 600")), ":1\r\n")
 			continue
 		}
-		c.Expect("LOCK "+key+" 10", "-NOREPLICAS the upstream did not have it on disk within "+
+		c.Expect("LOCK "+key+" 600", "-NOREPLICAS the upstream did not have it on disk within "+
 			"100ms: the lock was not taken, try again\r\n")
 		c.Expect("LOCKINFO "+key, "$-1\r\n")
 	}

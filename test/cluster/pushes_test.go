@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
@@ -106,7 +105,7 @@ func TestMessagesAmongReplies(t *testing.T) {
 					}
 				})
 				for i := 0; heard.total() < rounds*6; i++ {
-					heard.ask(proto, fmt.Sprintf("%s-%d", prefix, i), i >= 20*rounds)
+					heard.ask(proto, fmt.Sprintf("%s-%d", prefix, i))
 				}
 				publishing.Wait()
 				for channel, n := range heard.counts {
@@ -138,7 +137,7 @@ func (h *heard) total() (n int) {
 }
 
 // ask sends a pipeline and reads its replies, and what comes between them.
-func (h *heard) ask(proto int, mark string, last bool) {
+func (h *heard) ask(proto int, mark string) {
 	h.t.Helper()
 	requests := []string{"PING " + mark + "1", "PING " + mark + "2"}
 	wants := []string{"*2\r\n$4\r\npong\r\n" + proxytest.Bulk(mark+"1"),
@@ -161,10 +160,6 @@ func (h *heard) ask(proto int, mark string, last bool) {
 			h.t.Fatalf("%s is answered %q, not %q", requests[i], got, want)
 		}
 	}
-	if last {
-		h.t.Fatalf("messages are missing: %v", h.counts)
-	}
-	time.Sleep(time.Millisecond)
 }
 
 // isMessage judges a message, if raw is one.

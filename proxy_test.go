@@ -16,7 +16,6 @@ package lockproxy_test
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 )
@@ -61,15 +60,15 @@ func TestTourWait(t *testing.T) {
 	proxytest.Token(t, second.Reply())
 }
 
-// A SESSION lock is renewed for as long as the client is connected, and free when it is not.
+// A SESSION lock is renewed for as long as the client is connected (test/virtual has hours of that),
+// and free when it is not.
 func TestTourSession(t *testing.T) {
 	_, proxy := proxytest.StartBoth(t)
 	holder, other := proxytest.Dial(t, proxy.Addr), proxytest.Dial(t, proxy.Addr)
-	holder.Lock("job 0.5 SESSION")
-	time.Sleep(time.Second)
+	holder.Lock("job 60 SESSION")
 	other.Expect("LOCK job 600", "$-1\r\n")
 	holder.Close()
-	other.Send("LOCK job 600 WAIT 5")
+	other.Send("LOCK job 600 WAIT 600")
 	proxytest.Token(t, other.Reply())
 }
 

@@ -35,9 +35,9 @@ func TestIntrospectionOfOlderRedis(t *testing.T) {
 		{"COMMAND INFO unlock", "*2\r\n*-1\r\n" + old, "*1\r\n*6\r\n$6\r\nunlock\r\n:-2\r\n" +
 			"*2\r\n+write\r\n+noscript\r\n:1\r\n:1\r\n:1\r\n"},
 		{"COMMAND DOCS lock", "-NOPERM no", "-NOPERM no"},
-		{"COMMAND GETKEYSANDFLAGS LOCK a 1", "-ERR Unknown subcommand", "-ERR Unknown subcommand"},
-		{"COMMAND GETKEYS LOCK a 1", "-ERR Invalid command specified\r\n", "*1\r\n$1\r\na\r\n"},
-		{"COMMAND GETKEYS LOCK a 1", "*1\r\n$1\r\nx\r\n", "*1\r\n$1\r\nx\r\n"},
+		{"COMMAND GETKEYSANDFLAGS LOCK a 600", "-ERR Unknown subcommand", "-ERR Unknown subcommand"},
+		{"COMMAND GETKEYS LOCK a 600", "-ERR Invalid command specified\r\n", "*1\r\n$1\r\na\r\n"},
+		{"COMMAND GETKEYS LOCK a 600", "*1\r\n$1\r\nx\r\n", "*1\r\n$1\r\nx\r\n"},
 		{"COMMAND COUNT", "*1\r\n" + old, ":11\r\n"},
 		{"COMMAND COUNT", "+what\r\n", "+what\r\n"},
 		{"COMMAND COUNT", "-NOPERM no", "-NOPERM no"},
@@ -58,12 +58,12 @@ func TestIntrospectionOfOlderRedis(t *testing.T) {
 	for request, want := range map[string]string{
 		"COMMAND COUNT":                     ":12\r\n",
 		"COMMAND LIST FILTERBY PATTERN *x*": string(errNoSubcommands),
-		"COMMAND GETKEYS LOCK a 1":          "*1\r\n$1\r\na\r\n",
+		"COMMAND GETKEYS LOCK a 600":        "*1\r\n$1\r\na\r\n",
 		"COMMAND GETKEYS LOCKSCAN 0":        string(errNoKeyArgs),
 		"COMMAND GETKEYS FENCE a 1 MSET b 1 c 2": "*3\r\n$1\r\na\r\n$1\r\nb\r\n" +
 			"$1\r\nc\r\n",
 		"COMMAND GETKEYS FENCE a 1 PING": "*1\r\n$1\r\na\r\n",
-		"COMMAND GETKEYSANDFLAGS UNLOCK a 1": "*1\r\n*2\r\n$1\r\na\r\n*3\r\n+RW\r\n" +
+		"COMMAND GETKEYSANDFLAGS UNLOCK a 600": "*1\r\n*2\r\n$1\r\na\r\n*3\r\n+RW\r\n" +
 			"+access\r\n+delete\r\n",
 	} {
 		if got := newCommandQuery(words(request)).answer([]byte(bare)); string(got) != want {

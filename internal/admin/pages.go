@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/url"
@@ -19,13 +20,14 @@ type page struct {
 
 // pages are the pages of the proxies in front of the same Redis, as they were found a moment ago.
 type pages struct {
-	mu   sync.Mutex
-	at   time.Time // guarded by mu
-	last []page    // guarded by mu
+	lasts time.Duration // how long they are used; 0 is pagesFor
+	mu    sync.Mutex
+	at    time.Time // guarded by mu
+	last  []page    // guarded by mu
 }
 
 const (
-	pagesFor     = 5 * time.Second // how long the answer is used
+	pagesFor     = 5 * time.Second
 	pagesTimeout = 500 * time.Millisecond
 	maxPages     = 100
 	maxPageURL   = 512 // bytes
@@ -50,7 +52,7 @@ func ParsePage(text string) (*url.URL, error) {
 func (s *Server) proxyPages() []page {
 	s.pages.mu.Lock()
 	defer s.pages.mu.Unlock()
-	if time.Since(s.pages.at) < pagesFor || s.cfg.Proxy.Stats().Draining {
+	if time.Since(s.pages.at) < cmp.Or(s.pages.lasts, pagesFor) || s.cfg.Proxy.Stats().Draining {
 		return s.pages.last
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, pagesTimeout)

@@ -46,15 +46,14 @@ func clientFrom(addr string) *http.Client {
 // A stream has its events each second, and may last longer than other answers.
 func TestStream(t *testing.T) {
 	t.Parallel()
-	const timeout, times = 2 * time.Second, 4
+	const timeout, times = 3 * time.Second, 5 // a second apart
 	s := startSite(t, nil, func(s *admin.Server) { admin.SetTimeouts(s, timeout) })
-	s.lock(s.client(), "a", 30)
+	s.lock(s.client(), "a", 600)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	_, lines := s.stream(ctx)
 	events := map[string]int{}
 	name := ""
-	began := time.Now()
 	for events["locks"] < times && lines.Scan() {
 		line := lines.Text()
 		if after, ok := strings.CutPrefix(line, "event: "); ok {
@@ -73,9 +72,8 @@ func TestStream(t *testing.T) {
 			}
 		}
 	}
-	if took := time.Since(began); events["locks"] != times || events["state"] != times ||
-		took < timeout+500*time.Millisecond {
-		t.Errorf("%v in %v: %v", events, took, lines.Err())
+	if events["locks"] != times || events["state"] != times {
+		t.Errorf("%v: %v", events, lines.Err())
 	}
 }
 
@@ -101,11 +99,7 @@ func TestStreamsAreBounded(t *testing.T) {
 		_, err := io.Copy(io.Discard, first.Body)
 		ended <- err
 	}()
-	select {
-	case <-ended:
-	case <-time.After(5 * time.Second):
-		t.Error("the oldest page of the address that has most stays open")
-	}
+	testwait.For(t, "the end of the oldest page of the address that has most", ended)
 	for range 10 {
 		if !operator.Scan() {
 			t.Fatalf("the only page of another address has ended: %v", operator.Err())
@@ -118,16 +112,16 @@ func TestStreamsAreBounded(t *testing.T) {
 func (s *site) deadlock(first, second, anna, bert string) {
 	s.t.Helper()
 	c := s.client()
-	one, two := s.lock(c, first, 60, "OWNER", anna), s.lock(c, second, 60, "OWNER", bert)
+	one, two := s.lock(c, first, 600, "OWNER", anna), s.lock(c, second, 600, "OWNER", bert)
 	waiters := s.proxy.Stats().Locks.Waiters
 	got := make(chan int64, 1)
 	go func() { // ends when the second lock is free
-		token, _ := s.client().Do(ctx, "LOCK", second, 60, "WAIT", 60, "OWNER", anna).Int64()
+		token, _ := s.client().Do(ctx, "LOCK", second, 600, "WAIT", 6000, "OWNER", anna).Int64()
 		got <- token
 	}()
 	testwait.Until(s.t, anna+" waits",
 		func() bool { return s.proxy.Stats().Locks.Waiters > waiters })
-	err := c.Do(ctx, "LOCK", first, 60, "WAIT", 60, "OWNER", bert).Err()
+	err := c.Do(ctx, "LOCK", first, 600, "WAIT", 6000, "OWNER", bert).Err()
 	if err == nil || !strings.HasPrefix(err.Error(), "DEADLOCK ") {
 		s.t.Fatalf("told %v", err)
 	}
@@ -144,7 +138,7 @@ func TestDeadlockIsAnEvent(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, remembering)
 	s.deadlock("k1", "k2", "anna", "bert")
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	_, lines := s.stream(ctx)
 	missing := []string{`"deadlocks":1}`, `"event":"deadlock","db":0,"key":"k1",`,

@@ -2,12 +2,13 @@ package cluster_test
 
 import (
 	"fmt"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // While one node is silent, the replies of the other to requests of both do not pile up.
@@ -25,7 +26,7 @@ func TestRepliesOfPartsAreBounded(t *testing.T) {
 	for range n {
 		k.send("MGET " + one + " " + two)
 	}
-	time.Sleep(1500 * time.Millisecond)
+	awaitStuck(t, c.Nodes[0])
 	if grown := heap() - before; grown > 40<<20 {
 		t.Errorf("%d MB are held", grown>>20)
 	}
@@ -45,13 +46,27 @@ func TestUnreadReplyIsBounded(t *testing.T) {
 	k.expect(fmt.Sprintf("SETRANGE long %d x", size-1), fmt.Sprintf(":%d\r\n", size))
 	before := heap()
 	k.send("GET long")
-	time.Sleep(1500 * time.Millisecond)
+	awaitStuck(t, c.Nodes[0])
 	if grown := heap() - before; grown > 10<<20 {
 		t.Errorf("%d MB are held", grown>>20)
 	}
 	if got, want := len(k.reply()), size+len("$41943040\r\n\r\n"); got != want {
 		t.Errorf("the reply has %d bytes, not %d", got, want)
 	}
+}
+
+// awaitStuck returns when a node cannot send what it has for a client: nobody reads it.
+func awaitStuck(t *testing.T, node *testredis.Server) {
+	t.Helper()
+	memory := regexp.MustCompile(` omem=[1-9]\d*`)
+	last, same := "", 0
+	testwait.Until(t, "the node can send no more", func() bool {
+		unsent := memory.FindString(node.Ask("CLIENT", "LIST"))
+		if same++; unsent == "" || unsent != last {
+			last, same = unsent, 0
+		}
+		return same == 50
+	})
 }
 
 func heap() int64 {

@@ -156,20 +156,26 @@ func (p *puppets) at(name string) *puppet {
 func (n *puppet) hears(want ...string) {
 	n.t.Helper()
 	for _, w := range want {
-		raw, _, err := resp.ReadReply(n.in, maxMap)
-		if err != nil {
-			n.t.Fatalf("%v instead of %q", err, w)
-		}
-		_, elems, _ := resp.Elements(raw)
-		var words []string
-		for _, elem := range elems {
-			v, _ := resp.ParseValue(elem)
-			words = append(words, string(v.Text))
-		}
-		if got := strings.Join(words, " "); got != w {
+		if got := n.next(); got != w {
 			n.t.Fatalf("the node is asked %q, not %q", got, w)
 		}
 	}
+}
+
+// next reads a request.
+func (n *puppet) next() string {
+	n.t.Helper()
+	raw, _, err := resp.ReadReply(n.in, maxMap)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	_, elems, _ := resp.Elements(raw)
+	var words []string
+	for _, elem := range elems {
+		v, _ := resp.ParseValue(elem)
+		words = append(words, string(v.Text))
+	}
+	return strings.Join(words, " ")
 }
 
 func (n *puppet) says(lines ...string) {
@@ -242,7 +248,7 @@ func TestOrderOverThreeNodes(t *testing.T) {
 	p.refreshed("c:1", false)
 	p.send("SET k 3")
 	a.says("-MOVED " + slotK + " c:1")
-	time.Sleep(20 * time.Millisecond)
+	p.afterDelays(10)
 	b.says("+OK", "-MOVED "+slotK+" c:1")
 	c := p.at("c:1")
 	c.hears("SET k 1", "SET k 2", "SET k 3")
@@ -381,11 +387,10 @@ func TestTransactionBehindAWatchThatWaits(t *testing.T) {
 	p.replies("+OK", "+OK", "+OK", "+QUEUED", "*-1")
 }
 
-// Two nodes that each name the other for a slot have half a second to agree. A client does not see
-// their redirections.
+// Two nodes that each name the other for a slot have half a second to agree: so long are the delays
+// between all tries. A client does not see their redirections.
 func TestNodesThatDisagree(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
-	began := time.Now()
 	p.send("SET k 1")
 	a := p.at("a:1")
 	a.hears("SET k 1")
@@ -400,8 +405,12 @@ func TestNodesThatDisagree(t *testing.T) {
 		n.says("-MOVED " + slotK + " " + other)
 	}
 	p.replies("-TRYAGAIN The nodes don't agree yet on who serves the slot")
-	if took := time.Since(began); took < 300*time.Millisecond {
-		t.Errorf("they were given %v", took)
+	given := time.Duration(0)
+	for tries := range maxTries {
+		given += (&part{tries: tries}).delay()
+	}
+	if given.Round(100*time.Millisecond) != 500*time.Millisecond {
+		t.Errorf("they are given %v", given)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/resp"
 )
@@ -306,19 +305,18 @@ func TestFramerLooksAtBytesOnce(t *testing.T) {
 	const n = 200_000
 	in := append(fmt.Appendf(nil, "*%d\r\n", n), bytes.Repeat([]byte("$1\r\nx\r\n"), n)...)
 	f := resp.NewFramer(resp.Limits{})
-	start := time.Now()
-	for have := 0; have < len(in); have += 700 {
+	const partial = 16 // bytes at the end of a piece, which may be looked at again
+	for have, seen := 0, 0; have < len(in); have += 700 {
 		if _, ok, err := f.Next(in[:have]); ok || err != nil {
 			t.Fatal(ok, err)
+		}
+		for ; seen < have-partial; seen++ {
+			in[seen] = '!' // no request can have it here
 		}
 	}
 	r, ok, err := f.Next(in)
 	if err != nil || !ok || len(r.Args) != n {
 		t.Fatalf("%d arguments, %v, %v", len(r.Args), ok, err)
-	}
-	// To start again with each of the 2,000 pieces would be 200 million arguments, not 200,000.
-	if took := time.Since(start); took > 2*time.Second {
-		t.Errorf("took %v", took)
 	}
 	// What one huge request needed isn't kept for the small ones behind it.
 	f.Next([]byte("PING\r\n"))

@@ -10,12 +10,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
 	"lockproxy/internal/resp"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // ask sends raw to the Redis at addr, on a new connection, and returns all that it answers
@@ -28,7 +28,7 @@ func ask(t testing.TB, addr string, raw []byte) string {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	nc.SetDeadline(time.Now().Add(5 * time.Second))
+	nc.SetDeadline(testwait.Deadline())
 	const mark = "behind-it-all"
 	if len(raw) <= resp.MaxInlineLen {
 		raw = append(bytes.Clone(raw), "\r\nECHO "+mark+"\r\n"...)
@@ -148,7 +148,7 @@ func (s *splitter) words(line string) (words []string, refused string) {
 		}
 		s.nc = nc
 	}
-	s.nc.SetDeadline(time.Now().Add(5 * time.Second))
+	s.nc.SetDeadline(testwait.Deadline())
 	io.WriteString(s.nc, "EVAL 'return ARGV' 0 "+line+"\n")
 	var scan resp.Scanner
 	var raw []byte

@@ -199,6 +199,7 @@ func (s *terminal) types(text string) {
 
 func TestWatch(t *testing.T) {
 	server, o := startProxy(t)
+	o.Interval = 5 * time.Millisecond
 	for i, key := range []string{"beta", "alpha", "gamma"} {
 		o.Client.Do(ctx, "LOCK", key, 100*(i+1), "OWNER", fmt.Sprint("owner-", key))
 	}
@@ -223,9 +224,19 @@ func TestWatch(t *testing.T) {
 	s.showsKeys("gamma beta")
 	s.types(" ")
 	s.shows("paused at")
-	time.Sleep(time.Second) // what was asked for before is still shown
+	scripts := regexp.MustCompile(`cmdstat_evalsha:calls=\d+`)
+	asked := func() string { // after much longer than the interval
+		direct, got := client(t, server.Addr()), ""
+		for range 200 {
+			got = scripts.FindString(direct.Info(ctx, "commandstats").Val())
+		}
+		return got
+	}
+	testwait.Until(t, "it asks no more", func() bool { return asked() == asked() })
 	o.Client.Do(ctx, "UNLOCK", "beta", "FORCE")
-	time.Sleep(4 * o.Interval)
+	if before := asked(); asked() != before {
+		t.Error("it asks while it is paused")
+	}
 	s.showsKeys("gamma beta")
 	s.types(" ")
 	s.showsKeys("gamma")

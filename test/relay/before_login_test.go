@@ -120,7 +120,7 @@ func TestLockCommandsBeforeLogin(t *testing.T) {
 				c.Close()
 			}
 			c := proxytest.Dial(t, p.Addr)
-			c.WriteRaw("LOCK\r\nLOCK k 10\r\nUNLOCK\r\n") // asked together
+			c.WriteRaw("LOCK\r\nLOCK k 600\r\nUNLOCK\r\n") // asked together
 			for range 3 {
 				if got := c.Reply(); got != "-NOAUTH Authentication required.\r\n" {
 					t.Errorf("in a pipeline: %q", got)

@@ -74,7 +74,7 @@ func withoutID(raw []byte) []byte {
 func TestInlineCommands(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
-	c.WriteRaw("\r\n\nSET k \"a b\\x41\"\r\nGET k\nLOCK 'job' 30\r\nUNLOCK job\r\nSET k \"oops\r\n")
+	c.WriteRaw("\r\n\nSET k \"a b\\x41\"\r\nGET k\nLOCK 'job' 600\r\nUNLOCK job\r\nSET k \"oops\r\n")
 	for _, want := range []string{"+OK\r\n", "$4\r\na bA\r\n", ":…", ":1\r\n",
 		"-ERR Protocol error: unbalanced quotes in request\r\n"} {
 		got := c.Reply()

@@ -54,6 +54,16 @@ func isFree(t *testing.T, rdb *redis.Client, key string) bool {
 	return err == redis.Nil
 }
 
+// awaitWaiter returns when a client waits for a lock.
+func awaitWaiter(t *testing.T, rdb *redis.Client, key string) {
+	t.Helper()
+	testwait.Until(t, "a client waits", func() bool {
+		info, _ := rdb.Do(t.Context(), "LOCKINFO", key).Result()
+		facts, _ := info.(map[any]any)
+		return facts["waiters"] == int64(1)
+	})
+}
+
 func TestDo(t *testing.T) {
 	t.Parallel()
 	rdb, ctx, mine := connect(t), t.Context(), errors.New("mine")
@@ -113,17 +123,16 @@ func TestDoWaits(t *testing.T) {
 			lockproxy.Do(ctx, rdb, "a", lockproxy.Options{Wait: lockproxy.WaitForever},
 				func(_ context.Context, h *held) error { second <- h.Token; return nil })
 		}()
-		select {
-		case <-second:
+		awaitWaiter(t, rdb, "a")
+		if len(second) > 0 {
 			t.Error("held twice")
-		case <-time.After(300 * time.Millisecond):
 		}
 		return nil
 	})
 	if err != nil {
 		t.Error(err)
 	}
-	<-second // it is given the lock
+	testwait.For(t, "the waiter has the lock", second)
 }
 
 // A waiter that is told to stop doesn't wait on, and doesn't keep the lock.
@@ -133,14 +142,15 @@ func TestDoIsCancelled(t *testing.T) {
 	err := lockproxy.Do(t.Context(), rdb, "a", lockproxy.Options{},
 		func(ctx context.Context, _ *held) error {
 			waiting, cancel := context.WithCancelCause(ctx)
-			time.AfterFunc(200*time.Millisecond, func() { cancel(errors.New("stopped")) })
 			ended := make(chan error, 1)
 			go func() { // ends when it is cancelled
 				ended <- lockproxy.Do(waiting, rdb, "a",
 					lockproxy.Options{Wait: lockproxy.WaitForever},
 					func(context.Context, *held) error { t.Error("held twice"); return nil })
 			}()
-			if err := <-ended; !errors.Is(err, context.Canceled) {
+			awaitWaiter(t, rdb, "a")
+			cancel(errors.New("stopped"))
+			if err := testwait.For(t, "it ends", ended); !errors.Is(err, context.Canceled) {
 				t.Errorf("the waiter's error: %v", err)
 			}
 			return nil
@@ -166,7 +176,7 @@ func TestDoEndsWithASilentProxy(t *testing.T) {
 				return err
 			})
 	}()
-	if err := <-ended; !errors.Is(err, lockproxy.ErrLost) {
+	if err := testwait.For(t, "Do returns", ended); !errors.Is(err, lockproxy.ErrLost) {
 		t.Errorf("%v", err)
 	}
 }

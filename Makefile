@@ -43,13 +43,17 @@ RACE = GORACE=atexit_sleep_ms=0 GOFLAGS='-race -trimpath -gcflags=all=-dwarf=fal
 NORACE = GOFLAGS='-trimpath -gcflags=all=-dwarf=false "-ldflags=-s -w"'
 VIRTUAL = ./internal/virtualnet ./internal/virtualtest ./test/virtual
 
+# They begin first, so that none is left to run alone.
+LONGEST = ./test/locks ./test/relay ./test/cluster ./test/sharing ./cmd/lockproxy ./lockcmd
+
 # make vet does the vetting. The closing lines of go test are the last.
 test: TIMEOUT = 20m
 test: deps format compile
-	@failed=0; \
+	@failed=0; built=$$(mktemp -d); trap 'rm -rf "$$built"' EXIT; \
+	$(RACE) $(GO) build -o "$$built" ./cmd/lockproxy || exit 1; \
 	$(NORACE) $(GO) test -vet=off -count=1 -timeout 10m -p 2 $(VIRTUAL) || failed=1; \
-	$(RACE) $(GO) test -vet=off -count=1 -timeout $(TIMEOUT) -p 4 -parallel 3 \
-		./test/locks ./test/relay ./... || failed=1; \
+	LOCKPROXY_TEST_BINARY="$$built/lockproxy" $(RACE) $(GO) test -vet=off -count=1 \
+		-timeout $(TIMEOUT) -p 5 -parallel 3 $(LONGEST) ./... || failed=1; \
 	exit $$failed
 
 # make test, or PACKAGES only, while other programs take all cores and sync the disk, and redis-servers

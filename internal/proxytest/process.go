@@ -27,7 +27,13 @@ func OpenFiles(t *testing.T) int {
 // binaryDir is where Binary has put the command; "" if nowhere.
 var binaryDir string
 
+// builtBinary names the command if it is built already: make test does so once for all packages.
+const builtBinary = "LOCKPROXY_TEST_BINARY"
+
 var buildBinary = sync.OnceValues(func() (path string, err error) {
+	if path = os.Getenv(builtBinary); path != "" {
+		return path, nil
+	}
 	if binaryDir, err = os.MkdirTemp("", "lockproxy-test-"); err != nil {
 		return "", err
 	}

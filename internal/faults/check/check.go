@@ -60,6 +60,7 @@ type checker struct {
 	beats  map[int]*beats          // by proxy
 	holds  map[string][]hold       // of each lock, once known
 	taken  map[string][]hold       // likewise
+	shares map[int]proxyShare      // by proxy
 	over   map[int]int64           // of each fault, when the service has recovered from it
 	report Report
 }
@@ -67,7 +68,8 @@ type checker struct {
 // Check judges a history.
 func Check(h history.History, bounds Bounds) Report {
 	c := &checker{bounds: bounds, faults: h.Faults, ops: slices.Clone(h.Ops),
-		locks: map[string][]history.Op{}, holds: map[string][]hold{}, taken: map[string][]hold{}}
+		locks: map[string][]history.Op{}, holds: map[string][]hold{}, taken: map[string][]hold{},
+		shares: map[int]proxyShare{}}
 	c.report.Checked = map[string]int{}
 	slices.SortStableFunc(c.ops, func(a, b history.Op) int { return int(a.Call - b.Call) })
 	c.beats, c.over = beatsOf(c.ops), map[int]int64{}
@@ -97,6 +99,9 @@ func Check(h history.History, bounds Bounds) Report {
 		c.owner(key, ops, grants)
 		c.all(ops, grants)
 		c.fence(key, ops)
+	}
+	for proxy, s := range c.shares {
+		c.share("all locks", proxy, s)
 	}
 	return c.report
 }

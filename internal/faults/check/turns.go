@@ -56,22 +56,33 @@ func (c *checker) turns(key string, ops []history.Op) {
 		return
 	}
 	for proxy, passed := range others {
-		c.share(key, proxy, had[proxy], len(passed), len(proxies))
+		s := proxyShare{had[proxy], len(passed),
+			float64(had[proxy]+len(passed)) / float64(len(proxies))}
+		c.share(key, proxy, s)
+		all := c.shares[proxy]
+		c.shares[proxy] = proxyShare{all.had + s.had, all.others + s.others, all.fair + s.fair}
 	}
+}
+
+// proxyShare is what a proxy was given of locks for which its clients waited.
+type proxyShare struct {
+	had    int     // its grants
+	others int     // those elsewhere to clients that came later
+	fair   float64 // its fair share of all
 }
 
 // enoughGrants is of how many a proxy's share says something.
 const enoughGrants = 40
 
-// share finds a proxy that had less than half of its share of a lock while its clients waited.
-func (c *checker) share(key string, proxy, had, others, proxies int) {
-	if had+others < enoughGrants || proxies < 2 {
+// share finds that a proxy had less than half of its share of some locks while its clients waited.
+func (c *checker) share(of string, proxy int, s proxyShare) {
+	if s.had+s.others < enoughGrants {
 		return
 	}
 	c.checked("share")
-	if 2*proxies*had < had+others {
-		c.violated("share", nil, "lock %s: proxy %d of %d was given %d, while %d later ones had it "+
-			"elsewhere", key, proxy, proxies, had, others)
+	if 2*float64(s.had) < s.fair {
+		c.violated("share", nil, "%s: proxy %d was given %d, while later ones were given %d elsewhere",
+			of, proxy, s.had, s.others)
 	}
 }
 

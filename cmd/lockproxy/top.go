@@ -21,7 +21,7 @@ import (
 // topCommand is lockproxy top: the locks that are held, in a terminal.
 type topCommand struct {
 	Filter   string  `short:"f" env:"-" placeholder:"TEXT"`
-	Sort     string  `env:"-" enum:"key,owner,client,held,remaining,waiters" default:"key" placeholder:"COLUMN"`
+	Sort     string  `env:"-" enum:"key,owner,client,held,remaining,waiters" default:"waiters" placeholder:"COLUMN"`
 	Reverse  bool    `short:"r" env:"-"`
 	Rows     int     `short:"n" env:"-" range:"0 to 1000000"`
 	Interval seconds `short:"d" env:"-" default:"1" range:"0.1 to 3600"`
@@ -64,9 +64,10 @@ func (c *topCommand) show(stdout io.Writer) error {
 	o := top.Options{
 		Client: client, Addr: c.proxy.String(), DB: c.proxy.Initial.DB,
 		Interval: time.Duration(c.Interval),
-		Query: survey.Query{Filter: c.Filter, Sort: survey.Column(c.Sort), Descending: c.Reverse,
-			Limit: c.Rows},
+		Query:    survey.By(survey.Column(c.Sort)),
 	}
+	o.Query.Filter, o.Query.Limit = c.Filter, c.Rows
+	o.Query.Descending = o.Query.Descending != c.Reverse
 	if file, ok := stdout.(*os.File); c.Once || !ok || !isatty.IsTerminal(file.Fd()) {
 		return top.Snapshot(ctx, o, stdout)
 	}

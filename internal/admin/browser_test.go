@@ -373,3 +373,44 @@ func load(t *testing.T, s *site) {
 		s.lock(s.client(), fmt.Sprintf("leader:%c", 'a'+i), 15, "SESSION")
 	}
 }
+
+// Odd locks: an empty name, a very long owner, a session's, a connection's name, and one of another
+// library. A click anywhere in a row opens its lock; what can't be released says why; and the dialog
+// says what a release does to the holder.
+func TestPageOfOddLocks(t *testing.T) {
+	s := startSite(t, withToken)
+	c := s.client()
+	s.lock(c, "", 100)
+	s.lock(c, "long", 100, "OWNER", strings.Repeat("owner ", 80))
+	session := s.client()
+	session.Do(ctx, "CLIENT", "SETNAME", "worker-1")
+	s.lock(session, "session", 100, "SESSION")
+	c.SetNX(ctx, "theirs", "random", 100*time.Second)
+	b := openTab(t, s.url, 1280, 900, false)
+	b.until(`document.querySelectorAll("#rows tr").length`, "4")
+	const row = `[...document.querySelectorAll("#rows tr")].find(e =>
+		e.querySelector("td.key button").textContent === "%s")`
+	of := func(name, what string) string { return fmt.Sprintf(row, name) + what }
+	b.until(of("session", `.querySelector(".owner").textContent`), "worker-1")
+	b.until(`Math.max(...[...document.querySelectorAll("#rows tr")].map(e => e.offsetHeight)) < 90`,
+		"true")
+	b.until(`document.querySelector("#rows .client").getClientRects().length +
+		" " + (document.querySelector("#rows .client").scrollHeight < 45)`, "1 true")
+	b.do(chromedp.Click("#login"), chromedp.SendKeys("#token", adminToken+kb.Enter))
+	b.until(of("theirs", `.querySelector(".actions").textContent`), "not by LOCK: DEL frees it")
+	b.shot("odd")
+	release := func(name, want string) {
+		t.Helper()
+		b.eval(of(name, `.querySelector(".actions button").click()`))
+		b.until(`document.getElementById("release-text").textContent.includes("`+want+`")`, "true")
+		b.shot("release-" + name)
+		b.do(chromedp.Click("#release-cancel"))
+	}
+	release("session", "its holder is told at once")
+	release("long", "Its holder is not told")
+	b.until(`document.getElementById("release-held").textContent !== ""`, "true")
+	b.eval(of("(empty)", `.querySelector("td.held").click()`))
+	b.until(`document.getElementById("lock-dialog").open`, "true")
+	b.until(`document.getElementById("lock-facts").textContent.includes("Token")`, "true")
+	b.shot("empty")
+}

@@ -53,6 +53,10 @@ type View struct {
 	At        time.Time // when the last Step ended
 }
 
+// By is the Query that sorts by a column, with what matters most first: the largest numbers, but not
+// those of the time that is left.
+func By(c Column) Query { return Query{Sort: c, Descending: c == ByAge || c == ByWaiters} }
+
 // View shows the locks as of now.
 func (s *Survey) View(q Query, now time.Time) View {
 	s.mu.Lock()

@@ -220,9 +220,8 @@ func (s *screen) sortByNext() {
 		s.wants.by = map[string]string{"wait": "hold", "hold": "count", "count": "wait"}[s.wants.by]
 	} else {
 		next := (slices.Index(survey.Columns, s.query.Sort) + 1) % len(survey.Columns)
-		s.query.Sort = survey.Columns[next]
-		// The largest numbers matter most, but not those of the time that is left.
-		s.query.Descending = s.query.Sort == survey.ByAge || s.query.Sort == survey.ByWaiters
+		by := survey.By(survey.Columns[next])
+		s.query.Sort, s.query.Descending = by.Sort, by.Descending
 	}
 	s.restart()
 }

@@ -101,7 +101,22 @@ func asHeld(list []any) (h lockcmd.LockInfo, ok bool) {
 	if number["acquired_ms"] == 0 {
 		h.Age = lockcmd.UnknownAge
 	}
+	addTrying(&h, list, now)
 	return h, text["state"] == "held"
+}
+
+// addTrying counts foreign clients that keep trying as waiters, as the live page does.
+func addTrying(h *lockcmd.LockInfo, list []any, now int64) {
+	for i := 0; i+1 < len(list); i += 2 {
+		trying, _ := list[i+1].([]any)
+		for _, one := range trying {
+			if one, ok := one.([]any); ok && list[i] == "trying" {
+				_, number := fields(one)
+				h.Waiters++
+				h.OldestWait = max(h.OldestWait, lockcmd.FromMS(now-number["since_ms"]))
+			}
+		}
+	}
 }
 
 var errNoLockproxy = errors.New("no lockproxy answers there: --url names the lockproxy, not the " +

@@ -385,6 +385,9 @@ func TestWatchForeign(t *testing.T) {
 	s := watch(t, o, 120, 24)
 	s.showsKeys("theirs")
 	s.shows(shown)
+	s.until("a client that tries again and again waits", func(string) bool {
+		return strings.HasSuffix(s.lines()[3], " 1")
+	})
 	s.InjectKey(tcell.KeyEnter, 0, 0)
 	s.shows(" (not by LOCK: " + library + "), held for ")
 	s.shows(", others refused 3 times, ")

@@ -37,12 +37,24 @@ function toast(text) {
 
 let releasing = null;
 
+// releaseText says what a release does to the holder, and who gets the lock.
+function releaseText(lock) {
+  const told = lock.session
+    ? "It is a session lock: its holder is told at once, by the end of its connection. Whether its work stops is up to it."
+    : "Its holder is not told, and does not stop working: it finds out when it unlocks, renews or is fenced.";
+  if (lock.holders > 1) return `${told} The other ${lock.holders - 1} holders keep the lock.`;
+  return `${told} ${lock.waiters + lock.waiters_elsewhere ? "Who has waited longest gets the lock at once." : "Others can take the lock at once."}`;
+}
+
 function askRelease(lock) {
   releasing = lock;
   setText($("release-key"), lock.key);
   setText($("release-owner"), lock.owner || lock.name || "–");
   setText($("release-client"), lock.client);
   setText($("release-token"), String(lock.token));
+  setText($("release-held"), lock.held_ms < 0 ? "–" : span(lock.held_ms));
+  setText($("release-waiting"), waitersOf(lock));
+  setText($("release-text"), releaseText(lock));
   fails($("release-error"), null);
   $("release-dialog").showModal();
 }

@@ -43,6 +43,8 @@ function newRow() {
   }
   const name = document.createElement("button"), tag = document.createElement("span");
   name.type = "button";
+  const why = document.createElement("span");
+  why.className = "note";
   name.className = "link";
   tag.className = "tag";
   cells.key.append(name, tag);
@@ -54,8 +56,11 @@ function newRow() {
   left.className = "left";
   bar.append(fill);
   cells.remaining.append(bar, left);
-  const row = { tr, cells, name, tag, bar, fill, left, button: null, lock: null };
-  name.addEventListener("click", () => { if (row.lock.id !== undefined) location.hash = `lock/${row.lock.db}/${row.lock.id}`; });
+  const row = { tr, cells, name, tag, bar, fill, left, why, button: null, lock: null };
+  const open = () => { if (row.lock.id !== undefined) location.hash = `lock/${row.lock.db}/${row.lock.id}`; };
+  tr.addEventListener("click", (e) => { // anywhere in the row, unless a text is being selected
+    if (e.target.closest("button") === name || !e.target.closest("button") && getSelection().isCollapsed) open();
+  });
   return row;
 }
 
@@ -63,6 +68,13 @@ function newRow() {
 function byWhat(lock) {
   const kinds = { timestamp: "by SETNX", other: "by another library" };
   return lock.library ? "by " + lock.library : kinds[lock.kind] || lock.kind;
+}
+
+// whyNot says why a lock has no button to release it.
+function whyNot(lock) {
+  if (lock.free) return "";
+  if (lock.id === undefined) return "its name is too long to be asked for";
+  return lock.kind === "other" ? "not by LOCK: DEL frees it" : lock.kind === "timestamp" ? "not by LOCK: DEL or UNLOCK FORCE frees it" : "";
 }
 
 // waitersOf counts those at this proxy, and says for how long the first has waited, or that there
@@ -75,7 +87,9 @@ function waitersOf(lock) {
 function update(row, lock) {
   const { cells } = row;
   row.lock = lock;
-  setText(row.name, lock.key);
+  setText(row.name, lock.key || "(empty)");
+  row.name.classList.toggle("empty", !lock.key);
+  row.tr.classList.toggle("opens", lock.id !== undefined);
   const tags = [];
   if (lock.free) tags.push("between two holders");
   else if (lock.kind !== "lockproxy") tags.push(byWhat(lock));
@@ -84,7 +98,9 @@ function update(row, lock) {
   if (lock.db) tags.push("db " + lock.db);
   setText(row.tag, tags.join(" · "));
   row.tag.hidden = !tags.length;
-  setText(cells.owner, lock.owner || lock.name);
+  const owner = lock.owner || lock.name;
+  setText(cells.owner, owner.length > 40 ? owner.slice(0, 37) + "…" : owner);
+  cells.owner.title = owner.length > 40 ? owner : "";
   setText(cells.client, lock.client);
   setText(cells.held, lock.held_ms < 0 ? "–" : span(lock.held_ms));
   setText(row.left, lock.free ? "–" : span(lock.remaining_ms));
@@ -107,5 +123,9 @@ function update(row, lock) {
     row.button.remove();
     row.button = null;
   }
+  const reason = session.logged_in && !may ? whyNot(lock) : "";
+  setText(row.why, reason);
+  if (reason && !row.why.isConnected) cells.actions.append(row.why);
+  else if (!reason) row.why.remove();
   if (row.button) row.button.setAttribute("aria-label", "Release " + lock.key);
 }

@@ -63,6 +63,13 @@ pass "package: control, contents, conffiles, scripts"
 lintian --allow-root --tag-display-limit 0 --fail-on error,warning "$deb" >"$work/lintian" 2>&1 || fail "lintian: $(cat "$work/lintian")"
 pass "package: lintian finds nothing"
 
+# The README's line, next to the packages for other machines, as after make release. Nothing is installed.
+line=$(sed -n 's/.*`sudo apt \(install [^`]*\)`.*/\1/p' README.md)
+mkdir -p "$work/apt/dist" && cp "$work"/{a,others}/lockproxy_*.deb "$work/apt/dist/"
+(cd "$work/apt" && eval "apt-get --simulate $line") >"$work/apt/said" 2>&1 || fail "sudo apt $line: $(cat "$work/apt/said")"
+grep -q '^Inst lockproxy (' "$work/apt/said" || fail "sudo apt $line: $(cat "$work/apt/said")"
+pass "package: the README's line would install it"
+
 dpkg-deb -x "$deb" "$work/root"
 [ "$("$work/root/usr/bin/lockproxy" --version)" = "lockproxy $version" ] || fail "the packaged binary says $("$work/root/usr/bin/lockproxy" --version)"
 "$work/root/usr/bin/lockproxy" check --upstream redis://127.0.0.1:1 --config "$work/root/etc/lockproxy/lockproxy.toml" >"$work/check" || true

@@ -25,11 +25,27 @@ func (o *options) BeforeResolve(ctx *kong.Context) error {
 		return err
 	}
 	ctx.AddResolver(settings)
+	o.file, o.fromFile = name, settings
 	return nil
 }
 
 // settings are what a configuration file says, by the names of flags.
 type settings map[string]string
+
+// nameFile is an error's text with the file's name in front, if it is about a flag whose value is
+// the file's: the command line does not have it. The environment is named already.
+func (o *options) nameFile(text string, args []string) string {
+	flag := text[:max(strings.IndexAny(text, ": "), 0)]
+	_, found := o.fromFile[strings.TrimPrefix(flag, "--")]
+	given := slices.ContainsFunc(args, func(arg string) bool {
+		name, _, _ := strings.Cut(arg, "=")
+		return name == flag
+	})
+	if !found || given || strings.Contains(text, " (from ") {
+		return text
+	}
+	return "--config " + o.file + ": " + text
+}
 
 // readConfig reads a file that may set these flags. Its errors name the file.
 func readConfig(name string, flags []*kong.Flag) (settings, error) {

@@ -83,11 +83,12 @@ func TestConfigFileErrors(t *testing.T) {
 		"max-clients = \"redis://u:" + secret + "@h\"":            "--max-clients",
 	} {
 		var out, errs bytes.Buffer
-		if status := run([]string{"--config", configFile(t, text)}, &out,
-			&errs); status != exitUsage {
+		name := configFile(t, text)
+		if status := run([]string{"--config", name}, &out, &errs); status != exitUsage {
 			t.Errorf("%q: status %d", text, status)
 		}
 		if said := errs.String(); !strings.Contains(said, want) || strings.Contains(said, secret) ||
+			!strings.HasPrefix(said, "lockproxy: --config "+name+": ") ||
 			strings.Count(said, "\n") != 1 {
 			t.Errorf("%q: %s", text, said)
 		}
@@ -174,7 +175,7 @@ func TestHangupReadsConfigAgain(t *testing.T) {
 	p.waitFor("waiting long for a lock")
 	write("max-clients = 1\nlog-level = \"loud\"\n")
 	hangup("[ERROR] lockproxy: SIGHUP: cannot use the new settings; those read before stay in " +
-		"use until the next SIGHUP: error=\"--log-level must be one of")
+		"use until the next SIGHUP: error=\"--config " + name + ": --log-level must be one of")
 	if got := second(); got != "+PONG\r\n" {
 		t.Errorf("a second client: %q", got)
 	}

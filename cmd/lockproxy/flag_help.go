@@ -144,8 +144,10 @@ var flagHelp = map[string]string{
 		"that it stays held if the proxy crashes. If this machine crashes, the lock stays held " +
 		"as long, but at least 10 and at most 30 seconds, and 3 more (default " +
 		"${default}).",
-	"wait": "Wait in line for this long if another holds the lock; 0 waits without end " +
+	"wait": "Wait in line for this long if another holds the lock; 0 waits forever " +
 		"(default: don't wait).",
+	"max": "Hold the lock for so many seconds at most, also if the command hangs: it is ended " +
+		"then, as when the lock is lost (default: as long as it runs).",
 	"kill-after": "When the lock is lost the command gets SIGTERM at once, and SIGKILL after " +
 		"this long (default ${default}).",
 	"conflict-exit-code": "Exit status if another holds the lock, 0 to 255 (default ${default}).",
@@ -164,7 +166,7 @@ var flagHelp = map[string]string{
 	// top.
 	"filter":   "Show only locks with this in their key, owner or client.",
 	"sort":     "key, owner, client, held, remaining or waiters (default ${default}).",
-	"reverse":  "Put the largest first.",
+	"reverse":  "The other way round: the longest held and the most waited for are first without it.",
 	"rows":     "Show no more than this many (default: all).",
 	"interval": "Look again after this long (default ${default}).",
 	"once":     "Print the locks once. That is the default if the output is not a terminal.",

@@ -7,6 +7,7 @@ import (
 	"os"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -91,6 +92,10 @@ func parse(args []string, stdout io.Writer) (command, error) {
 	case err != nil:
 		cmd, name := selected(err)
 		text := strings.Replace(err.Error(), " (from envar ", " (from ", 1) // kong's word
+		if flag := oneDash(args, parser.Model.Node); flag != "" {
+			text = fmt.Sprintf("unknown flag -%s, did you mean --%s?", flag, flag)
+		}
+		text = asked.Serve.nameFile(text, args)
 		return cmd, fmt.Errorf("%s; see lockproxy%s --help", withoutPassword(text), name)
 	case asked.Version:
 		fmt.Fprintln(stdout, "lockproxy", version)
@@ -102,7 +107,29 @@ func parse(args []string, stdout io.Writer) (command, error) {
 	if cmd, ok := cmd.(checked); ok && err == nil {
 		err = cmd.check()
 	}
+	if err != nil {
+		if text := asked.Serve.nameFile(err.Error(), args); text != err.Error() {
+			err = errors.New(text)
+		}
+	}
 	return cmd, err
+}
+
+// oneDash is the first flag that was given with one dash where it takes two, or "".
+func oneDash(args []string, program *kong.Node) string {
+	for _, arg := range args {
+		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
+		if arg == "--" {
+			break
+		}
+		for _, node := range append(program.Children, program) {
+			if len(name) > 1 && arg[0] == '-' && slices.ContainsFunc(node.Flags,
+				func(f *kong.Flag) bool { return f.Name == name }) {
+				return name
+			}
+		}
+	}
+	return ""
 }
 
 // newParser returns a parser that fills asked from a command line. It prints help to stdout, and

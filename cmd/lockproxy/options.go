@@ -31,6 +31,8 @@ type options struct {
 
 	upstream *upstream.Upstream
 	networks []netip.Prefix // of ProxyProtocolFrom
+	file     string         // the configuration file
+	fromFile settings       // what it says
 }
 
 // servingOptions are about listening, starting and stopping.

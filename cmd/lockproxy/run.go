@@ -36,6 +36,7 @@ type runCommand struct {
 	Limit     int      `env:"-" xor:"mode" range:"1 to 10000"`
 	Timeout   seconds  `env:"-" default:"30" range:"0.001 to 315360000"`
 	Wait      *seconds `env:"-" range:"0 to 315360000"`
+	Max       *seconds `env:"-" range:"0.001 to 315360000"`
 	KillAfter seconds  `env:"-" default:"10" range:"0 to 86400"`
 
 	target
@@ -68,8 +69,8 @@ func (c *runCommand) check() error {
 	if len(c.Command) == 0 {
 		return errors.New("no command to run; see lockproxy run --help")
 	}
-	if len(c.Key) > 1 && (c.Shared || c.Limit > 0) {
-		return errors.New("--shared and --limit are for one --key")
+	if len(c.Key) > 1 && (c.Shared || c.Limit > 0 || c.Max != nil) {
+		return errors.New("--shared, --limit and --max are for one --key")
 	}
 	return c.parse()
 }
@@ -200,7 +201,11 @@ func (c *runCommand) lock(
 	case c.Limit > 0:
 		args = append(args, "LIMIT", strconv.Itoa(c.Limit))
 	}
-	args = append(args, "SESSION", "OWNER", ownerName(c.Command[0]))
+	args = append(args, "SESSION")
+	if c.Max != nil {
+		args = append(args, "MAX", c.Max.decimal())
+	}
+	args = append(args, "OWNER", ownerName(c.Command[0]))
 	if c.Wait != nil {
 		args = append(args, "WAIT", c.Wait.decimal())
 	}
@@ -210,6 +215,12 @@ func (c *runCommand) lock(
 		return 0, l, err
 	}
 	l = newLease(time.Duration(c.Timeout), asked)
+	if c.Max != nil {
+		l.last = asked.Add(time.Duration(*c.Max))
+		if c.Wait != nil { // it is not known yet when the lock was given
+			l.last = time.Now().Add(time.Duration(*c.Max))
+		}
+	}
 	if c.Wait == nil {
 		return reply.Int, l, nil
 	}

@@ -8,6 +8,7 @@ import "time"
 type lease struct {
 	timeout time.Duration
 	until   time.Time // the end of what has been proven
+	last    time.Time // when it ends at the latest (--max); zero is never
 	asked   time.Time // of the question that is not answered yet; zero without one
 	next    time.Time // when to ask again
 }
@@ -34,8 +35,19 @@ func (l *lease) failed(now time.Time) {
 // killBy is when what still runs has to be killed so that it has ended when the lease is over: on a
 // busy machine a timer and a signal come late.
 func (l *lease) killBy() time.Time {
-	return l.until.Add(-min(l.timeout/20, 250*time.Millisecond))
+	return l.end().Add(-min(l.timeout/20, 250*time.Millisecond))
 }
+
+// end is when the lock can be another's.
+func (l *lease) end() time.Time {
+	if l.reachesLast() {
+		return l.last
+	}
+	return l.until
+}
+
+// reachesLast reports whether --max ends the lock, and not an answer that is missing.
+func (l *lease) reachesLast() bool { return !l.last.IsZero() && l.last.Before(l.until) }
 
 // endBy is when the command must get SIGTERM, given how long it may take to end.
 func (l *lease) endBy(killAfter time.Duration) time.Time {

@@ -29,6 +29,8 @@ func TestRunEndsWhatHasLostItsLock(t *testing.T) {
 			func(s *served, _ *process) { s.do("UNLOCK", "job", "FORCE") }, "lost the lock"},
 		{"deleted", []string{"--timeout", "3600"},
 			func(s *served, _ *process) { s.do("DEL", "job") }, "lost the lock"},
+		{"held for too long", []string{"--timeout", "3600", "--max", "1"},
+			func(*served, *process) {}, "it has been held for as long as --max allows"},
 		{"proxy killed", []string{"--timeout", "3600"},
 			func(s *served, _ *process) { s.proxy.signal(syscall.SIGKILL) },
 			"the connection to the proxy was lost"},

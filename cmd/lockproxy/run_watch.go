@@ -37,7 +37,11 @@ func (w *watch) untilEnd(say func(string, ...any)) (lost bool) {
 		case <-timer.C:
 			now := time.Now()
 			if !now.Before(w.lease.endBy(time.Duration(w.run.KillAfter))) {
-				w.end("the proxy has not renewed it in time", w.lease.killBy(), say)
+				why := "the proxy has not renewed it in time"
+				if w.lease.reachesLast() {
+					why = "it has been held for as long as --max allows"
+				}
+				w.end(why, w.lease.killBy(), say)
 				return true
 			}
 			if why := w.renew(now); why != "" {

@@ -31,7 +31,8 @@
 //   - miniredis has no ACL, MONITOR, CONFIG, SHUTDOWN, WAIT, keyspace notifications or client
 //     tracking, of CLIENT only SETNAME and GETNAME, and says some errors in other words. What needs
 //     them stays with a real server.
-//   - Store has Pause, Resume, Kill and Restart (with its keys). proxytest.LinkTo and its faults
+//   - Store has Pause, Resume, Kill and Restart (with its keys), Answer for commands that miniredis
+//     lacks, and Refuse instead of rights. proxytest.LinkTo and its faults
 //     work here, too.
 //
 // The race detector crashes among timers of bubbles (golang/go#78156). So these tests are in

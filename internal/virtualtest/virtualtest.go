@@ -1,8 +1,10 @@
 package virtualtest
 
 import (
+	"maps"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -47,15 +49,16 @@ type Store struct {
 
 	mu      sync.Mutex
 	changed *sync.Cond
-	paused  bool           // guarded by mu
-	calls   map[string]int // guarded by mu; by name
+	paused  bool              // guarded by mu
+	calls   map[string]int    // guarded by mu; by name
+	answers map[string]Answer // guarded by mu; by name
 }
 
 // StartStore starts a Store that ends with the test.
 func StartStore(t testing.TB) *Store {
 	t.Helper()
 	s := &Store{Redis: miniredis.NewMiniRedis(), t: t, ln: virtualnet.Listen(),
-		calls: map[string]int{}}
+		calls: map[string]int{}, answers: map[string]Answer{}}
 	s.changed = sync.NewCond(&s.mu)
 	s.addr = s.ln.Addr().(*net.TCPAddr)
 	s.start()
@@ -101,11 +104,32 @@ func (s *Store) Restart() {
 }
 
 // onCommand is called before each command, by the goroutine of its connection.
-func (s *Store) onCommand(_ *server.Peer, name string, _ ...string) (done bool) {
+func (s *Store) onCommand(client *server.Peer, name string, args ...string) (done bool) {
+	s.mu.Lock()
+	s.calls[name]++
+	answer := s.answers[name]
+	s.mu.Unlock()
+	if answer != nil {
+		answer(client, args)
+	}
+	return answer != nil
+}
+
+// Answer answers a command, in the goroutine of its connection.
+type Answer func(client *server.Peer, args []string)
+
+// Answer has commands of these names, in capitals, answered instead of being done; nil ends that.
+func (s *Store) Answer(how Answer, names ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.calls[name]++
-	return false
+	for _, name := range names {
+		s.answers[name] = how
+	}
+}
+
+// Refuse has commands of these names, in capitals, answered with an error.
+func (s *Store) Refuse(why string, names ...string) {
+	s.Answer(func(client *server.Peer, _ []string) { client.WriteError(why) }, names...)
 }
 
 // pausable is a connection of a store, which reads nothing while the store is paused. What it has
@@ -126,10 +150,14 @@ func (c pausable) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Calls is how many commands of these names, in capitals, were asked so far.
+// Calls is how many commands of these names, in capitals, were asked so far; of all, if none is
+// named.
 func (s *Store) Calls(names ...string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(names) == 0 {
+		names = slices.Collect(maps.Keys(s.calls))
+	}
 	for _, name := range names {
 		n += s.calls[name]
 	}

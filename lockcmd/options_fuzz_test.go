@@ -85,7 +85,8 @@ func checkSeconds(t *testing.T, arg string, limit, got time.Duration, err error)
 	default:
 		// Rounded up to the millisecond, after rounding to the microsecond.
 		inexact := new(big.Rat).Mul(x, big.NewRat(1, 1e15)) // of a float64
-		low := new(big.Rat).Sub(x, inexact.Add(inexact, big.NewRat(501, 1e9)))
+		least := inexact.Add(inexact, big.NewRat(501, 1e9))
+		low := new(big.Rat).Add(x, new(big.Rat).Neg(least))
 		high := new(big.Rat).Add(x, inexact.Add(inexact, big.NewRat(1, 1e3)))
 		if got <= 0 || got > limit || got%time.Millisecond != 0 ||
 			ratOf(got).Cmp(low) < 0 || ratOf(got).Cmp(high) > 0 {

@@ -95,7 +95,7 @@ func TestQueueAgainstModel(t *testing.T) {
 					want = "none"
 				case foreign:
 					want = "free"
-				case m.since >= foreignGapGrants && m.now.Sub(m.gap) >= foreignGapEvery:
+				case m.since >= foreignGapGrants && !m.now.Before(m.gap.Add(foreignGapEvery)):
 					want, m.gap, m.since = "gap", m.now, 0
 				case m.waiting[0].as != as, slices.ContainsFunc(m.offers, func(o handOver) bool {
 					return o.next == m.waiting[0]

@@ -193,9 +193,9 @@ func TestForeignAnswers(t *testing.T) {
 	answers := []resp.Value{integer, {Type: '+', Text: []byte("OK")}, {Type: '_'}, list(0), list(1),
 		list(2), list(3), list(4), list(5), list(6), {Type: '*', Elems: []resp.Value{{Type: '-'}}}}
 	for _, command := range []string{
-		"LOCK a 1", "LOCK a 1 WAIT 0.01", "LOCK a 1 SHARED", "LOCKALL 1 2 a b",
-		"LOCKALL 1 2 a b WAIT 0.01", "UNLOCK a", "UNLOCK a FORCE", "UNLOCKALL 1 2 a b",
-		"UNLOCKALL 1 1 a", "RELOCK a 1 1", "LOCKINFO a", "LOCKINFO a HOLDERS", "LOCKINFO a WAITERS",
+		"LOCK a 60", "LOCK a 60 WAIT 0.01", "LOCK a 60 SHARED", "LOCKALL 60 2 a b",
+		"LOCKALL 60 2 a b WAIT 0.01", "UNLOCK a", "UNLOCK a FORCE", "UNLOCKALL 1 2 a b",
+		"UNLOCKALL 1 1 a", "RELOCK a 1 60", "LOCKINFO a", "LOCKINFO a HOLDERS", "LOCKINFO a WAITERS",
 	} {
 		var args [][]byte
 		for word := range strings.FieldsSeq(command) {

@@ -112,15 +112,14 @@ test-rights: deps
 test-older: deps-clients
 	$(GO) test -tags clients -count=1 -timeout 10m -run TestOlder -v ./test/clients
 
-# Owners that take locks in random orders, for DURATION: every deadlock is found in time, and nothing else.
+# Owners that take locks in random orders, for DURATION of virtual time: every deadlock is found in time, and nothing else.
 test-deadlocks: DURATION = 10m
 test-deadlocks: deps
-	LOCKPROXY_TEST_DEADLOCKS=$(DURATION) $(GO) test -race -count=1 -timeout 0 -run TestDeadlocksOfRandomLockOrders -v ./test/locks
+	LOCKPROXY_TEST_DEADLOCKS=$(DURATION) $(NORACE) $(GO) test -vet=off -count=1 -timeout 0 -run TestDeadlocksOfRandomLockOrders -v ./test/virtual
 
 # The locks of other libraries next to LOCK WAIT, with and without --park, for a minute each.
 test-libraries: deps-clients
 	$(GO) test -tags clients -count=1 -timeout 15m -run TestLockLibraries -parallel 4 -v ./test/clients
-	$(GO) test -tags clients -count=1 -timeout 10m -run TestLibrariesNextToLOCK -parallel 8 -v ./test/locks
 
 # The same client libraries, with data and locks, through lockproxy in front of a Redis Cluster of six nodes.
 test-clients-cluster: deps-clients

@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/virtualnet"
@@ -18,10 +19,12 @@ import (
 // attackRelay stands between a proxy and its Redis and can hold back data on single connections.
 type attackRelay struct {
 	addr string
+	away time.Duration // how long each piece takes
 
 	mu    sync.Mutex
 	rules []*attackRule         // guarded by mu
 	conns map[net.Conn]struct{} // guarded by mu
+	hears map[net.Conn]struct{} // guarded by mu; those of conns that have subscribed
 }
 
 // cutAny closes any one of the connections.
@@ -31,6 +34,15 @@ func (r *attackRelay) cutAny() {
 	for nc := range r.conns {
 		nc.Close()
 		return
+	}
+}
+
+// cutSubscribers closes the connections that have subscribed.
+func (r *attackRelay) cutSubscribers() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for nc := range r.hears {
+		nc.Close()
 	}
 }
 
@@ -54,9 +66,19 @@ func attackWith(t *testing.T, change func(*proxy.Config)) (*virtualtest.Store, *
 	*proxytest.Proxy) {
 	t.Helper()
 	server := virtualtest.StartStore(t)
+	r := startAttackRelay(t, server, 0)
+	p := proxytest.Start(t, "redis://"+r.addr, change)
+	c := proxytest.Dial(t, p.Addr) // from now on the upstream knows the scripts by their hashes
+	c.Expect(fmt.Sprintf("RELOCK warm %d 1", c.Lock("warm 1")), ":1\r\n")
+	c.Expect("UNLOCK warm", ":1\r\n")
+	return server, r, p
+}
+
+func startAttackRelay(t *testing.T, server *virtualtest.Store, away time.Duration) *attackRelay {
 	ln := virtualnet.Listen()
 	t.Cleanup(func() { ln.Close() })
-	r := &attackRelay{addr: ln.Addr().String(), conns: map[net.Conn]struct{}{}}
+	r := &attackRelay{addr: ln.Addr().String(), away: away, conns: map[net.Conn]struct{}{},
+		hears: map[net.Conn]struct{}{}}
 	go func() {
 		for {
 			nc, err := ln.Accept()
@@ -66,11 +88,7 @@ func attackWith(t *testing.T, change func(*proxy.Config)) (*virtualtest.Store, *
 			go r.serve(nc, server.Addr())
 		}
 	}()
-	p := proxytest.Start(t, "redis://"+r.addr, change)
-	c := proxytest.Dial(t, p.Addr) // from now on the upstream knows the scripts by their hashes
-	c.Expect(fmt.Sprintf("RELOCK warm %d 1", c.Lock("warm 1")), ":1\r\n")
-	c.Expect("UNLOCK warm", ":1\r\n")
-	return server, r, p
+	return r
 }
 
 func (r *attackRelay) serve(client net.Conn, addr string) {
@@ -86,6 +104,7 @@ func (r *attackRelay) serve(client net.Conn, addr string) {
 	defer func() {
 		r.mu.Lock()
 		delete(r.conns, up)
+		delete(r.hears, up)
 		r.mu.Unlock()
 	}()
 	var wg sync.WaitGroup
@@ -100,6 +119,9 @@ func (r *attackRelay) pump(to, from net.Conn, up bool, marked *sync.Map) {
 	for {
 		n, err := from.Read(buf)
 		r.mu.Lock()
+		if up && bytes.Contains(buf[:n], []byte("subscribe")) {
+			r.hears[to] = struct{}{}
+		}
 		rules := append([]*attackRule(nil), r.rules...)
 		r.mu.Unlock()
 		for _, rule := range rules {
@@ -117,6 +139,7 @@ func (r *attackRelay) pump(to, from net.Conn, up bool, marked *sync.Map) {
 			}
 			<-rule.over
 		}
+		time.Sleep(r.away)
 		if _, werr := to.Write(buf[:n]); err != nil || werr != nil {
 			return
 		}

@@ -250,3 +250,18 @@ func TestADeadlockAcrossDatabases(t *testing.T) {
 				`who waits for "job" in database 3, held by "ben":…`)
 	})
 }
+
+// Without the channels no deadlock across proxies is found, and none is made up.
+func TestDeadlocksWithoutTheChannels(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		server := virtualtest.StartStore(t)
+		server.Refuse("NOPERM no channels", "SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE")
+		r := newRing(t, server.URL(), 2, 2, nil, "")
+		r.wait(0, "")
+		r.wait(1, "")
+		time.Sleep(10 * time.Second)
+		if r.conns[1].Arrived() {
+			t.Errorf("got %q", r.conns[1].Reply())
+		}
+	})
+}

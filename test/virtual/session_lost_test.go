@@ -3,13 +3,20 @@
 package virtual_test
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/virtualtest"
 	"lockproxy/lockcmd"
+	"lockproxy/proxy"
 )
 
 // toldWithin bounds what takes a message and a round trip; a renewal of a lock of 30 s would take
@@ -124,5 +131,83 @@ func TestSessionBehindOneThatWasNotRenewed(t *testing.T) {
 		other := proxytest.Dial(t, p.Addr)
 		other.Expect("UNLOCK job FORCE", ":1\r\n")
 		wantLost(t, two, "2", "job", token)
+	})
+}
+
+// A user that may not subscribe hears of it at the next renewal.
+func TestSessionLockWithoutTheChannel(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		server, p := virtualtest.StartBoth(t)
+		q := proxytest.Start(t, server.URL(), nil)
+		other := proxytest.Dial(t, q.Addr)
+		server.Refuse("NOPERM no channels", "SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE")
+		c := proxytest.Dial(t, p.Addr)
+		c.Expect("HELLO 3", "%…")
+		token := c.Lock("job 1.5 SESSION")
+		time.Sleep(100 * time.Millisecond)
+		other.Expect("UNLOCK job FORCE", ":1\r\n")
+		wantLost(t, c, "3", "job", token)
+	})
+}
+
+// The log says why a session lock was lost.
+func TestSessionLockLossIsLogged(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		server := virtualtest.StartStore(t)
+		var log bytes.Buffer
+		var mu sync.Mutex
+		logged := func(cfg *proxy.Config) {
+			cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: &log, Mutex: &mu})
+		}
+		p, q := proxytest.Start(t, server.URL(), logged), proxytest.Start(t, server.URL(), nil)
+		other, elsewhere := proxytest.Dial(t, p.Addr), proxytest.Dial(t, q.Addr)
+		for _, c := range []struct {
+			by      *proxytest.Conn
+			command string
+			reason  string
+		}{
+			{other, "UNLOCK job FORCE", `reason="forced by ` + other.LocalAddr().String() + `"`},
+			{other, "UNLOCK job %d", `reason="released with its token by `},
+			{other, "DEL job", `reason="DEL by ` + other.LocalAddr().String() + `"`},
+			{elsewhere, "UNLOCK job FORCE", `reason="released through another proxy"`},
+			{elsewhere, "SET job hello", `reason="its key was overwritten"`},
+			{elsewhere, "DEL job", `reason="its token does not hold it: `},
+		} {
+			holder := proxytest.Dial(t, p.Addr)
+			token := holder.Lock("job 1.5 SESSION")
+			time.Sleep(100 * time.Millisecond)
+			if strings.Contains(c.command, "%d") {
+				c.command = fmt.Sprintf(c.command, token)
+			}
+			c.by.Do(c.command)
+			holder.Closed()
+			mu.Lock()
+			lines := strings.Split(log.String(), "\n")
+			log.Reset()
+			mu.Unlock()
+			if !slices.ContainsFunc(lines, func(line string) bool {
+				return strings.Contains(line, "session lock lost: key=job") &&
+					strings.Contains(line, fmt.Sprint("token=", token)) &&
+					strings.Contains(line, c.reason)
+			}) {
+				t.Errorf("%s: the log says %q, want %s", c.command, lines, c.reason)
+			}
+			other.Do("DEL job")
+		}
+	})
+}
+
+// When a token no longer holds its lock, all sessions of its owner are told, whichever learns it.
+func TestUntrackedSessionsOfOneOwnerLoseTogether(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		for _, mode := range []string{"", " SHARED"} {
+			server, p := virtualtest.StartBoth(t)
+			one, two := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+			token := one.Lock("job 1.5" + mode + " SESSION OWNER me")
+			two.Lock("job 60" + mode + " SESSION OWNER me")
+			server.Ask("DEL", "job")
+			wantLost(t, one, "2", "job", token)
+			wantLost(t, two, "2", "job", token)
+		}
 	})
 }

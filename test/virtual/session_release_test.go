@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/faults/relay"
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testwait"
 	"lockproxy/internal/virtualtest"
@@ -112,5 +113,38 @@ func TestOwnersSessionsAreTold(t *testing.T) {
 				})
 			}
 		}
+	})
+}
+
+// A lock that can have been taken by a LOCK whose reply was lost is released once the upstream
+// answers, however long that takes.
+func TestUnknownLockIsReleasedAfterAStall(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		server := virtualtest.StartStore(t)
+		link := proxytest.LinkTo(t, server)
+		p := proxytest.Start(t, "redis://"+link.Addr(), nil)
+		direct := proxytest.GoRedis(t, server.Addr())
+		c := proxytest.Dial(t, p.Addr)
+		c.Lock("warm-1 1") // so that Redis knows the script
+		c.Do("PING")
+		c.Lock("warm-2 1") // so that the next one needs no further connection
+		link.Set(relay.Link{HoldDn: true})
+		c.Send("LOCK job 300")
+		testwait.Until(t, "Redis has given the lock", func() bool {
+			return direct.Exists(proxytest.Ctx, "job").Val() == 1
+		})
+		link.Cut()
+		if got := c.Reply(); got[:9] != "-UPSTREAM" {
+			t.Fatalf("LOCK: %q", got)
+		}
+		link.Set(relay.Link{HoldUp: true, HoldDn: true})
+		time.Sleep(3 * time.Second)
+		if direct.Exists(proxytest.Ctx, "job").Val() != 1 {
+			t.Fatal("the lock was released through a link that lets nothing pass")
+		}
+		link.Set(relay.Link{})
+		testwait.Until(t, "the lock is released", func() bool {
+			return direct.Exists(proxytest.Ctx, "job").Val() == 0
+		})
 	})
 }

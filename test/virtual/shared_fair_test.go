@@ -58,7 +58,6 @@ func TestWriterIsNotStarvedByReaders(t *testing.T) {
 			writer := dial(1)
 			probe := dial(1)
 			farther := dial(0).RemoteAddr().String() != probe.RemoteAddr().String()
-			busy := proxytest.WatchBusy(t, writer.RemoteAddr().String())
 			var written []sharedGrant
 			for range rounds {
 				time.Sleep(rand.N(60 * time.Millisecond))
@@ -79,7 +78,7 @@ func TestWriterIsNotStarvedByReaders(t *testing.T) {
 			running.Wait()
 			reads, slowest, slack := 0, time.Duration(0), time.Duration(0)
 			if farther { // until the other proxy can know of the writer
-				slack = 100*time.Millisecond + 5*busy.Longest()
+				slack = 100 * time.Millisecond
 			}
 			for _, w := range written {
 				last := w.asked // when the readers before it had gone
@@ -100,7 +99,7 @@ func TestWriterIsNotStarvedByReaders(t *testing.T) {
 				}
 				slowest = max(slowest, w.given.Sub(last))
 			}
-			if limit := 300*time.Millisecond + 10*busy.Longest(); slowest > limit {
+			if slowest > 300*time.Millisecond {
 				t.Errorf("the writer got the lock up to %v after the last reader before it had gone",
 					slowest)
 			}
@@ -108,7 +107,7 @@ func TestWriterIsNotStarvedByReaders(t *testing.T) {
 				t.Errorf("only %d reads next to %d writes", reads/rounds, rounds)
 			}
 			t.Logf("%d reads, %d writes; the writer got the lock at most %v after the readers "+
-				"before it; the machine was busy for %v", reads/rounds, rounds, slowest, busy.Longest())
+				"before it", reads/rounds, rounds, slowest)
 		})
 	})
 }

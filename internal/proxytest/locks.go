@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"lockproxy/internal/testwait"
 	"lockproxy/lockcmd"
 	"lockproxy/proxy"
@@ -14,7 +16,9 @@ import (
 // AwaitWaiters waits until n clients wait for a lock at p.
 func AwaitWaiters(t *testing.T, p *Proxy, key string, n int) {
 	t.Helper()
-	testwait.Until(t, "they wait", func() bool { return Waiters(t, p, key) == n })
+	c := GoRedis(t, p.Addr)
+	defer c.Close()
+	testwait.Until(t, "they wait", func() bool { return waiters(c, key) == n })
 }
 
 // Token is the token in a LOCK's reply.
@@ -47,7 +51,11 @@ func WithFsync(n int, within time.Duration) func(*proxy.Config) {
 
 // Waiters is how many wait for a lock, as LOCKINFO at p says.
 func Waiters(t testing.TB, p *Proxy, key string) int {
-	info, err := GoRedis(t, p.Addr).Do(Ctx, "LOCKINFO", key).Result()
+	return waiters(GoRedis(t, p.Addr), key)
+}
+
+func waiters(c *redis.Client, key string) int {
+	info, err := c.Do(Ctx, "LOCKINFO", key).Result()
 	if err != nil {
 		return 0
 	}

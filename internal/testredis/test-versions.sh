@@ -8,7 +8,7 @@ tests='Lock|Wait|Attack|Session|Owner|Fence|Token|Takeover|Contention|Settle|Rep
 skip='Differential|Introspection|TestRedisCLI'
 # RESET, CLIENT INFO, channels in ACLs and passwords between Sentinels came with 6.2, COMMAND DOCS, sharded channels and CLUSTER SHARDS with 7.0. From
 # 7.0 on a script's writes too are refused for want of replicas.
-before62="$skip|TestBusyScriptLane|TestFenceWithoutUnwatch|TestFenceWithUnknownCommand|WaitCoversWritesByLanes|TestClusterWakes|TestClusterAwareClients|TestLockIsOfTheClientsDatabaseAndUser|TestWaitersOfDifferentUsers|TestSentinelLogin|TestFence\$|TestLockKeyIsMoved|TestLocksOfManyClientsAndRights|TestLockBatch|TestSessionLockLossIsLogged|TestSessionLockWithoutTheChannel|TestSessionLockEndedByARelayedCommand|TestLockTopAndLogByUser|TestMinReplicasOfASessionLockInTime|TestForeignLocksAreSeen|TestWaitersWithoutNotifications|TestIsolationInACluster|TestADeadlockInACluster|RequireFsyncLock|TestSessionLockIsReleasedAfterARefusal"
+before62="$skip|TestBusyScriptLane|TestFenceWithoutUnwatch|TestFenceWithUnknownCommand|WaitCoversWritesByLanes|TestClusterWakes|TestClusterAwareClients|TestLockIsOfTheClientsDatabaseAndUser|TestWaitersOfDifferentUsers|TestSentinelLogin|TestFence\$|TestLockKeyIsMoved|TestLocksOfManyClientsAndRights|TestLockBatch|TestSessionLockEndedByARelayedCommand|TestLockTopAndLogByUser|TestForeignLocksAreSeen|TestWaitersWithoutNotifications|TestIsolationInACluster|TestADeadlockInACluster|RequireFsyncLock|TestSessionLockIsReleasedAfterARefusal"
 mkdir -p "$cache.tests"
 go test -c -o "$cache.tests/" ./test/locks ./test/cluster
 trap 'rm -rf "$cache.tests"' EXIT

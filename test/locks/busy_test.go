@@ -1,19 +1,26 @@
 package locks_test
 
 import (
+	"strings"
 	"testing"
-	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/testredis"
 	"lockproxy/internal/testwait"
+	"lockproxy/proxy"
 )
 
 // A session lock whose holder leaves while Redis is busy with a script is released after the
 // script, not only at its timeout.
 func TestReleaseAfterBusyScript(t *testing.T) {
 	t.Parallel()
-	server, p := proxytest.StartBoth(t)
+	server, log := testredis.Start(t), &proxytest.LogBuffer{}
+	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
+		cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: log})
+	})
 	admin := proxytest.Dial(t, server.Addr())
 	admin.Expect("CONFIG SET lua-time-limit 10", "+OK\r\n")
 	holder, busy := proxytest.Dial(t, p.Addr), proxytest.Dial(t, server.Addr())
@@ -23,9 +30,11 @@ func TestReleaseAfterBusyScript(t *testing.T) {
 		return admin.Do("PING")[0] == '-'
 	})
 	holder.Close()
-	time.Sleep(300 * time.Millisecond) // the release is refused meanwhile
+	testwait.Until(t, "the release is refused", func() bool {
+		return strings.Contains(log.String(), "cannot release a lock whose holder has gone")
+	})
 	admin.Expect("SCRIPT KILL", "+OK\r\n")
 	busy.Reply()
 	next := proxytest.Dial(t, p.Addr)
-	next.Lock("job 30 WAIT 2")
+	next.Lock("job 300 WAIT 300")
 }

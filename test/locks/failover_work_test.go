@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 )
@@ -15,7 +14,7 @@ import (
 // judge records which client has which lock, according to the replies.
 type judge struct {
 	mu         sync.Mutex
-	holders    map[string]heldLock
+	holders    map[string]int64 // tokens
 	last       map[string]int64
 	taken      int
 	violations []string // two holders at a time
@@ -26,32 +25,27 @@ type judge struct {
 	refused    int      // answered UPSTREAM or NOREPLICAS with nothing done
 }
 
-type heldLock struct {
-	token int64
-	until time.Time
-}
+func newJudge() *judge { return &judge{holders: map[string]int64{}, last: map[string]int64{}} }
 
-func newJudge() *judge { return &judge{holders: map[string]heldLock{}, last: map[string]int64{}} }
-
-func (j *judge) took(key string, token int64, timeout time.Duration) {
+func (j *judge) took(key string, token int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.taken++
-	if other := j.holders[key]; time.Now().Before(other.until) {
+	if other := j.holders[key]; other != 0 {
 		j.violations = append(j.violations, fmt.Sprintf("%s: %d while %d holds it", key, token,
-			other.token))
+			other))
 	}
 	if token <= j.last[key] {
 		j.backward = append(j.backward, fmt.Sprintf("%s: %d after %d", key, token, j.last[key]))
 	}
 	j.last[key] = max(token, j.last[key])
-	j.holders[key] = heldLock{token, time.Now().Add(timeout)}
+	j.holders[key] = token
 }
 
 func (j *judge) frees(key string, token int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.holders[key].token == token {
+	if j.holders[key] == token {
 		delete(j.holders, key)
 	}
 }
@@ -70,6 +64,13 @@ func (j *judge) failed(got string, closed bool) {
 	default:
 		j.wrong = append(j.wrong, got)
 	}
+}
+
+// had is how many locks were taken so far.
+func (j *judge) had() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.taken
 }
 
 func (j *judge) count(n *int) {
@@ -92,9 +93,10 @@ func startWorkload(t *testing.T, addr, prefix string) *workload {
 	w := &workload{t: t, addr: addr, prefix: prefix, judge: newJudge(),
 		stopped: make(chan struct{})}
 	for i := range 8 {
+		owed := "" // an UNLOCK without an answer
 		w.running.Go(func() {
 			w.clients(func(c *proxytest.Conn) bool {
-				return w.lock(c, fmt.Sprintf("%s:%d", prefix, i%4))
+				return w.lock(c, fmt.Sprintf("%s:%d", prefix, i%4), &owed)
 			})
 		})
 	}
@@ -135,15 +137,16 @@ func (w *workload) clients(step func(c *proxytest.Conn) (alive bool)) {
 			alive = step(c)
 		}
 		nc.Close()
-		time.Sleep(5 * time.Millisecond)
 	}
 }
 
-const workTimeout = 10 * time.Second
-
-// lock takes a lock, holds it for a while, mostly a short one, and releases it.
-func (w *workload) lock(c *proxytest.Conn, key string) (alive bool) {
-	c.Write([]byte("LOCK " + key + " 10 WAIT 3\r\n"))
+// lock takes a lock, holds it for some round trips, mostly few, and releases it. First it releases
+// what it owes.
+func (w *workload) lock(c *proxytest.Conn, key string, owed *string) (alive bool) {
+	if *owed != "" {
+		return w.unlock(c, owed)
+	}
+	c.Write([]byte("LOCK " + key + " 300 WAIT 3\r\n"))
 	got, err := c.TryReply()
 	if err != nil || got[0] == '-' {
 		w.judge.failed(got, err != nil)
@@ -153,20 +156,28 @@ func (w *workload) lock(c *proxytest.Conn, key string) (alive bool) {
 		return true
 	}
 	token := proxytest.Token(w.t, got)
-	w.judge.took(key, token, workTimeout)
-	hold := time.Duration(rand.N(5)) * time.Millisecond
+	w.judge.took(key, token)
+	hold := rand.N(5)
 	if rand.N(20) == 0 {
-		hold = time.Second
+		hold = 1000
 	}
-	time.Sleep(hold)
+	for ; hold > 0 && err == nil; hold-- {
+		c.Write([]byte("PING\r\n"))
+		_, err = c.TryReply()
+	}
 	w.judge.frees(key, token)
-	fmt.Fprintf(c, "UNLOCK %s %d\r\n", key, token)
-	got, err = c.TryReply()
-	switch {
-	case err != nil || got[0] == '-':
+	*owed = fmt.Sprintf("UNLOCK %s %d\r\n", key, token)
+	return err == nil && w.unlock(c, owed)
+}
+
+func (w *workload) unlock(c *proxytest.Conn, owed *string) (alive bool) {
+	c.Write([]byte(*owed))
+	got, err := c.TryReply()
+	if err != nil || got[0] == '-' {
 		w.judge.failed(got, err != nil)
 		return err == nil
-	case got == ":0\r\n":
+	}
+	if *owed = ""; got == ":0\r\n" {
 		w.judge.count(&w.judge.lost)
 	}
 	return true
@@ -174,7 +185,7 @@ func (w *workload) lock(c *proxytest.Conn, key string) (alive bool) {
 
 // data sends a pipeline whose replies tell which request each belongs to.
 func (w *workload) data(c *proxytest.Conn, id string) (alive bool) {
-	c.Write([]byte("ECHO " + id + "a\r\nSET " + id + " 1 PX 5000\r\nECHO " + id + "b\r\nEXISTS " +
+	c.Write([]byte("ECHO " + id + "a\r\nSET " + id + " 1 PX 300000\r\nECHO " + id + "b\r\nEXISTS " +
 		id + "\r\n"))
 	wants := []string{fmt.Sprintf("$%d\r\n%sa\r\n", len(id)+1, id), "+OK\r\n",
 		fmt.Sprintf("$%d\r\n%sb\r\n", len(id)+1, id), ":1\r\n"}
@@ -192,6 +203,5 @@ func (w *workload) data(c *proxytest.Conn, id string) (alive bool) {
 			w.judge.failed(got, false)
 		}
 	}
-	time.Sleep(time.Millisecond)
 	return true
 }

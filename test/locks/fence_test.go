@@ -46,3 +46,14 @@ func TestFence(t *testing.T) {
 		}
 	}
 }
+
+// What Redis says of a fenced write is what the client is told, also if it refuses the key that
+// FENCE writes for a shared lock.
+func TestFenceOfASharedLockAtAReplica(t *testing.T) {
+	t.Parallel()
+	server, p := proxytest.StartBoth(t)
+	c := proxytest.Dial(t, p.Addr)
+	token := c.Lock("doc 300 SHARED")
+	server.Ask("REPLICAOF", "127.0.0.1", "1") // of a server that is not there
+	c.Expect(fmt.Sprintf("FENCE doc %d SET x 1", token), "-READONLY …")
+}

@@ -17,7 +17,7 @@ func TestWaitForLockOfCenturies(t *testing.T) {
 	direct.Do(proxytest.Ctx, "SET", "key", "random", "PX", "9000000000000000")
 	direct.Set(proxytest.Ctx, "timestamp", "17954990000000", 0) // of the year 2538
 	for _, lock := range []string{
-		"LOCK key 30", "LOCK timestamp 30", "LOCKALL 30 1 key", "LOCKALL 30 1 timestamp",
+		"LOCK key 300", "LOCK timestamp 300", "LOCKALL 300 1 key", "LOCKALL 300 1 timestamp",
 	} {
 		before, _ := scriptCalls(t, direct)
 		c.Expect(lock+" WAIT 0.5", "$-1\r\n")

@@ -5,38 +5,33 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"lockproxy/internal/faults/relay"
 	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testredis"
 	"lockproxy/lockcmd"
 )
 
-// manyLock has n clients lock and unlock a lock each, for a while. at is its address; login comes
+// manyLock has n clients lock and unlock a lock each, some times. at is its address; login comes
 // first.
-func manyLock(t *testing.T, n int, at, login, prefix string, lasts time.Duration) (pairs int64) {
+func manyLock(t *testing.T, n int, at, login, prefix string, times int) {
 	t.Helper()
-	var count atomic.Int64
 	var clients sync.WaitGroup
-	end := time.Now().Add(lasts)
 	for i := range n {
 		c := proxytest.Dial(t, at)
 		if login != "" {
 			c.Expect(login, "+OK\r\n")
 		}
 		key := fmt.Sprint(prefix, i)
-		clients.Go(func() { // ends with lasts
-			for time.Now().Before(end) {
+		clients.Go(func() {
+			for range times {
 				token := c.Do("LOCK " + key + " 30")
 				if !tokenReply.MatchString(token) {
 					t.Errorf("LOCK %s: %q", key, token)
 					return
 				}
 				text := strings.TrimSpace(token[1:])
-				if rand.IntN(4) == 0 && c.Do("RELOCK "+key+" "+text+" 20") != ":1\r\n" {
+				if rand.IntN(4) == 0 && c.Do("RELOCK "+key+" "+text+" 300") != ":1\r\n" {
 					t.Errorf("RELOCK %s fails", key)
 					return
 				}
@@ -48,12 +43,10 @@ func manyLock(t *testing.T, n int, at, login, prefix string, lasts time.Duration
 					t.Errorf("UNLOCK %s: %q", key, got)
 					return
 				}
-				count.Add(1)
 			}
 		})
 	}
 	clients.Wait()
-	return count.Load()
 }
 
 // The lock commands of many clients go to the upstream together, and each client gets its own
@@ -65,7 +58,7 @@ func TestLocksOfManyClients(t *testing.T) {
 	for i := range 4 {
 		admin.Do(fmt.Sprint("RPUSH data", i, " x"))
 	}
-	manyLock(t, 2, p.Addr, "", "first", 20*time.Millisecond) // the scripts are known now
+	manyLock(t, 2, p.Addr, "", "first", 20) // the scripts are known now
 	admin.Expect("CONFIG RESETSTAT", "+OK\r\n")
 	over := make(chan struct{})
 	var wrong sync.WaitGroup
@@ -86,7 +79,8 @@ func TestLocksOfManyClients(t *testing.T) {
 			}
 		})
 	}
-	pairs := manyLock(t, 32, p.Addr, "", "k", time.Second)
+	const clients, times = 32, 30
+	manyLock(t, clients, p.Addr, "", "k", times)
 	close(over)
 	wrong.Wait()
 	calls := 0
@@ -94,8 +88,9 @@ func TestLocksOfManyClients(t *testing.T) {
 	if _, text, found := strings.Cut(stats, "cmdstat_evalsha:calls="); found {
 		fmt.Sscan(text, &calls)
 	}
+	const pairs = clients * times
 	t.Logf("%d pairs took %d scripts", pairs, calls)
-	if int64(calls) > 3*pairs {
+	if calls > 3*pairs {
 		t.Errorf("%d pairs of LOCK and UNLOCK, and a LOCK that is refused, took %d scripts", pairs,
 			calls)
 	}
@@ -122,21 +117,14 @@ func TestLocksOfManyClientsAndRights(t *testing.T) {
 				if got := c.Do("LOCK forbidden 300"); !strings.HasPrefix(got, "-NOPERM ") {
 					t.Errorf("LOCK of a key that the user may not touch: %q", got)
 				}
-				if i%5 == 0 {
+				if i%20 == 0 {
 					admin.Expect("SCRIPT FLUSH", "+OK\r\n")
 				}
-				time.Sleep(5 * time.Millisecond)
 			}
 		})
-		pairs := int64(0)
-		for round := 0; round < 5 && pairs < 20; round++ { // the machine can be busy
-			pairs += manyLock(t, 16, p.Addr, "AUTH u pw", "ok", time.Second)
-		}
+		manyLock(t, 16, p.Addr, "AUTH u pw", "ok", 5)
 		close(over)
 		others.Wait()
-		if pairs < 20 {
-			t.Errorf("%s: only %d pairs", rights, pairs)
-		}
 	}
 }
 
@@ -165,44 +153,42 @@ func TestLockBatchOnAFullServer(t *testing.T) {
 // An upstream can be so slow that it leaves out calls of a batch: they are asked again, together.
 func TestCallsThatWereLeftOut(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t)
-	link := proxytest.LinkTo(t, server)
-	p := proxytest.Start(t, "redis://"+link.Addr(), nil)
-	c := proxytest.SharedClient(t, p.Addr)
+	server, p := proxytest.StartBoth(t)
+	c, admin := proxytest.SharedClient(t, p.Addr), proxytest.Dial(t, server.Addr())
 	c.Expect(proxytest.Unlock("k", c.Lock("k 300")), ":1\r\n")
-	link.Set(relay.Link{Latency: 100 * time.Millisecond})
+	const locks = 32
+	// scripts is how many a pipeline of LOCKs takes.
+	scripts := func(prefix string) (calls int) {
+		var pipeline []string
+		for i := range locks {
+			pipeline = append(pipeline, fmt.Sprint("LOCK ", prefix, i, " 300"))
+		}
+		admin.Expect("CONFIG RESETSTAT", "+OK\r\n")
+		c.Send(pipeline...)
+		for i := range locks {
+			if got := c.Reply(); !tokenReply.MatchString(got) {
+				t.Errorf("LOCK %d: %q", i, got)
+			}
+		}
+		_, text, _ := strings.Cut(admin.Do("INFO commandstats"), "cmdstat_evalsha:calls=")
+		fmt.Sscan(text, &calls)
+		return calls
+	}
+	scripts("first") // the scripts are known now
+	quick := scripts("quick")
 	// Records of many proxies that waited once are what takes a script longest.
-	admin := proxytest.Dial(t, server.Addr())
 	now := time.Now().UnixMilli()
 	var waiting []string
 	for i := range 200 {
 		waiting = append(waiting, fmt.Sprintf("p%d:%d:0:%d", i, now-60_000, now-60_000))
 	}
-	var pipeline []string
-	const locks = 32
 	for i := range locks {
-		key := fmt.Sprint("slow", i)
-		admin.DoWords("SET", lockcmd.RecordKey([]byte(key)), fmt.Sprintf(
+		admin.DoWords("SET", lockcmd.RecordKey(fmt.Append(nil, "slow", i)), fmt.Sprintf(
 			"v1 1 0 0 0 0 0 released - 0 - %s\n", strings.Join(waiting, ",")))
-		pipeline = append(pipeline, "LOCK "+key+" 30")
 	}
-	began := time.Now()
-	c.Send(pipeline...)
-	for i := range locks {
-		if got := c.Reply(); !tokenReply.MatchString(got) {
-			t.Errorf("LOCK %d: %q", i, got)
-		}
-	}
-	took, alone := time.Since(began), time.Now()
-	c.Expect(proxytest.Unlock("k", c.Lock("k 300")), ":1\r\n")
-	// Eight run at a time: that is four round trips, of 0.2 s and what a busy machine adds.
-	if limit := locks / 2 * max(200*time.Millisecond, time.Since(alone)/2); took > limit {
-		t.Errorf("%d slow locks took %v, more than %v", locks, took, limit)
-	}
-	calls := 0
-	_, text, _ := strings.Cut(admin.Do("INFO commandstats"), "cmdstat_evalsha:calls=")
-	fmt.Sscan(text, &calls)
-	if calls < 8 {
-		t.Errorf("%d slow LOCKs have taken %d scripts: none was left out", locks, calls)
+	slow := scripts("slow")
+	t.Logf("%d LOCKs have taken %d scripts, slow ones %d", locks, quick, slow)
+	if slow <= quick || slow > locks {
+		t.Error("none was left out, or they were asked singly")
 	}
 }

@@ -8,11 +8,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"lockproxy/internal/faults/relay"
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // allChaos is clients of two proxies whose links to Redis are cut, and who leave while they wait.
@@ -22,16 +22,22 @@ type allChaos struct {
 	last  [8]atomic.Int64 // the highest token of each key
 	given atomic.Int64
 	lost  atomic.Int64 // clients that did not learn the outcome
+	ended atomic.Int64 // rounds
+
+	server *testredis.Server
 }
 
-const (
-	chaosTimeout = 8 * time.Second // longer than any client keeps a lock
-	enoughGiven  = 100             // locks, to say anything
-)
+// pause lasts for a number of questions.
+func (a *allChaos) pause(n int) {
+	for range n {
+		a.server.Ask("PING")
+	}
+}
 
 // round is one LOCKALL or LOCK of a client, and its release. It reports whether the connection is
 // good for another.
 func (a *allChaos) round(c *proxytest.Conn, addr string, random *rand.Rand) bool {
+	defer a.ended.Add(1)
 	set := random.Perm(len(a.held))[:1+random.IntN(4)]
 	names := ""
 	for _, k := range set {
@@ -45,11 +51,9 @@ func (a *allChaos) round(c *proxytest.Conn, addr string, random *rand.Rand) bool
 	if session {
 		wait += " SESSION"
 	}
-	seconds := int(chaosTimeout / time.Second)
-	c.Send(fmt.Sprintf("LOCKALL %d %d%s%s", seconds, len(set), names, wait))
+	c.Send(fmt.Sprintf("LOCKALL 300 %d%s%s", len(set), names, wait))
 	if session && random.IntN(8) == 0 { // a token that is on its way would keep other locks
-
-		time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
+		a.pause(random.IntN(20))
 		c.Close() // while it waits, or while the locks are on their way
 		return false
 	}
@@ -75,7 +79,7 @@ func (a *allChaos) round(c *proxytest.Conn, addr string, random *rand.Rand) bool
 			break
 		}
 	}
-	time.Sleep(time.Duration(random.IntN(3)) * time.Millisecond)
+	a.pause(random.IntN(3))
 	for _, k := range set {
 		a.held[k].CompareAndSwap(token, 0)
 	}
@@ -113,18 +117,16 @@ func (a *allChaos) dial(addr string) (*proxytest.Conn, error) {
 func TestLockAllUnderFaults(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	a := &allChaos{t: t}
+	a := &allChaos{t: t, server: server}
 	var links [2]*relay.Relay
 	var proxies [2]*proxytest.Proxy
 	for i := range links {
 		links[i] = proxytest.LinkTo(t, server)
 		proxies[i] = proxytest.Start(t, "redis://"+links[i].Addr(), nil)
 	}
-	began := time.Now()
-	more := func() bool { // long enough for many faults, and for many locks on a busy machine
-		took := time.Since(began)
-		return took < 4*time.Second || took < 30*time.Second && a.given.Load() < 2*enoughGiven
-	}
+	const faults, roundsBetween = 40, 10
+	var over atomic.Bool
+	more := func() bool { return !over.Load() }
 	var running sync.WaitGroup
 	for i := range 16 {
 		running.Go(func() {
@@ -142,8 +144,13 @@ func TestLockAllUnderFaults(t *testing.T) {
 		})
 	}
 	random := rand.New(rand.NewPCG(12, 0))
-	for more() {
-		time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
+	rounds := func(n int) { // what is held keeps a proxy's clients waiting, and those of the other go on
+		t.Helper()
+		until := a.ended.Load() + int64(n)
+		testwait.Until(t, "the clients go on", func() bool { return a.ended.Load() >= until })
+	}
+	for range faults {
+		rounds(random.IntN(roundsBetween))
 		switch link := links[random.IntN(2)]; random.IntN(3) {
 		case 0:
 			link.CutOne()
@@ -151,18 +158,16 @@ func TestLockAllUnderFaults(t *testing.T) {
 			link.Cut()
 		case 2:
 			link.Set(relay.Link{HoldUp: true, HoldDn: random.IntN(2) == 0})
-			time.Sleep(time.Duration(random.IntN(200)) * time.Millisecond)
+			rounds(random.IntN(4))
 			link.Set(relay.Link{})
 		}
 	}
+	testwait.Until(t, "enough have been given locks", func() bool { return a.given.Load() > 100 })
+	over.Store(true)
 	running.Wait()
 	t.Logf("%d times given, %d without an answer", a.given.Load(), a.lost.Load())
-	if a.given.Load() < enoughGiven {
-		t.Error("hardly any LOCKALL was given its locks")
-	}
 	c := proxytest.Dial(t, proxies[0].Addr)
-	c.Send(fmt.Sprintf("LOCKALL 30 8 {all}0 {all}1 {all}2 {all}3 {all}4 {all}5 {all}6 {all}7 "+
-		"WAIT %d", 2*int(chaosTimeout/time.Second)))
+	c.Send("LOCKALL 300 8 {all}0 {all}1 {all}2 {all}3 {all}4 {all}5 {all}6 {all}7 WAIT 0")
 	if got, err := c.TryReply(); err != nil || got[0] != ':' {
 		t.Errorf("in the end: %q, %v", got, err)
 	}

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
@@ -16,8 +15,7 @@ import (
 func TestWaitersWithoutNotifications(t *testing.T) {
 	t.Parallel()
 	const (
-		hold = 250 * time.Millisecond
-		ends = 6 * time.Second
+		enough = 20 // grants
 		// The four, the one that has it, and two for a poll interval.
 		longest = 7
 	)
@@ -32,10 +30,10 @@ func TestWaitersWithoutNotifications(t *testing.T) {
 	}
 	sentinel := func(t *testing.T) (string, []*testredis.Server) {
 		g := testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1, Sentinels: 1,
-			ServerArgs: args, SentinelLines: []string{"sentinel down-after-milliseconds " +
-				"mymaster 60000"}})
+			ServerArgs: args})
 		return g.URL(), g.Servers[:1]
 	}
+	polls := startPolls(t)
 	for name, c := range map[string]struct {
 		start             func(t *testing.T) (url string, servers []*testredis.Server)
 		four, other, user string
@@ -56,31 +54,31 @@ func TestWaitersWithoutNotifications(t *testing.T) {
 				return proxytest.Start(t, strings.Replace(url, "://", "://"+user, 1), nil)
 			}
 			proxies := [2]*proxytest.Proxy{as(c.four), as(c.other)}
-			began := time.Now()
 			var (
-				grants int
 				mu     sync.Mutex
+				grants int
 				waits  [2]int // the most grants to others during a wait, by proxy
 				counts [2]int
 				streak int // consecutive grants to the other proxy's client
 				most   int
 			)
+			over := func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				return grants >= enough
+			}
 			var running sync.WaitGroup
-			for i := range 5 {
-				at := i / 4
+			client := func(at int) {
 				conn := proxytest.Dial(t, proxies[at].Addr)
-				running.Go(func() {
-					if at == 1 {
-						time.Sleep(100 * time.Millisecond) // the four wait already
-					}
-					for time.Since(began) < ends {
+				running.Go(func() { // ends with enough grants
+					for !over() {
 						mu.Lock()
 						before := grants
 						mu.Unlock()
-						conn.Send("LOCK job 30 WAIT 60")
+						conn.Send("LOCK job 300 WAIT 0")
 						got, err := conn.TryReply()
 						if err != nil || got[0] != ':' {
-							t.Errorf("client %d: %q, %v", i, got, err)
+							t.Errorf("a client of proxy %d: %q, %v", at, got, err)
 							return
 						}
 						mu.Lock()
@@ -92,17 +90,25 @@ func TestWaitersWithoutNotifications(t *testing.T) {
 						}
 						most = max(most, streak)
 						mu.Unlock()
-						time.Sleep(hold)
+						polls.pass(3) // so does each proxy, at least once
 						conn.Expect("UNLOCK job", ":1\r\n")
 					}
 				})
 			}
+			holder := proxytest.Dial(t, proxies[0].Addr)
+			holder.Lock("job 300")
+			for range 4 {
+				client(0)
+			}
+			proxytest.AwaitWaiters(t, proxies[0], "job", 4)
+			client(1)
+			proxytest.AwaitWaiters(t, proxies[1], "job", 1)
 			if c.user == "" {
-				time.Sleep(180 * time.Millisecond)
 				for _, server := range servers {
 					server.Ask("CLIENT", "KILL", "TYPE", "pubsub")
 				}
 			}
+			holder.Expect("UNLOCK job", ":1\r\n")
 			running.Wait()
 			t.Logf(
 				"the four: %d times, at most behind %d; the other: %d times, at most behind %d, %d "+

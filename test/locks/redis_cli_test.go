@@ -24,12 +24,12 @@ func TestRedisCLI(t *testing.T) {
 		}
 		return strings.TrimSpace(string(out))
 	}
-	token, ok := strings.CutPrefix(cli("LOCK", "job", "30"), "(integer) ")
+	token, ok := strings.CutPrefix(cli("LOCK", "job", "300"), "(integer) ")
 	if !ok {
 		t.Fatalf("LOCK: %q", token)
 	}
 	for _, step := range []struct{ command, want string }{
-		{"LOCK job 30", "(nil)"},
+		{"LOCK job 300", "(nil)"},
 		{"UNLOCK job 1", "(integer) 0"},
 		{"UNLOCK job " + token, "(integer) 1"},
 		{"-3 LOCK job abc",
@@ -77,15 +77,16 @@ func (c *cli) do(command string) string {
 // FENCE has: that is what FENCE is for.
 func TestPausedHolder(t *testing.T) {
 	t.Parallel()
-	_, p := proxytest.StartBoth(t)
+	server, p := proxytest.StartBoth(t)
 	holder, next := startCLI(t, p.Addr), proxytest.Dial(t, p.Addr)
-	token := holder.do("LOCK job 0.2")
+	token := holder.do("LOCK job 300")
 	holder.cmd.Process.Signal(syscall.SIGSTOP)
-	taken := next.Lock("job 30 WAIT 5")
+	server.Ask("PEXPIRE", "job", "1")
+	taken := next.Lock("job 300 WAIT 300")
 	next.Expect("SET x next", "+OK\r\n")
 	holder.cmd.Process.Signal(syscall.SIGCONT)
 	for command, want := range map[string]string{"UNLOCK job " + token: "0", "RELOCK job " + token +
-		" 30": "0", "UNLOCK job": "0"} {
+		" 300": "0", "UNLOCK job": "0"} {
 		if got := holder.do(command); got != want {
 			t.Errorf("%s: %q, want %q", command, got, want)
 		}

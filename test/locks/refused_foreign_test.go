@@ -56,7 +56,7 @@ func foreignCompetes(
 		proxytest.Dial(t, p.Addr)
 	foreign.Do(login)
 	for range releases {
-		token := holder.Lock(key + " 30")
+		token := holder.Lock(key + " 300")
 		waiter.Send("LOCK " + key + " 30 WAIT 300")
 		testwait.Until(t, "a client waits", func() bool {
 			return proxytest.Waiters(t, p, key) == 1

@@ -1,24 +1,33 @@
 package locks_test
 
 import (
+	"strings"
 	"testing"
-	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
 	"lockproxy/internal/testwait"
+	"lockproxy/proxy"
 )
 
 // The client of a session lock closes while Redis refuses all writes for want of replicas: the lock
 // is released as soon as Redis takes writes again.
 func TestSessionLockIsReleasedAfterARefusal(t *testing.T) {
 	t.Parallel()
-	server, p := proxytest.StartBoth(t)
+	server, log := testredis.Start(t), &proxytest.LogBuffer{}
+	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
+		cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: log})
+	})
 	direct := proxytest.GoRedis(t, server.Addr())
 	c := proxytest.Dial(t, p.Addr)
 	c.Lock("job 300 SESSION")
 	direct.ConfigSet(proxytest.Ctx, "min-replicas-to-write", "1")
 	c.Close()
-	time.Sleep(500 * time.Millisecond)
+	testwait.Until(t, "the release is refused", func() bool {
+		return strings.Contains(log.String(), "cannot release a lock whose holder has gone")
+	})
 	if direct.Exists(proxytest.Ctx, "job").Val() != 1 {
 		t.Fatal("Redis has taken a write")
 	}

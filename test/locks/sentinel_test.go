@@ -15,10 +15,9 @@ import (
 	"lockproxy/proxy"
 )
 
-// served waits until a proxy's writes arrive at server, and returns how long that took.
-func served(t *testing.T, p *proxytest.Proxy, server *testredis.Server) time.Duration {
+// served waits until a proxy's writes arrive at server.
+func served(t *testing.T, p *proxytest.Proxy, server *testredis.Server) {
 	t.Helper()
-	began := time.Now()
 	mark := "here:" + server.Addr()
 	testwait.Until(t, "the proxy serves by the new master", func() bool {
 		nc, err := net.Dial("tcp", p.Addr)
@@ -31,7 +30,6 @@ func served(t *testing.T, p *proxytest.Proxy, server *testredis.Server) time.Dur
 		got, err := c.TryReply()
 		return err == nil && got == "+OK\r\n" && server.Ask("EXISTS", mark) == ":1"
 	})
-	return time.Since(began)
 }
 
 // The master is killed, replaced by hand, and stopped for a while, with locks and data in flight.
@@ -41,42 +39,52 @@ func TestSentinelFailovers(t *testing.T) {
 	plain, safe := proxytest.Start(t, g.URL(), nil),
 		proxytest.Start(t, g.URL(), func(cfg *proxy.Config) {
 			cfg.Locks.Durability = lockcmd.Durability{MinReplicas: 1,
-				ReplicaTimeout: 200 * time.Millisecond}
+				ReplicaTimeout: time.Second}
 		})
 	works := []*workload{startWorkload(t, plain.Addr, "plain"), startWorkload(t, safe.Addr, "safe")}
-	time.Sleep(500 * time.Millisecond)
-	recovered := func(what string, old *testredis.Server) *testredis.Server {
+	working := func() { // each client has taken some more locks
+		t.Helper()
+		for _, w := range works {
+			before := w.judge.had()
+			testwait.Until(t, "locks are taken", func() bool { return w.judge.had() > before+20 })
+		}
+	}
+	working()
+	recovered := func(old *testredis.Server) *testredis.Server {
 		t.Helper()
 		master := g.WaitReplaced(t, old)
-		took := max(served(t, plain, master), served(t, safe, master))
-		t.Logf("%s: served %v after the Sentinels' switch", what, took.Round(time.Millisecond))
+		served(t, plain, master)
+		served(t, safe, master)
 		return master
 	}
 
 	old := g.Servers[0]
 	old.Kill()
-	master := recovered("killed", old)
+	master := recovered(old)
 	old.Restart()
 	old.Replicate(master)
 	g.InSync(t)
+	working()
 
 	g.Failover(t)
-	old, master = master, recovered("by hand", master)
+	old, master = master, recovered(master)
 	g.InSync(t)
+	working()
 
 	old = master
 	old.Pause()
-	master = recovered("stopped", old)
+	master = recovered(old)
 	c := proxytest.Dial(t, plain.Addr)
 	c.Expect("SET after:the:switch 1", "+OK\r\n")
 	old.Resume()
-	for end := time.Now().Add(time.Second); time.Now().Before(end) && old.Role() != "slave"; {
+	testwait.Until(t, "the old master is told that it is none any more", func() bool {
 		c.Expect("SET after:the:switch 1", "+OK\r\n")
 		if old.Role() == "master" && old.Ask("EXISTS", "after:the:switch") == ":1" &&
 			old.Role() == "master" {
 			t.Error("the old master still gets writes")
 		}
-	}
+		return old.Role() == "slave"
+	})
 	for _, w := range works {
 		j := w.stop()
 		t.Logf(
@@ -89,9 +97,6 @@ func TestSentinelFailovers(t *testing.T) {
 		}
 		if w.prefix == "safe" && len(j.violations) > 0 {
 			t.Errorf("with min-replicas: %q", j.violations)
-		}
-		if j.taken < 5 {
-			t.Errorf("%s: only %d locks were taken", w.prefix, j.taken)
 		}
 	}
 }
@@ -106,7 +111,7 @@ func TestSentinelLogin(t *testing.T) {
 	c := proxytest.Dial(t, proxytest.Start(t, "redis+sentinel://:pw@"+addrs+
 		"/2?sentinel_password=spw", nil).Addr)
 	c.Expect("SET x 1", "+OK\r\n")
-	c.Lock("job 30")
+	c.Lock("job 300")
 	if got := g.Servers[0].Ask("INFO", "keyspace"); !strings.Contains(got, "db2:keys=3") {
 		t.Errorf("not in database 2: %s", got)
 	}
@@ -116,11 +121,11 @@ func TestSentinelLogin(t *testing.T) {
 		nil).Addr)
 	open.Expect("GET x", "-NOAUTH …")
 	open.Expect("AUTH pw", "+OK\r\n")
-	open.Lock("open 30")
+	open.Lock("open 300")
 
 	denied := proxytest.Dial(t, proxytest.Start(t, "redis+sentinel://:pw@"+addrs+
 		"?sentinel_password=wrong", nil).Addr)
-	if got := denied.Do("LOCK job 30"); !strings.HasPrefix(got,
+	if got := denied.Do("LOCK job 300"); !strings.HasPrefix(got,
 		"-UPSTREAM cannot reach mymaster: nothing was sent, try again (no Sentinel has told who "+
 			"the master is: ") ||
 		!strings.Contains(got, "WRONGPASS") || strings.Contains(got, "wrong") {
@@ -130,9 +135,8 @@ func TestSentinelLogin(t *testing.T) {
 	g.Sentinels[1].Kill()
 	last := proxytest.Dial(t, proxytest.Start(t, "redis+sentinel://:pw@"+addrs+
 		"?sentinel_password=spw", nil).Addr)
-	last.Lock("last 30")
+	last.Lock("last 300")
 	g.Sentinels[2].Kill()
-	time.Sleep(100 * time.Millisecond)
 	last.Expect("PING", "+PONG\r\n") // a known master stays known
 	c.Expect("PING", "+PONG\r\n")
 }
@@ -141,8 +145,7 @@ func TestSentinelLogin(t *testing.T) {
 // the proxy leaves its connections within seconds.
 func TestSentinelDemotedByHand(t *testing.T) {
 	t.Parallel()
-	g := testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1,
-		SentinelLines: []string{"sentinel down-after-milliseconds mymaster 60000"}})
+	g := testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1})
 	p := proxytest.Start(t, g.URL(), nil)
 	c := proxytest.Dial(t, p.Addr)
 	c.Expect("MULTI", "+OK\r\n") // it has its own connection
@@ -216,13 +219,16 @@ func TestWaitersOutlastAFailover(t *testing.T) {
 // With --failover-hold no lock is given for a while after a failover, and waiters wait on.
 func TestFailoverHold(t *testing.T) {
 	t.Parallel()
-	const hold = 1500 * time.Millisecond
 	g := testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1, Sentinels: 1})
-	p := proxytest.Start(t, g.URL(), func(cfg *proxy.Config) {
-		cfg.Locks.Durability = lockcmd.Durability{FailoverHold: hold}
-	})
+	holds := func(d time.Duration) func(cfg *proxy.Config) {
+		return func(cfg *proxy.Config) {
+			cfg.Locks.Durability = lockcmd.Durability{FailoverHold: d}
+		}
+	}
+	p := proxytest.Start(t, g.URL(), holds(time.Hour))
+	brief := proxytest.Start(t, g.URL(), holds(500*time.Millisecond))
 	c := proxytest.Dial(t, p.Addr)
-	token := c.Lock("job 30")
+	token := c.Lock("job 300")
 	testwait.Until(t, "the replica has the lock", func() bool {
 		return g.Servers[1].Ask("EXISTS", "job") == ":1"
 	})
@@ -235,24 +241,21 @@ func TestFailoverHold(t *testing.T) {
 			return false
 		}
 		defer nc.Close()
-		fmt.Fprint(nc, "LOCK other 30\r\n")
+		fmt.Fprint(nc, "LOCK other 300\r\n")
 		got, err = proxytest.Dialed(t, nc).TryReply()
 		return err == nil && strings.Contains(got, "failover-hold")
 	})
-	began := time.Now()
 	if !strings.HasPrefix(got, "-UPSTREAM was replaced by another server: ") {
 		t.Errorf("LOCK: %q", got)
 	}
 	d := proxytest.Dial(t, p.Addr)
-	d.Expect(fmt.Sprintf("RELOCK job %d 30", token), ":1\r\n") // a held lock stays held
-	d.Expect("LOCK other 30 WAIT 0.1", "-UPSTREAM was replaced …")
+	d.Expect(fmt.Sprintf("RELOCK job %d 300", token), ":1\r\n") // a held lock stays held
+	d.Expect("LOCK other 300 WAIT 0.1", "-UPSTREAM was replaced …")
 	d.Expect("SET x 1", "+OK\r\n")
 	d.Expect(proxytest.Unlock("job", token), ":1\r\n")
-	d.Lock("other 30 WAIT 5")
-	if took := time.Since(began); took < hold-500*time.Millisecond {
-		t.Errorf("given again after %v", took)
-	}
-	d.Lock("job 30")
+	proxytest.Dial(t, brief.Addr).Lock("other 300 WAIT 0")
+	d.Expect("LOCK job 300", "-UPSTREAM was replaced …")
+	proxytest.Dial(t, brief.Addr).Lock("job 300")
 }
 
 // TLS to the Sentinels and to the servers, each with the name by which it is reached.
@@ -274,7 +277,7 @@ func TestSentinelTLS(t *testing.T) {
 			tls.RootCAs = ca.Pool
 			cfg.Upstream.SetTLS(tls)
 		})
-	proxytest.Dial(t, p.Addr).Lock("job 30")
+	proxytest.Dial(t, p.Addr).Lock("job 300")
 	if got := master.Ask("EXISTS", "job"); got != ":1" {
 		t.Errorf("not at the master: %s", got)
 	}
@@ -282,7 +285,7 @@ func TestSentinelTLS(t *testing.T) {
 		sentinelPort), nil)
 	testwait.Until(t, "an unknown authority is named as the reason",
 		func() bool {
-			got := proxytest.Dial(t, stranger.Addr).Do("LOCK job 30")
+			got := proxytest.Dial(t, stranger.Addr).Do("LOCK job 300")
 			return strings.HasPrefix(got, "-UPSTREAM cannot reach mymaster") &&
 				strings.Contains(got, "certificate signed by unknown authority")
 		})

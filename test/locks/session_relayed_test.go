@@ -3,7 +3,6 @@ package locks_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 )
@@ -43,12 +42,12 @@ func TestSessionLockEndedByARelayedCommand(t *testing.T) {
 // What leaves a session lock to its holder does not close its connection, however often it passes.
 func TestSessionLockKeptByWhatPasses(t *testing.T) {
 	t.Parallel()
-	_, p := proxytest.StartBoth(t)
+	server, p := proxytest.StartBoth(t)
 	c, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	c.Do("HELLO 3")
-	token := c.Lock("job 1.5 SESSION")
-	until := time.Now().Add(4 * time.Second)
-	for time.Now().Before(until) {
+	token := c.Lock("job 300 SESSION")
+	awaitTracking(t, proxytest.GoRedis(t, server.Addr()), "1") // each change has the lock verified
+	for range 50 {
 		other.Do("SET job 5 NX PX 30000")
 		other.Do("SETNX job 5")
 		other.Do("GET job")

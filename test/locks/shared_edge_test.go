@@ -2,7 +2,6 @@ package locks_test
 
 import (
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 )
@@ -24,7 +23,7 @@ func TestSharedNeedsRights(t *testing.T) {
 	direct.Expect("EXISTS doc", ":0\r\n")
 	token := a.Lock("doc 300")
 	b.Send("LOCK doc 300 WAIT 300")
-	time.Sleep(50 * time.Millisecond)
+	proxytest.AwaitWaiters(t, p, "doc", 1)
 	c.Expect("LOCK doc 300 SHARED WAIT 300", "-NOPERM …")
 	a.Expect(proxytest.Unlock("doc", token), ":1\r\n")
 	b.Expect(proxytest.Unlock("doc", proxytest.Token(t, b.Reply())), ":1\r\n")

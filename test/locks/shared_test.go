@@ -4,53 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 )
-
-// withTwo runs a test twice: with all clients at one proxy, and with every second one at another.
-func withTwo(t *testing.T, test func(t *testing.T, dial func(i int) *proxytest.Conn)) {
-	for _, proxies := range []int{1, 2} {
-		t.Run(fmt.Sprintf("%d proxies", proxies), func(t *testing.T) {
-			t.Parallel()
-			server, p := proxytest.StartBoth(t)
-			addrs := []string{p.Addr, p.Addr}
-			if proxies == 2 {
-				addrs[1] = proxytest.Start(t, server.URL(), nil).Addr
-			}
-			test(t, func(i int) *proxytest.Conn { return proxytest.Dial(t, addrs[i%2]) })
-		})
-	}
-}
-
-// A shared request behind a waiting exclusive one waits, too.
-func TestReadersDoNotOvertakeAWriter(t *testing.T) {
-	t.Parallel()
-	withTwo(t, func(t *testing.T, dial func(int) *proxytest.Conn) {
-		reader, writer, late, later := dial(0), dial(1), dial(0), dial(1)
-		first := reader.Lock("doc 300 SHARED")
-		writer.Send("LOCK doc 300 WAIT 300")
-		time.Sleep(100 * time.Millisecond)
-		late.Expect("LOCK doc 300 SHARED", "$-1\r\n")
-		late.Expect("LOCK doc 300 SHARED WAIT 0.3", "$-1\r\n")
-		late.Send("LOCK doc 300 SHARED WAIT 300")
-		later.Send("LOCK doc 300 SHARED WAIT 300")
-		time.Sleep(100 * time.Millisecond)
-		reader.Expect(proxytest.Unlock("doc", first), ":1\r\n")
-		token := proxytest.Token(t, writer.Reply())
-		time.Sleep(100 * time.Millisecond)
-		if late.Arrived() {
-			t.Fatalf("a reader got %q next to the writer", late.Reply())
-		}
-		writer.Expect(proxytest.Unlock("doc", token), ":1\r\n")
-		for _, c := range []*proxytest.Conn{late, later} {
-			if got := proxytest.Token(t, c.Reply()); got <= token {
-				t.Errorf("token %d after %d", got, token)
-			}
-		}
-	})
-}
 
 // One release admits many waiting readers, in one script: all of them are written at once, and no
 // proxy is told. A poll that is under way meanwhile speaks for the readers behind the first: then
@@ -100,26 +56,4 @@ func TestReleaseAdmitsAllReaders(t *testing.T) {
 	if n := strings.Count(info, "reader:"); n != 100 {
 		t.Errorf("%d holders are listed", n)
 	}
-}
-
-func TestSharedSessionLocks(t *testing.T) {
-	t.Parallel()
-	withTwo(t, func(t *testing.T, dial func(int) *proxytest.Conn) {
-		a, b, writer := dial(0), dial(1), dial(0)
-		a.Lock("doc 1 SHARED SESSION")
-		a.Lock("doc 1 SHARED SESSION") // a second holder on the same connection
-		second := b.Lock("doc 1 SHARED SESSION")
-		time.Sleep(1500 * time.Millisecond)
-		writer.Expect("LOCK doc 300", "$-1\r\n")
-		writer.Send("LOCK doc 300 WAIT 300")
-		time.Sleep(50 * time.Millisecond)
-		a.WriteRaw("QUIT\r\n")
-		a.WantReply("+OK\r\n")
-		time.Sleep(100 * time.Millisecond)
-		if writer.Arrived() {
-			t.Fatalf("the writer got %q while a reader is there", writer.Reply())
-		}
-		b.Expect(proxytest.Unlock("doc", second), ":1\r\n")
-		proxytest.Token(t, writer.Reply())
-	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
@@ -51,7 +50,7 @@ func TestWaitersOfAStoppedProxy(t *testing.T) {
 		proxytest.Dial(t, p.Addr)
 	holder.Lock("job 300")
 	gone.Send("LOCK job 300 WAIT 0")
-	time.Sleep(100 * time.Millisecond)
+	awaitPlaces(t, next, "job", 1)
 	next.Send("LOCK job 300 WAIT 300")
 	proxytest.AwaitWaiters(t, p, "job", 1)
 	dying.Cmd.Process.Kill()
@@ -96,7 +95,7 @@ func TestWaiterHangsUp(t *testing.T) {
 
 	// Hang-ups can cross with grants: the lock goes to the waiter that is still there.
 	stayer := proxytest.Dial(t, p.Addr)
-	for range 200 {
+	for range 100 {
 		holder.Lock("job 300")
 		gone := proxytest.Dial(t, p.Addr)
 		gone.Send("LOCK job 300 WAIT 0")

@@ -1,7 +1,0 @@
-//go:build clients
-
-package locks_test
-
-import "time"
-
-const librariesLast = time.Minute

@@ -42,11 +42,20 @@ func (m *slotMap) equal(o *slotMap) bool {
 		slices.Equal(m.ids, o.ids) && slices.Equal(m.replicas, o.replicas)
 }
 
-// promoted is the masters that were replicas in an older map.
+// promoted is the masters that were replicas in an older map, or have taken the place of a master:
+// CLUSTER SLOTS leaves out replicas that have not heard from their master yet.
 func (m *slotMap) promoted(old *slotMap) (masters []string) {
 	for i, master := range m.masters {
-		if slices.Contains(old.replicas, master) && slices.Contains(m.owner[:], uint16(i+1)) {
-			masters = append(masters, master)
+		if j := slices.Index(old.masters, master); j >= 0 && old.ids[j] != "" {
+			continue // it has been one for longer than since a redirection
+		}
+		for slot, owner := range m.owner {
+			before := old.master(slot)
+			if owner == uint16(i+1) && (slices.Contains(old.replicas, master) ||
+				before != "" && !slices.Contains(m.masters, before)) {
+				masters = append(masters, master)
+				break
+			}
 		}
 	}
 	return masters
@@ -54,6 +63,10 @@ func (m *slotMap) promoted(old *slotMap) (masters []string) {
 
 // whole reports whether every slot has a master.
 func (m *slotMap) whole() bool { return !slices.Contains(m.owner[:], 0) }
+
+// toldPromoted is the id, as long as it is unknown, of a replica that a redirection has shown to be a
+// master.
+const toldPromoted = "?"
 
 // with is a copy of m in which the node at addr serves slot.
 func (m *slotMap) with(slot int, addr string) *slotMap {
@@ -63,7 +76,11 @@ func (m *slotMap) with(slot int, addr string) *slotMap {
 		i = len(m.masters)
 		changed.masters = append(slices.Clone(m.masters), addr)
 		changed.lowest = append(slices.Clone(m.lowest), slot)
-		changed.ids = append(slices.Clone(m.ids), "")
+		id := ""
+		if slices.Contains(m.replicas, addr) {
+			id = toldPromoted
+		}
+		changed.ids = append(slices.Clone(m.ids), id)
 		changed.replicas = slices.DeleteFunc(slices.Clone(m.replicas),
 			func(replica string) bool { return replica == addr })
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -351,5 +352,52 @@ func bytesOf(line string) [][]byte { return bytes.Fields([]byte(line)) }
 func TestLineOf(t *testing.T) {
 	if got := strconv.Quote(string(lineOf([]byte("-ERR x\r\n")))); got != `"ERR x"` {
 		t.Error(got)
+	}
+}
+
+// A node is a promoted one if it was a replica, or has taken a master's place: CLUSTER SLOTS leaves
+// out a replica whose offset is 0. One that slots were moved to is not.
+func TestPromoted(t *testing.T) {
+	node := func(port string) string { return "*3\r\n$1\r\nh\r\n:" + port + "\r\n$1\r\ni\r\n" }
+	slots := func(from, to string, nodes ...string) string {
+		text := fmt.Sprintf("*%d\r\n:%s\r\n:%s\r\n", 2+len(nodes), from, to)
+		for _, port := range nodes {
+			text += node(port)
+		}
+		return text
+	}
+	before := "*2\r\n" + slots("0", "8000", "1", "11") + slots("8001", "16383", "2")
+	for _, test := range []struct {
+		name, after string
+		want        []string
+	}{
+		{"nothing", before, nil},
+		{"a replica", "*2\r\n" + slots("0", "8000", "11", "1") + slots("8001", "16383", "2"),
+			[]string{"h:11"}},
+		{"one that was left out", "*2\r\n" + slots("0", "8000", "1", "11") +
+			slots("8001", "16383", "22"), []string{"h:22"}},
+		{"a slot has moved to a new node", "*3\r\n" + slots("0", "8000", "1", "11") +
+			slots("8001", "8001", "3") + slots("8002", "16383", "2"), nil},
+		{"one that was left out, after a redirection", "*2\r\n" + slots("0", "8000", "1", "11") +
+			slots("8001", "16383", "33"), []string{"h:33"}},
+		{"a replica, after a redirection", "*2\r\n" + slots("0", "8000", "1", "11") +
+			slots("8001", "16383", "44"), nil},
+		{"all slots have moved to another master", "*1\r\n" + slots("0", "16383", "1", "11"), nil},
+	} {
+		old, err := parseMap([]byte(before), "h:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(test.name, "redirection") {
+			old.replicas = append(old.replicas, "h:44")
+			old = old.with(9000, "h:33").with(9001, "h:44")
+		}
+		m, err := parseMap([]byte(test.after), "h:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.promoted(old); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
 	}
 }

@@ -41,7 +41,7 @@ func decodeScan(text []byte) (p scanPlace, ok bool) {
 func scanID(m *slotMap) uint8 {
 	h := fnv.New32a()
 	for i, id := range m.ids {
-		if id == "" {
+		if id == "" || id == toldPromoted {
 			id = m.masters[i]
 		}
 		fmt.Fprintln(h, id, m.lowest[i])

@@ -3,7 +3,6 @@ package cluster
 // CLIENT ID, INFO, LIST, KILL and UNBLOCK, and the number in the reply to HELLO.
 
 import (
-	"bytes"
 	"errors"
 	"maps"
 	"slices"
@@ -25,14 +24,26 @@ func clientID(c *Conn, q *query) {
 	}
 	showing(c, q, func(raw []byte, addr string) []byte {
 		if v, err := resp.ParseValue(raw); err == nil && v.Type == ':' {
-			return integer(clientRef{addr, v.Int}.shown())
+			return integer(c.cluster.numberOf(c, clientRef{addr, v.Int}))
 		}
 		return raw
 	})
 }
 
 // clientInfo is CLIENT INFO.
-func clientInfo(c *Conn, q *query) { showing(c, q, showIDs) }
+func clientInfo(c *Conn, q *query) {
+	showing(c, q, func(raw []byte, addr string) []byte {
+		v, err := resp.ParseValue(raw)
+		if err != nil || v.Type != '$' && v.Type != '=' {
+			return raw
+		}
+		line := clientLine{node: addr, text: v.Text}
+		if line.read() {
+			line.number = c.cluster.numberOf(c, clientRef{addr, line.id})
+		}
+		return textReply(raw[0], line.shown())
+	})
+}
 
 // showing asks the default node, and changes the answer by show, which is told the node's address.
 func showing(c *Conn, q *query, show func(raw []byte, addr string) []byte) {
@@ -64,10 +75,9 @@ func clientList(c *Conn, q *query) {
 		nodes, raws = c.perNode(q, 3, len(q.args), refs)
 	}
 	c.askEach(nodes, raws, func(replies [][]byte) []byte {
-		for i, raw := range replies {
-			replies[i] = showIDs(raw, nodes[i].addr)
-		}
-		return joinReplies(joinText, false)(replies)
+		return joinReplies(func(replies [][]byte) []byte {
+			return c.cluster.joinLists(replies, nodes)
+		}, false)(replies)
 	})
 }
 
@@ -161,32 +171,8 @@ func (c *Conn) perNode(q *query, from, to int, refs []clientRef) (nodes []*node,
 	return nodes, raws
 }
 
-// showIDs replaces the number at the beginning of each line of a CLIENT LIST, or INFO, of the node
-// at addr.
-func showIDs(raw []byte, addr string) []byte {
-	v, err := resp.ParseValue(raw)
-	if err != nil || v.Type != '$' && v.Type != '=' {
-		return raw
-	}
-	var b bytes.Buffer
-	for line := range bytes.Lines(v.Text) {
-		id, rest, _ := bytes.Cut(line, []byte(" "))
-		begin, number, _ := bytes.Cut(id, []byte("="))
-		if n, ok := resp.ParseInt(number); ok {
-			b.Write(begin)
-			b.WriteByte('=')
-			b.WriteString(strconv.FormatInt(clientRef{addr, n}.shown(), 10))
-			b.WriteByte(' ')
-			b.Write(rest)
-			continue
-		}
-		b.Write(line)
-	}
-	return textReply(raw[0], b.String())
-}
-
-// showHelloID replaces the number in the reply to HELLO of the node at addr.
-func showHelloID(raw []byte, addr string) []byte {
+// showHelloID replaces the number in a node's reply to HELLO.
+func showHelloID(raw []byte, shown func(id int64) int64) []byte {
 	kind, elems, err := resp.Elements(raw)
 	if err != nil || kind != '*' && kind != '%' {
 		return raw
@@ -194,7 +180,7 @@ func showHelloID(raw []byte, addr string) []byte {
 	for i := 0; i+1 < len(elems); i += 2 {
 		id, err := resp.ParseValue(elems[i+1])
 		if string(elems[i]) == "$2\r\nid\r\n" && err == nil && id.Type == ':' {
-			elems[i+1] = integer(clientRef{addr, id.Int}.shown())
+			elems[i+1] = integer(shown(id.Int))
 		}
 	}
 	return resp.AppendAggregate(nil, kind, elems)

@@ -29,16 +29,18 @@ type Cluster struct {
 	refreshing bool           // a refresh is under way
 	refreshed  time.Time      // when the last refresh began
 	clients    map[clientRef]*Conn
-	telling    int            // maps that Conns are being told of
-	copying    map[*Conn]bool // those that copy their subscriptions to the next of channels
-	epoch      int64          // of slots
-	current    time.Time      // when a node last knew that epoch, or a newer one
+	members    map[member]int64    // the open connections, and their numbers; 0 if not known
+	shown      map[*Conn]clientRef // whose number is the Conn's
+	telling    int                 // maps that Conns are being told of
+	copying    map[*Conn]bool      // those that copy their subscriptions to the next of channels
+	epoch      int64               // of slots
+	current    time.Time           // when a node last knew that epoch, or a newer one
 }
 
 // New returns a Cluster that is found by its seeds, host:port. It asks them nothing yet.
 func New(seeds []string) *Cluster {
 	return &Cluster{seeds: seeds, conns: map[*Conn]bool{}, clients: map[clientRef]*Conn{},
-		copying: map[*Conn]bool{}}
+		members: map[member]int64{}, shown: map[*Conn]clientRef{}, copying: map[*Conn]bool{}}
 }
 
 // String names the cluster by its seeds.
@@ -90,6 +92,7 @@ func (cl *Cluster) remove(c *Conn) {
 	defer cl.mu.Unlock()
 	delete(cl.conns, c)
 	delete(cl.copying, c)
+	delete(cl.shown, c)
 	cl.moveChannels()
 }
 

@@ -44,21 +44,66 @@ func refOf(shown int64, addrs []string) (ref clientRef, ok bool) {
 	return ref, found == 1 && ref.id > 0
 }
 
-// learned records a connection of c's, whose client has asked for its number.
-func (cl *Cluster) learned(c *Conn, ref clientRef) {
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
-	cl.clients[ref] = c
+// member is a Conn's connection to a node: CLIENT LIST names it by its address here.
+type member struct {
+	c           *Conn
+	node, local string
 }
 
-// unlearned is called when a connection of c's has ended: its number can be another's when the node
-// has been started again.
-func (cl *Cluster) unlearned(c *Conn, ref clientRef) {
+// connected records that a connection is open.
+func (cl *Cluster) connected(m member) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	if cl.clients[ref] == c {
-		delete(cl.clients, ref)
+	cl.members[m] = 0
+}
+
+// disconnected is called when a connection has ended: its number can be another's when the node has
+// been started again.
+func (cl *Cluster) disconnected(m member) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	forget := func(ref clientRef) {
+		if cl.clients[ref] == m.c {
+			delete(cl.clients, ref)
+		}
 	}
+	forget(clientRef{m.node, cl.members[m]})
+	delete(cl.members, m)
+	if ref := cl.shown[m.c]; ref.addr == m.node {
+		forget(ref)
+		delete(cl.shown, m.c)
+	}
+}
+
+// learned records the number of a connection, if that is still open.
+func (cl *Cluster) learned(m member, id int64) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	cl.learnedLocked(m, id)
+}
+
+func (cl *Cluster) learnedLocked(m member, id int64) {
+	if _, open := cl.members[m]; open {
+		cl.members[m] = id
+		cl.clients[clientRef{m.node, id}] = m.c
+	}
+}
+
+// numberOf is the number of a Conn that has a connection with ref's. It is always the same while the
+// connection is open whose number was the first to be shown.
+func (cl *Cluster) numberOf(c *Conn, ref clientRef) int64 {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	return cl.numberOfLocked(c, ref)
+}
+
+func (cl *Cluster) numberOfLocked(c *Conn, ref clientRef) int64 {
+	first, ok := cl.shown[c]
+	if !ok {
+		first = ref
+		cl.shown[c], cl.clients[ref] = ref, c
+	}
+	return first.shown()
 }
 
 // clientOf is the Conn that a connection belongs to and all of its connections; nil and this one if
@@ -81,13 +126,16 @@ func (cl *Cluster) clientOf(ref clientRef) (*Conn, []clientRef) {
 
 var clientIDCommand = resp.AppendCommand(nil, "CLIENT", "ID")
 
+// member is n's connection, which is open.
+func (n *node) member() member { return member{n.c, n.addr, n.nc.LocalAddr().String()} }
+
 // learnID asks the node for the connection's number.
 func (n *node) learnID() {
 	r := n.c.ownRequest(clientIDCommand)
 	r.finish = func(replies [][]byte) []byte {
 		if v, err := resp.ParseValue(replies[0]); err == nil && v.Type == ':' {
 			n.id = v.Int
-			n.c.cluster.learned(n.c, clientRef{n.addr, n.id})
+			n.c.cluster.learned(n.member(), n.id)
 		}
 		return nil
 	}

@@ -128,3 +128,47 @@ func TestClientKillID(t *testing.T) {
 		t.Errorf("it goes on: %q", got)
 	}
 }
+
+// CLIENT LIST shows a client once, though it has a connection to each master, by the number that it
+// is itself told, and by its latest command. By that number others end it as a whole, and its waits.
+func TestClientListShowsEachOnce(t *testing.T) {
+	t.Parallel()
+	nodes := six(t)
+	cl := cluster.New(nodes.Addrs())
+	admin, k, victim := openAt(t, cl), openAt(t, cl), openAt(t, cl)
+	for i, c := range []*client{k, victim} {
+		c.expect(fmt.Sprint("CLIENT SETNAME once", i), ok)
+		for node := range 3 {
+			c.ask("GET " + keyAt(t, nodes, node, "once"))
+		}
+	}
+	line := func(name string) (id string) {
+		t.Helper()
+		lines := regexp.MustCompile(`(?m)^id=(\d+) .* name=`+name+` .*$`).FindAllStringSubmatch(
+			admin.ask("CLIENT LIST"), -1)
+		if len(lines) != 1 {
+			t.Fatalf("%s has %d lines: %q", name, len(lines), lines)
+		}
+		return lines[0][1]
+	}
+	id := line("once0")
+	if own := k.id(); own != id || line("once0") != id {
+		t.Errorf("CLIENT LIST says %s, then %s, CLIENT ID %s", id, line("once0"), own)
+	}
+	id = line("once1")
+	for node := range 3 {
+		victim.send("BLPOP " + keyAt(t, nodes, node, "unblock-once") + " 0")
+		testwait.Until(t, "it is unblocked", func() bool {
+			return admin.ask("CLIENT UNBLOCK "+id) == ":1\r\n"
+		})
+		victim.replies("*-1\r\n")
+	}
+	victim.expect("WATCH k", ok)
+	admin.expect("CLIENT KILL ID "+id, ":1\r\n")
+	if got, err := victim.tryReply(); err == nil {
+		t.Errorf("it goes on: %q", got)
+	}
+	if got := k.id(); got != line("once0") {
+		t.Errorf("another client is %s now", got)
+	}
+}

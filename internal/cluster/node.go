@@ -175,6 +175,8 @@ func (n *node) start(as settings) {
 	}
 	if n.ended {
 		n.close()
+	} else {
+		c.cluster.connected(n.member())
 	}
 	c.room.Broadcast()
 	c.mu.Unlock()

@@ -150,8 +150,8 @@ func (s *nodeSet) forget(n *node) {
 	if s.byAddr[n.addr] == n {
 		delete(s.byAddr, n.addr)
 	}
-	if n.id != 0 {
-		s.c.cluster.unlearned(s.c, clientRef{n.addr, n.id})
+	if n.nc != nil {
+		s.c.cluster.disconnected(n.member())
 	}
 	if s.dflt == n {
 		s.dflt = nil
@@ -236,7 +236,7 @@ func (c *Conn) addSplit(raws [][]byte, finish func([][]byte) []byte) *request {
 	r.finish = finish
 	for _, raw := range raws {
 		r.parts = append(r.parts, &part{req: r, raw: raw, slot: -1})
-		c.unanswered += len(raw)
+		c.owed(len(raw))
 	}
 	c.add(r)
 	return r

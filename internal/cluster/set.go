@@ -49,7 +49,9 @@ func set(c *Conn, q *query) {
 // finish is called when all nodes have answered that are asked.
 func (ch *change) finish(replies [][]byte) []byte {
 	ch.c.in.changing = false
-	return showHelloID(replies[0], ch.asked.addr)
+	return showHelloID(replies[0], func(id int64) int64 {
+		return ch.c.cluster.numberOf(ch.c, clientRef{ch.asked.addr, id})
+	})
 }
 
 func (ch *change) onAnswer(n *node, h resp.Head) {
@@ -121,7 +123,7 @@ func (c *Conn) pushMore(r *request, n *node, raw []byte) {
 	p := &part{req: r, raw: raw, slot: -1}
 	r.parts = append(r.parts, p)
 	r.unanswered++
-	c.unanswered += len(raw)
+	c.owed(len(raw))
 	n.push(p)
 }
 

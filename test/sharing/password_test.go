@@ -234,3 +234,45 @@ func TestResetWithStaleCredentials(t *testing.T) {
 	c.Expect("AUTH new", "+OK\r\n")
 	c.Expect("GET a", "$-1\r\n")
 }
+
+// A password that is set, or a default user that is switched off, holds for all clients that come
+// later, though connections are shared that were opened before, and idle ones are the proxy's own.
+func TestPasswordHoldsForNewClients(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ name, change string }{
+		{"password", "CONFIG SET requirepass secret"},
+		{"default user", "ACL SETUSER default off"},
+	} {
+		for _, behindSentinels := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, Sentinels: %v", test.name, behindSentinels), func(t *testing.T) {
+				t.Parallel()
+				var server *testredis.Server
+				var url string
+				if behindSentinels {
+					g := testredis.StartGroup(t, testredis.GroupOptions{})
+					server, url = g.Master(), g.URL()
+				} else {
+					server = testredis.Start(t)
+					url = server.URL()
+				}
+				p := proxytest.Start(t, url, func(cfg *proxy.Config) {
+					cfg.Dedicated, cfg.UpstreamConns = false, 2
+				})
+				before := []*proxytest.Conn{proxytest.SharedClient(t, p.Addr),
+					proxytest.SharedClient(t, p.Addr)}
+				before[0].Expect("SET a b", "+OK\r\n")
+				admin := proxytest.Dial(t, server.Addr())
+				admin.Expect(test.change, "+OK\r\n")
+				for range 10 {
+					c := proxytest.Dial(t, p.Addr)
+					c.Expect("GET a", "-NOAUTH Authentication required.\r\n")
+					c.Expect("SET a c", "-NOAUTH Authentication required.\r\n")
+					c.Expect("LOCK l 600", "-NOAUTH Authentication required.\r\n")
+				}
+				for _, c := range before {
+					c.Expect("GET a", proxytest.Bulk("b")) // as directly
+				}
+			})
+		}
+	}
+}

@@ -134,7 +134,7 @@ func (a *answers) notFollowed(p *part, kind redirection) bool {
 // partDone gives a part its answer, and the client the reply if it is the last part.
 func (a *answers) partDone(p *part, reply pieces) {
 	c, r := a.c, p.req
-	c.unanswered -= len(p.raw)
+	c.owed(-len(p.raw))
 	p.raw, p.reply = nil, reply
 	if r.unanswered--; r.unanswered > 0 {
 		r.heldBytes += reply.size

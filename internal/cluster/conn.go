@@ -240,7 +240,7 @@ func (l *lifetime) after(delay time.Duration, do func()) {
 // send sends a request of the client's that has one part to n; nil is the node that serves its
 // slot. mu is held.
 func (c *Conn) send(r *request, n *node) *request {
-	c.unanswered += len(r.one.raw)
+	c.owed(len(r.one.raw))
 	c.add(r)
 	if n == nil {
 		c.dispatch(&r.one)
@@ -272,7 +272,7 @@ func (c *Conn) dispatch(p *part) {
 func (c *Conn) ownRequest(raw []byte) *request {
 	r := newRequest(raw, -1)
 	r.internal, r.intercept, r.turn = true, noRedirects, c.order.turn()
-	c.unanswered += len(raw)
+	c.owed(len(raw))
 	return r
 }
 

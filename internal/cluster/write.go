@@ -19,8 +19,15 @@ const maxUnsent = 256 << 10
 // limits are so wide that the nodes' own decide.
 var limits = resp.Limits{Bulk: 1 << 40, Inline: 16 << 20}
 
-// maxHeld bounds what the Conns of a Cluster hold of unfinished requests, beyond maxResent each.
+// maxHeld bounds what the Conns of a Cluster hold of requests that are unfinished, being split or
+// without an answer, beyond maxResent each.
 const maxHeld = 256 << 20
+
+// argCost is what splitting a request takes for each argument, beyond its bytes, about.
+const argCost = 80
+
+// maxKeptArgs is for how many arguments memory is kept for the next request.
+const maxKeptArgs = 1024
 
 var errNoRoom = errors.New("too many clients are sending large requests that must be seen whole: " +
 	"try again later")
@@ -60,7 +67,10 @@ func (c *Conn) TryWrite(b []byte) (int, error) {
 }
 
 // full reports whether nothing should be written now. mu is held.
-func (c *Conn) full() bool { return c.unanswered > maxUnanswered || c.in.backlogged() }
+func (c *Conn) full() bool {
+	return c.unanswered > maxUnanswered || c.in.backlogged() ||
+		c.unanswered > maxResent && c.cluster.held.Load() > maxHeld
+}
 
 // write sends each request in b. mu is held, but not while nodes are written to.
 func (c *Conn) write(b []byte) error {
@@ -88,6 +98,7 @@ type requestReader struct {
 	c        *Conn
 	framer   *resp.Framer
 	rest     []byte   // the beginning of a request
+	holds    int      // bytes of what is unfinished or being split, beyond maxResent
 	reserved int64    // of Cluster.held
 	keys     []int    // reused by slotOf
 	held     bool     // rest begins with a request that waits until earlier ones are answered
@@ -119,7 +130,7 @@ func (in *requestReader) feed(b []byte) (err error) {
 		case whole && len(req.Args) > 0:
 			q := &query{cmd: lookup(req.Args), args: req.Args, raw: req.Raw}
 			if in.held = in.mustWait(q.cmd, len(q.args)); !in.held {
-				in.route(q)
+				in.routeWithin(q)
 			}
 		}
 		if in.held {
@@ -138,7 +149,10 @@ func (in *requestReader) feed(b []byte) (err error) {
 			return err
 		}
 	}
-	if !in.reserve(len(b) - maxResent) {
+	if in.held {
+		in.framer.Forget()
+	}
+	if !in.reserve(len(b) + in.framer.Held()) {
 		return errNoRoom
 	}
 	in.rest = append(in.rest[:0], b...)
@@ -154,15 +168,49 @@ func (in *requestReader) drop() {
 	in.reserve(0)
 }
 
-// reserve accounts for size bytes instead of those so far. It fails if there is no room for more.
+// reserve accounts for size bytes of what is unfinished or being split instead of those so far. It
+// fails if there is no room for more.
 func (in *requestReader) reserve(size int) bool {
-	more := int64(max(size, 0)) - in.reserved
-	if held := &in.c.cluster.held; held.Add(more) > maxHeld && more > 0 {
-		held.Add(-more)
-		return false
+	before := in.holds
+	in.holds = max(size-maxResent, 0)
+	if in.account() {
+		return true
 	}
-	in.reserved += more
-	return true
+	in.holds = before
+	in.account()
+	return false
+}
+
+// account adds to Cluster.held what the Conn holds now, and reports whether there is room for it.
+func (in *requestReader) account() bool {
+	holds := int64(in.holds)
+	if in.c.err == nil {
+		holds += int64(max(in.c.unanswered-maxResent, 0))
+	}
+	more := holds - in.reserved
+	in.reserved = holds
+	return in.c.cluster.held.Add(more) <= maxHeld || more <= 0
+}
+
+// owed records that so many more bytes of requests, or fewer, have no answer. mu is held.
+func (c *Conn) owed(more int) {
+	c.unanswered += more
+	c.in.account()
+}
+
+// routeWithin is route for a request that can be large: then there must be room to split it. In a
+// transaction, which would go on without it, none is split.
+func (in *requestReader) routeWithin(q *query) {
+	if len(q.raw) <= maxResent || in.c.tx.open != nil ||
+		in.reserve(len(q.raw)+argCost*len(q.args)) {
+		in.route(q)
+	} else {
+		in.c.replies.answer(resp.AppendError(nil, "ERR "+errNoRoom.Error()))
+	}
+	if len(q.args) > maxKeptArgs {
+		in.framer.Forget()
+		in.keys = nil
+	}
 }
 
 // route sends one request.

@@ -3,6 +3,7 @@ package resp
 import (
 	"bytes"
 	"math"
+	"unsafe"
 )
 
 // Redis's own limits (server.h, networking.c), which apply for zero Limits.
@@ -178,6 +179,14 @@ func (f *Framer) Forget() {
 		f.args = nil
 	}
 	clear(f.args[:cap(f.args)])
+}
+
+// Held is how many bytes of memory the Framer has for the arguments of an incomplete request.
+func (f *Framer) Held() int {
+	if f.phase == atStart {
+		return 0
+	}
+	return cap(f.spans) * int(unsafe.Sizeof(span{}))
 }
 
 // part returns the scanned part of a streamed request.

@@ -7,6 +7,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // Four clients of one proxy and one of another take a lock in turns. The other proxy gets no
@@ -124,4 +125,23 @@ func TestWaitersWithoutNotifications(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A proxy whose subscription ends while a client waits subscribes again.
+func TestNotificationsComeAgain(t *testing.T) {
+	t.Parallel()
+	server, p := proxytest.StartBoth(t)
+	holder, waiter := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	holder.Lock("job 600")
+	waiter.Send("LOCK job 600 WAIT 0")
+	subscribed := func() bool {
+		return strings.Contains(server.Ask("PUBSUB", "CHANNELS", "lockproxy:wake:*"), "lockproxy:")
+	}
+	testwait.Until(t, "the proxy is subscribed", subscribed)
+	for range 3 {
+		server.Ask("CLIENT", "KILL", "TYPE", "pubsub")
+		testwait.Until(t, "the proxy is subscribed again", subscribed)
+	}
+	holder.Expect("UNLOCK job", ":1\r\n")
+	proxytest.Token(t, waiter.Reply())
 }

@@ -55,8 +55,6 @@ func lockAlone() []config {
 			urgent + "TRIER=0 HOLDERS_CRASH TIMEOUT=2 END=6", "", quick},
 		{"in time, LOCK without WAIT, waiters leave",
 			tries + "GIVES_UP=1 END=7", "", quick},
-		{"in time, LOCK without WAIT next to waiters that leave",
-			tries + "LOCKERS=3 GIVES_UP=1 END=6", "", normal},
 		{"late, no waiting", "ROUNDS=3 SHORT_LOCKS CHECK_TOKENS", "", quick},
 		{"late, one proxy", late + "PROXIES=1 ROUNDS=2 SHORT_LOCKS END=6", "", normal},
 		{"late, two proxies", late + "ROUNDS=2 SHORT_LOCKS END=6", "", quick},

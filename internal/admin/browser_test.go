@@ -84,7 +84,7 @@ func TestPageOfOneLock(t *testing.T) {
 	s.lock(c, "stuck", 600, "OWNER", "anna")
 	waited := make(chan error, 1)
 	go func() { // ends with the release
-		waited <- s.client().Do(ctx, "LOCK", "stuck", 600, "WAIT", 60, "OWNER", "bert").Err()
+		waited <- s.client().Do(ctx, "LOCK", "stuck", 600, "WAIT", 600, "OWNER", "bert").Err()
 	}()
 	b := openTab(t, s.url, 1280, 900, false)
 	b.until(`document.querySelector("#rows tr .key button")?.textContent`, "stuck")
@@ -173,8 +173,8 @@ func TestPageRelease(t *testing.T) {
 func TestPageByKeyboard(t *testing.T) {
 	s := startSite(t, withToken)
 	c := s.client()
-	s.lock(c, "first", 100)
-	s.lock(c, "second", 50)
+	s.lock(c, "first", 3600)
+	s.lock(c, "second", 1800)
 	b := openTab(t, s.url, 1280, 900, false)
 	b.until(shownKeys, "first|second")
 	// As one event with its text, which the page can keep from being typed.
@@ -380,12 +380,12 @@ func load(t *testing.T, s *site) {
 func TestPageOfOddLocks(t *testing.T) {
 	s := startSite(t, withToken)
 	c := s.client()
-	s.lock(c, "", 100)
-	s.lock(c, "long", 100, "OWNER", strings.Repeat("owner ", 80))
+	s.lock(c, "", 3600)
+	s.lock(c, "long", 3600, "OWNER", strings.Repeat("owner ", 80))
 	session := s.client()
 	session.Do(ctx, "CLIENT", "SETNAME", "worker-1")
-	s.lock(session, "session", 100, "SESSION")
-	c.SetNX(ctx, "theirs", "random", 100*time.Second)
+	s.lock(session, "session", 3600, "SESSION")
+	c.SetNX(ctx, "theirs", "random", time.Hour)
 	b := openTab(t, s.url, 1280, 900, false)
 	b.until(`document.querySelectorAll("#rows tr").length`, "4")
 	const row = `[...document.querySelectorAll("#rows tr")].find(e =>

@@ -27,7 +27,10 @@ type serveCommand struct {
 }
 
 func (c *serveCommand) execute(_, stderr io.Writer) int {
-	log := newLogger(&c.options, stderr)
+	queue := newLogQueue(stderr)
+	defer queue.close()
+	log := newLogger(&c.options, queue)
+	queue.told = func(lost int) { log.Warn(lostLines, "lines", lost) }
 	redis.SetLogger(redisLog{log.Named("go-redis")})
 	if err := serve(c, log); err != nil {
 		log.Error("stopped", "error", err)

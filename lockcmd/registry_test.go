@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockproxy/internal/monotonic"
+	"lockproxy/internal/testwait"
 )
 
 func testRegistry() (*registry, *atomic.Uint64) {
@@ -94,6 +95,23 @@ func TestRegistryIsBounded(t *testing.T) {
 	if expired.Load() == 0 {
 		t.Error("nothing has been swept without being asked for")
 	}
+}
+
+// A relayed command that can have ended all session locks, such as FLUSHALL, has them looked up by a
+// job: an event loop has seen it.
+func TestAllSessionsAreVerifiedByAJob(t *testing.T) {
+	l := newTestLocks()
+	defer l.Close()
+	for i := range l.observed.registry.shards {
+		l.observed.registry.shards[i].mu.Lock()
+		defer l.observed.registry.shards[i].mu.Unlock()
+	}
+	verified := make(chan bool, 1)
+	go func() { // ends by itself
+		l.VerifySessions(0, nil, "FLUSHALL")
+		verified <- true
+	}()
+	testwait.For(t, "the caller goes on", verified)
 }
 
 // An owner's earlier sessions that have a lock are kept with the last one, as long as they exist.

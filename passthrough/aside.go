@@ -56,7 +56,8 @@ var (
 // sends nothing, if anything is under way. mu is held.
 func (c *client) asideLocked(e pendingReply, raw []byte) (sent bool) {
 	h := c.home
-	if h == nil || h.closing || c.end != notEnding || c.needsHome.open || c.within || c.pending.fresh ||
+	if h == nil || h.closing || c.end != notEnding || c.needsHome.open ||
+		c.needsHome.pinned || c.within || c.pending.fresh ||
 		!c.pending.empty() || !c.pending.Plain() || !c.setRoute(byHome) {
 		return false
 	}

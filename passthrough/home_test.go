@@ -236,6 +236,28 @@ func TestPipelineForTheHomeGoesInOnePiece(t *testing.T) {
 	c.Wait()
 }
 
+// What others than the session ask by its home is not sent between the steps of a FENCE, where it
+// would become a part of the transaction.
+func TestNothingAsideWhilePinned(t *testing.T) {
+	s := newScripted(t, 0)
+	c := s.client(t)
+	if err := c.Route(context.Background(), Home); err != nil {
+		t.Fatal(err)
+	}
+	c.Pin(Pinned)
+	c.KeepAlive()
+	if id, known := c.ClientID(); id != 0 || known != nil {
+		t.Errorf("the number of the home: %d, %v", id, known)
+	}
+	c.Do([]byte("EXEC\r\n"))
+	c.Flush()
+	if got := lineOf(t, <-s.conns); got != "EXEC" {
+		t.Errorf("the next that comes is %q", got)
+	}
+	c.End(AtOnce)
+	c.Wait()
+}
+
 func lineOf(t *testing.T, conn net.Conn) string {
 	t.Helper()
 	conn.SetReadDeadline(testwait.Deadline())

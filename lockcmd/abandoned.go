@@ -32,12 +32,12 @@ func (l *releases) Gone(h *Holder) {
 
 // failed releases the lock of a LOCK that failed with err if it may have taken the lock. An OWNER's
 // is left alone: it may be an older one that its client knows of.
-func (l *releases) failed(ctx context.Context, s Session, lock *heldLock, err error) {
+func (l *releases) failed(h *Holder, lock *heldLock, err error) {
 	if !mayHaveRun(err) || lock.owner != "" {
 		return
 	}
 	lock.until.Store(monotonic.Now() + int64(lock.timeout+l.cfg.TakeoverGuard))
-	s.Holder().addUnknown(lock)
+	h.addUnknown(lock)
 	var late LateError
 	switch {
 	case errors.As(err, &late): // it will run later
@@ -48,7 +48,7 @@ func (l *releases) failed(ctx context.Context, s Session, lock *heldLock, err er
 			case <-ctx.Done():
 			}
 		})
-	case context.Cause(ctx) != ErrLost: // otherwise Gone does, when the connection has ended
+	case !errors.Is(err, ErrLost): // otherwise Gone does, when the connection has ended
 		l.startRelease(lock, func() {})
 	}
 }

@@ -19,14 +19,15 @@ type Call struct {
 	Confirm Confirmation
 }
 
-// Answer is the upstream's reply to a Call.
+// Answer is the upstream's reply to a Step.
 type Answer struct {
 	resp.Value            // the script's; an error reply is one
 	Confirmed  resp.Value // the confirmation's, if one was asked for and the script has not failed
+	Raw        [][]byte   // the replies to Step.Do, as they came
 }
 
-// evaluator is where scripts run: a Session, or a background client. Eval fails if there is no
-// answer, or if the confirmation has none.
+// evaluator is where scripts run: a session, or a background client. Eval waits for the answer. It
+// fails if there is none, or if the confirmation has none.
 type evaluator interface {
 	Eval(c *Call) (Answer, error)
 }
@@ -115,7 +116,7 @@ func (a *Answer) failure(err error) error {
 	return nil
 }
 
-// parseReply parses a reply to Session.Do. An error reply is an error.
+// parseReply parses a reply to Step.Do. An error reply is an error.
 func parseReply(raw []byte) (resp.Value, error) {
 	v, err := resp.ParseValue(raw)
 	if err == nil && v.IsError() {

@@ -2,7 +2,6 @@ package lockcmd
 
 import (
 	"bytes"
-	"context"
 	_ "embed"
 	"strings"
 )
@@ -12,25 +11,24 @@ type Spec struct {
 	Name    string // lower case
 	MinArgs int    // with the name
 	MaxArgs int    // 0 is without limit
-	// begin makes the Step of a request that takes one script at most; nil if no request does. args
-	// are without the name.
-	begin func(l *Locks, s Session, args [][]byte) (step Step, ok bool)
-	// run runs other requests.
-	run func(l *Locks, ctx context.Context, s Session, args [][]byte) Reply
+	OneLock bool   // it is about the lock that its first argument names, and asks for scripts alone
+	Heavy   bool   // it can take long to compute, even before it asks for anything
+	// begin makes the first Step of a request. args are without the name.
+	begin func(l *Locks, c Client, args [][]byte) *Step
 }
 
 // Specs lists the lock commands.
 var Specs = []Spec{
-	{Name: "lock", MinArgs: 3, MaxArgs: 12, begin: (*Locks).beginLock, run: (*Locks).runLock},
-	{Name: "lockall", MinArgs: 4, run: (*Locks).runLockAll},
-	{Name: "unlockall", MinArgs: 4, run: (*Locks).runUnlockAll},
-	{Name: "unlock", MinArgs: 2, MaxArgs: 3, begin: (*Locks).beginUnlock},
-	{Name: "relock", MinArgs: 4, MaxArgs: 4, begin: (*Locks).beginRelock},
-	{Name: "lockinfo", MinArgs: 2, MaxArgs: 3, begin: (*Locks).beginInfo},
-	{Name: "lockscan", MinArgs: 2, MaxArgs: 8, run: (*Locks).runScan},
-	{Name: "locktop", MinArgs: 1, MaxArgs: 6, run: (*Locks).runTop},
-	{Name: "locklog", MinArgs: 1, MaxArgs: 4, run: (*Locks).runLog},
-	{Name: "fence", MinArgs: 4, run: (*Locks).runFence},
+	{Name: "lock", MinArgs: 3, MaxArgs: 12, OneLock: true, begin: (*Locks).beginLock},
+	{Name: "lockall", MinArgs: 4, begin: (*Locks).beginLockAll},
+	{Name: "unlockall", MinArgs: 4, begin: (*Locks).beginUnlockAll},
+	{Name: "unlock", MinArgs: 2, MaxArgs: 3, OneLock: true, begin: (*Locks).beginUnlock},
+	{Name: "relock", MinArgs: 4, MaxArgs: 4, OneLock: true, begin: (*Locks).beginRelock},
+	{Name: "lockinfo", MinArgs: 2, MaxArgs: 3, OneLock: true, begin: (*Locks).beginInfo},
+	{Name: "lockscan", MinArgs: 2, MaxArgs: 8, Heavy: true, begin: (*Locks).beginScan},
+	{Name: "locktop", MinArgs: 1, MaxArgs: 6, Heavy: true, begin: (*Locks).beginTop},
+	{Name: "locklog", MinArgs: 1, MaxArgs: 4, Heavy: true, begin: (*Locks).beginLog},
+	{Name: "fence", MinArgs: 4, begin: (*Locks).beginFence},
 }
 
 // CheckArity returns Redis's error for a wrong number of arguments; args begin with the name.
@@ -42,12 +40,6 @@ func (c *Spec) CheckArity(args [][]byte) error {
 		return UsageError("ERR wrong number of arguments for '" + c.Name + "' command")
 	}
 	return nil
-}
-
-// AsksOnce reports whether a request takes one script at most, and never waits. args begin with the
-// name.
-func (c *Spec) AsksOnce(args [][]byte) bool {
-	return c.begin != nil && c.CheckArity(args) == nil && !c.Waits(args)
 }
 
 func (c *Spec) isHelp(args [][]byte) bool {
@@ -89,33 +81,11 @@ func (c *Spec) Waits(args [][]byte) bool {
 	return false
 }
 
-// Begin begins a request that takes one script at most; ok is false for any other. The Step must be
-// finished. args begin with the name, and CheckArity must have accepted them.
-func (l *Locks) Begin(c *Spec, s Session, args [][]byte) (step Step, ok bool) {
+// Begin returns the first Step of a request. It must be finished, and Steps of one client in the
+// order in which they were begun. args begin with the name, and CheckArity must have accepted them.
+func (l *Locks) Begin(c *Spec, client Client, args [][]byte) *Step {
 	if c.isHelp(args) {
-		return answered(help()), true
+		return answered(help())
 	}
-	if c.begin == nil {
-		return Step{}, false
-	}
-	return c.begin(l, s, args[1:])
-}
-
-// Run runs a request. args are as for Begin.
-func (l *Locks) Run(ctx context.Context, c *Spec, s Session, args [][]byte) Reply {
-	step, ok := l.Begin(c, s, args)
-	if !ok {
-		return c.run(l, ctx, s, args[1:])
-	}
-	for next := &step; ; {
-		var a Answer
-		var err error
-		if next.Call != nil {
-			a, err = s.Eval(next.Call)
-		}
-		var reply Reply
-		if reply, next = next.Finish(ctx, a, err); next == nil {
-			return reply
-		}
-	}
+	return c.begin(l, client, args[1:])
 }

@@ -32,22 +32,5 @@ const (
 	pollPatience    = 500 * time.Millisecond
 )
 
-// Session is the connection on which a command came. A command's context ends when the session no
-// longer needs the answer: see ErrGone and ErrLost. A goroutine watches for that, from the first
-// call of the context's Done until the command has been answered.
-type Session interface {
-	// Eval runs a script in the order of the session's requests.
-	evaluator
-	// Do sends commands of the proxy together, in the order of the session's requests, and returns
-	// their replies as they came.
-	Do(commands ...[][]byte) ([][]byte, error)
-	Identity() Identity
-	Holder() *Holder
-	// Login is as whom the client is logged in by now. Any goroutine can call it.
-	Login() Identity
-	// LockLost tells the client that a session lock is lost. Any goroutine can call it.
-	LockLost(key string, token int64)
-}
-
 // jitter returns a duration between lo and hi.
 func jitter(lo, hi time.Duration) time.Duration { return lo + rand.N(hi-lo) }

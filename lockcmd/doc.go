@@ -8,15 +8,14 @@
 //
 // # A command
 //
-// commands.go lists the commands as Specs. Most need the answer of one script: Locks.Begin parses
-// the request and returns a Step with the Call to make; Step.Finish turns the Answer into a Reply,
-// or into the next Step. An event loop calls it: nothing that it does waits. So the proxy can send
-// the scripts of several requests together, also of several clients: then batch.lua runs them.
-// Locks.Run does the same at once, and runs LOCK … WAIT, FENCE and LOCKSCAN,
-// which take more than one answer.
+// commands.go lists the commands as Specs. Locks.Begin parses a request and returns its first Step,
+// which asks for one thing; Step.Finish turns the Answer into a Reply, or into the next Step.
+// Nothing in a Step can wait, so an event loop drives it as well as a goroutine. And the proxy can
+// send the scripts of several requests together, also of several clients: then batch.lua runs them.
+// LOCK … WAIT and LOCKALL … WAIT are driven by a goroutine (Step.Wait).
 //
-// Scripts of a client's commands run on its own connection, a Session: as its user, in its
-// database, in its order. Work for a connection that is busy or gone (renewals, releases of
+// Scripts of a client's commands run on its own connection: as its user, in its database, in its
+// order. Work for a connection that is busy or gone (renewals, releases of
 // abandoned locks, repairs of timestamps) runs on background clients, logged in as the same user.
 //
 // A LOCK … WAIT joins the waitQueue of its lock. Only the first waiter polls. A release, in the
@@ -58,9 +57,10 @@
 //
 // # Goroutines
 //
-// Commands run in their sessions' goroutines. Background goroutines run the jobs of timers, the
-// batches of the background clients, a receiver of release notifications for each user that waits
-// (at most maxListening), and a reader and a writer of keyTracking (at most maxTracking).
+// Commands run in event loops and in their sessions' goroutines. Background goroutines run the jobs
+// of timers, the batches of the background clients, a receiver of release notifications for each
+// user that waits (at most maxListening), and a reader and a writer of keyTracking (at most
+// maxTracking).
 // Locks.Close ends all of them.
 //
 // # Guarantees

@@ -156,11 +156,18 @@ func (e FencedError) Error() string {
 		"the command was not run", e.Token, e.Key)
 }
 
-// ErrGone is the cause of a command's context if the client has closed or the server shuts down.
-// Its code makes the libraries of clients that are still there try again.
+// ErrGone is why the context of a command that waits has ended: the client has closed, or the server
+// shuts down. Its code makes the libraries of clients that are still there try again.
 const ErrGone = UsageError("TRYAGAIN the wait was ended, since this side of the connection was " +
 	"closed or the proxy is shutting down: the lock was not acquired; connect again and ask again")
 
-// ErrLost is the cause if the session is about to end because it has lost a connection to the
-// upstream that it cannot replace.
+// ErrLost is in the error of a Step if its session is about to end because it has lost a connection
+// to the upstream that it cannot replace: see SessionLost.
 var ErrLost = errors.New("the session has lost its connection to the upstream")
+
+// SessionLost is err that is ErrLost, too.
+func SessionLost(err error) error { return lostError{err} }
+
+type lostError struct{ error }
+
+func (e lostError) Unwrap() []error { return []error{e.error, ErrLost} }

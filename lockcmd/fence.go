@@ -2,7 +2,7 @@ package lockcmd
 
 import (
 	"bytes"
-	"context"
+	"cmp"
 	"errors"
 	"strconv"
 	"strings"
@@ -26,7 +26,7 @@ const (
 // moves and the command's keys are not all at one node.
 const fenceMoves = 500 * time.Millisecond
 
-// runFence is FENCE: two round trips. The first watches the lock, runs check.lua and begins a
+// beginFence is FENCE: two round trips. The first watches the lock, runs check.lua and begins a
 // transaction. The second runs the command in it. If the lock changes or expires in between, EXEC
 // runs nothing. The reply is the command's own, byte for byte; a script would lose some of it (null
 // arrays, large numbers, doubles).
@@ -34,54 +34,77 @@ const fenceMoves = 500 * time.Millisecond
 // Only the lock's key is watched. Every acquisition, release and expiry changes it. Waiters change
 // only the lock record. A shared lock's other holders change the key, too: there FENCE also watches
 // the record, and a separate key that expires with the token.
-func (l *Locks) runFence(ctx context.Context, s Session, args [][]byte) Reply {
-	key := string(args[0])
+func (l *Locks) beginFence(_ Client, args [][]byte) *Step {
 	token, ok := resp.ParseInt(args[1])
 	if !ok {
-		return errorReply(integerError(args[1], wantToken))
+		return answered(errorReply(integerError(args[1], wantToken)))
 	}
 	if !l.cfg.CanFence(args[2:]) {
-		return errorReply(UsageError("ERR '" + strings.ToLower(string(args[2])) +
-			"' can't be fenced: it blocks, or is not one that a transaction runs as data"))
+		return answered(errorReply(UsageError("ERR '" + strings.ToLower(string(args[2])) +
+			"' can't be fenced: it blocks, or is not one that a transaction runs as data")))
 	}
-	f := fencedCommand{keys: []string{key, RecordKey(args[0])},
-		token: strconv.FormatInt(token, 10), command: args[2:]}
-	tries, pause, began, until := fenceTries, fenceMoves/fenceTries, time.Now(), time.Time{}
-	for tries > 0 && (until.IsZero() || time.Now().Before(until)) && !overdue(ctx, began) {
-		tries--
-		err := l.beginFenced(s, &f)
-		switch said, _ := err.(ServerError); {
-		case hasCode(said, "NOSCRIPT"):
-			f.bySource = true
-			continue
-		case err == errShared:
-			f.keys = append(f.keys, fenceKey(args[0], token))
-			tries, pause = sharedFenceTries, fenceMoves/sharedFenceTries
-			until = time.Now().Add(sharedFenceFor)
-			continue
-		case err == errChanged:
-			continue
-		case err == errNotHeld:
-			l.counters.fenced.Add(1)
-			return errorReply(FencedError{key, token})
-		case err != nil:
-			return errorReply(err)
-		}
-		raw, err := f.run(s)
-		if err != nil {
-			return errorReply(err)
-		}
-		if raw != nil {
-			return Reply{Kind: RawReply, Raw: raw}
-		}
-		if l.cfg.Cluster {
-			select {
-			case <-ctx.Done():
-			case <-time.After(pause):
+	f := &fencedCommand{Locks: l, keys: []string{string(args[0]), RecordKey(args[0])}, token: token,
+		tries: fenceTries, pause: fenceMoves / fenceTries}
+	for _, arg := range args[2:] {
+		f.command = append(f.command, bytes.Clone(arg)) // the session reads on meanwhile
+	}
+	_, step := f.try()
+	return step
+}
+
+// fencedCommand is a FENCE that is under way.
+type fencedCommand struct {
+	*Locks
+	keys     []string // the lock's, its record's, and for a shared lock fenceKey
+	token    int64
+	bySource bool // the upstream does not know the script's hash
+	command  [][]byte
+	tries    int           // that are left
+	until    time.Time     // when no other try begins; zero is never
+	pause    time.Duration // between tries, in a cluster
+}
+
+func (f *fencedCommand) shared() bool { return len(f.keys) > 2 }
+
+// try watches the lock, runs the check and begins a transaction. MULTI is not sent together with the
+// command: if it were refused, the command would run unchecked.
+func (f *fencedCommand) try() (Reply, *Step) {
+	if f.tries == 0 || !f.until.IsZero() && time.Now().After(f.until) {
+		return f.givenUp(), nil
+	}
+	f.tries--
+	steps := [][][]byte{words("WATCH", f.keys[0]), f.checkCall(), words("MULTI")}
+	if f.shared() { // fenceKey is written before it is watched
+		watch := words(append([]string{"WATCH"}, f.keys...)...)
+		steps = [][][]byte{f.checkCall(), watch, f.checkCall("verify"), words("MULTI")}
+	}
+	together := len(steps)
+	if f.cfg.Cluster {
+		together -= 2 // after WATCH, MULTI would keep it from following a slot that has moved
+	}
+	return Reply{}, &Step{Further: true, Do: steps[:together],
+		Finish: func(first Answer, err error) (Reply, *Step) {
+			if err != nil || together == len(steps) {
+				return f.begun(first.Raw, err)
 			}
-		}
+			return Reply{}, &Step{Do: steps[together:],
+				Finish: func(rest Answer, err error) (Reply, *Step) {
+					return f.begun(append(first.Raw, rest.Raw...), err)
+				}}
+		}}
+}
+
+// again tries again because the lock has changed.
+func (f *fencedCommand) again() (Reply, *Step) {
+	if !f.cfg.Cluster {
+		return f.try()
 	}
-	if l.cfg.Cluster {
+	return Reply{}, &Step{Pause: f.pause,
+		Finish: func(Answer, error) (Reply, *Step) { return f.try() }}
+}
+
+func (f *fencedCommand) givenUp() Reply {
+	if f.cfg.Cluster {
 		return errorReply(UsageError("TRYAGAIN the lock's slot is moving, or the lock is being " +
 			"changed all the time: the command was not run"))
 	}
@@ -89,24 +112,14 @@ func (l *Locks) runFence(ctx context.Context, s Session, args [][]byte) Reply {
 		"the command was not run, try again"))
 }
 
-// fencedCommand is a command to be fenced.
-type fencedCommand struct {
-	keys     []string // the lock's, its record's, and for a shared lock fenceKey
-	token    string
-	bySource bool // the upstream does not know the script's hash
-	command  [][]byte
-}
-
-func (f *fencedCommand) shared() bool { return len(f.keys) > 2 }
-
 // checkCall is one call of check.lua.
-func (l *Locks) checkCall(f *fencedCommand, args ...string) [][]byte {
+func (f *fencedCommand) checkCall(args ...string) [][]byte {
 	how, script := "EVALSHA", checkScript.SHA
 	if f.bySource {
 		how, script = "EVAL", checkScript.Source
 	}
 	check := append([]string{how, script, strconv.Itoa(len(f.keys))}, f.keys...)
-	return words(append(check, l.list(append([]string{f.token}, args...)))...)
+	return words(append(check, f.list(append([]string{strconv.FormatInt(f.token, 10)}, args...)))...)
 }
 
 // The results of a check that are handled, and never sent to a client.
@@ -116,27 +129,11 @@ var (
 	errNotHeld = errors.New("the token doesn't hold the lock")
 )
 
-// beginFenced watches a lock, runs the check and begins a transaction. MULTI is not sent together
-// with the command: if it were refused, the command would run unchecked. After an error no
-// transaction or watch is left.
-func (l *Locks) beginFenced(s Session, f *fencedCommand) error {
-	steps := [][][]byte{words("WATCH", f.keys[0]), l.checkCall(f), words("MULTI")}
-	if f.shared() { // fenceKey is written before it is watched
-		watch := words(append([]string{"WATCH"}, f.keys...)...)
-		steps = [][][]byte{l.checkCall(f), watch, l.checkCall(f, "verify"), words("MULTI")}
-	}
-	together := len(steps)
-	if l.cfg.Cluster {
-		together -= 2 // after WATCH, MULTI would keep it from following a slot that has moved
-	}
-	replies, err := s.Do(steps[:together]...)
-	if err == nil && together < len(steps) {
-		var rest [][]byte
-		rest, err = s.Do(steps[together:]...)
-		replies = append(replies, rest...)
-	}
+// begun goes on when the check has been answered. If that has failed, no transaction or watch is
+// left.
+func (f *fencedCommand) begun(replies [][]byte, err error) (Reply, *Step) {
 	if err != nil {
-		return err
+		return errorReply(err), nil
 	}
 	var written error
 	if f.shared() {
@@ -146,21 +143,36 @@ func (l *Locks) beginFenced(s Session, f *fencedCommand) error {
 	if written != nil {
 		checked = written
 	}
-	if watched == nil && checked == nil && began == nil {
-		return nil
-	}
+	why := cmp.Or(watched, checked, began)
+	ended := func(_ [][]byte, err error) (Reply, *Step) { return f.checkFailed(cmp.Or(err, why)) }
 	switch {
+	case why == nil:
+		return f.run()
 	case began == nil:
-		err = discard(s)
+		return discard(ended)
 	case watched == nil:
-		_, err = s.Do(words("UNWATCH"))
+		return do(ended, words("UNWATCH"))
 	}
-	for _, said := range []error{err, watched, checked, began} {
-		if said != nil {
-			return said
-		}
+	return ended(nil, nil)
+}
+
+// checkFailed says what follows a check that has failed.
+func (f *fencedCommand) checkFailed(err error) (Reply, *Step) {
+	switch said, _ := err.(ServerError); {
+	case hasCode(said, "NOSCRIPT"):
+		f.bySource = true
+	case err == errShared:
+		f.keys = append(f.keys, fenceKey([]byte(f.keys[0]), f.token))
+		f.tries, f.pause = sharedFenceTries, fenceMoves/sharedFenceTries
+		f.until = time.Now().Add(sharedFenceFor)
+	case err == errChanged:
+	case err == errNotHeld:
+		f.counters.fenced.Add(1)
+		return errorReply(FencedError{f.keys[0], f.token}), nil
+	default:
+		return errorReply(err), nil
 	}
-	return nil
+	return f.try()
 }
 
 // checkedHeld is nil if check.lua says that the token holds the lock.
@@ -182,38 +194,55 @@ func checkedHeld(raw []byte, f *fencedCommand) error {
 	return nil
 }
 
-// run runs the command in the transaction and ends it. It returns the command's reply, or nil if
-// the lock's key had changed: then nothing was run.
-func (f *fencedCommand) run(s Session) ([]byte, error) {
-	replies, err := s.Do(f.command, words("EXEC"))
-	if err != nil {
-		return nil, err
-	}
-	queued, raw := replies[0], replies[1]
-	if bytes.HasPrefix(raw, []byte("-")) && !bytes.HasPrefix(raw, []byte("-EXECABORT")) {
-		err = discard(s) // the user may not EXEC
-	}
+// run runs the command in the transaction and ends it. The reply is the command's, unless the lock's
+// key had changed: then nothing was run.
+func (f *fencedCommand) run() (Reply, *Step) {
+	return do(func(replies [][]byte, err error) (Reply, *Step) {
+		if err != nil {
+			return errorReply(err), nil
+		}
+		queued, raw := replies[0], replies[1]
+		if bytes.HasPrefix(raw, []byte("-")) && !bytes.HasPrefix(raw, []byte("-EXECABORT")) {
+			return discard(func(_ [][]byte, err error) (Reply, *Step) { // the user may not EXEC
+				if err != nil {
+					return errorReply(err), nil
+				}
+				return f.ran(queued, raw)
+			})
+		}
+		return f.ran(queued, raw)
+	}, f.command, words("EXEC"))
+}
+
+// ran makes the reply of the answers to the command and to EXEC.
+func (f *fencedCommand) ran(queued, raw []byte) (Reply, *Step) {
 	switch {
-	case err != nil:
-		return nil, err
 	case !bytes.HasPrefix(queued, []byte("+QUEUED")):
-		return queued, nil // the upstream refuses the command
+		raw = queued // the upstream refuses the command
 	case bytes.HasPrefix(raw, []byte("*1\r\n")):
-		return raw[len("*1\r\n"):], nil
-	case bytes.HasPrefix(raw, []byte("*-1")) || bytes.HasPrefix(raw, []byte("_")):
-		return nil, nil
-	}
-	return raw, nil // an error: nothing was run
+		raw = raw[len("*1\r\n"):]
+	case bytes.HasPrefix(raw, []byte("*-1")), bytes.HasPrefix(raw, []byte("_")):
+		return f.again()
+	} // otherwise an error: nothing was run
+	return Reply{Kind: RawReply, Raw: raw}, nil
+}
+
+// do sends commands, and goes on with their replies.
+func do(then func(replies [][]byte, err error) (Reply, *Step), commands ...[][]byte) (Reply, *Step) {
+	return Reply{}, &Step{Do: commands, Finish: func(a Answer, err error) (Reply, *Step) {
+		return then(a.Raw, err)
+	}}
 }
 
 // discard ends a transaction. If the user may not DISCARD, it is EXEC: nothing has been queued, or
 // it was refused.
-func discard(s Session) error {
-	replies, err := s.Do(words("DISCARD"))
-	if err == nil && status(replies[0]) != nil {
-		_, err = s.Do(words("EXEC"))
-	}
-	return err
+func discard(then func(replies [][]byte, err error) (Reply, *Step)) (Reply, *Step) {
+	return do(func(replies [][]byte, err error) (Reply, *Step) {
+		if err == nil && status(replies[0]) != nil {
+			return do(then, words("EXEC"))
+		}
+		return then(replies, err)
+	}, words("DISCARD"))
 }
 
 // status is nil for the reply OK, and an error for any other.

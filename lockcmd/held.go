@@ -18,7 +18,7 @@ type heldLock struct {
 	lockRequest // the LOCK that took it; its timeout is guarded by Holder.mu
 	as          Identity
 	token       int64   // 0 if the outcome of the LOCK is not known
-	by          Session // nil unless it is a session lock
+	by          *Holder // nil unless it is a session lock
 	sent        Sent    // of an undelivered token
 	since       int64   // when it was first asked for, as monotonic.Now
 	// until is when the timeout ends, counted from the request, as monotonic.Now. The upstream
@@ -83,8 +83,14 @@ func (lock *heldLock) releaseProof() proof {
 type Holder struct {
 	Connection string // unique among all proxies; no blanks
 	Addr       string // its address, for people; no blanks
+	// LockLost tells the client that a session lock is lost. Any goroutine can call it. It does not
+	// wait.
+	LockLost func(key string, token int64)
 
-	// Only the session's goroutine uses these:
+	// Login is as whom the client is logged in by now. Any goroutine can call it.
+	Login func() Identity
+
+	// Only the session uses these:
 	name        string // of the connection, as of the command that is running
 	requests    uint64
 	undelivered []*heldLock // the client may not have read their tokens; the oldest first

@@ -2,7 +2,6 @@ package lockcmd
 
 import (
 	"cmp"
-	"context"
 	"strconv"
 	"strings"
 	"time"
@@ -27,7 +26,7 @@ type queries struct {
 }
 
 // beginInfo is LOCKINFO key [HOLDERS | WAITERS].
-func (l *queries) beginInfo(s Session, args [][]byte) (step Step, ok bool) {
+func (l *queries) beginInfo(client Client, args [][]byte) *Step {
 	reply, asked := l.infoReply, []string(nil)
 	if len(args) > 1 {
 		switch strings.ToUpper(string(args[1])) {
@@ -36,13 +35,13 @@ func (l *queries) beginInfo(s Session, args [][]byte) (step Step, ok bool) {
 		case "WAITERS":
 			reply, asked = l.waitersReply, []string{"waiters"}
 		default:
-			return answered(errorReply(syntaxError(args[1], "HOLDERS or WAITERS"))), true
+			return answered(errorReply(syntaxError(args[1], "HOLDERS or WAITERS")))
 		}
 	}
 	c := l.call(infoScript, string(args[0]), noFastPath, "", asked...)
-	return Step{&c, func(_ context.Context, answer Answer, err error) (Reply, *Step) {
-		return reply(LockID{s.Identity().DB, c.Keys[0]}, answer.Value, answer.failure(err)), nil
-	}}, true
+	return &Step{Call: &c, Finish: func(answer Answer, err error) (Reply, *Step) {
+		return reply(LockID{client.As.DB, c.Keys[0]}, answer.Value, answer.failure(err)), nil
+	}}
 }
 
 // holdersReply is LOCKINFO HOLDERS's reply.

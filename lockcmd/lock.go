@@ -130,29 +130,31 @@ func sharersList(others []*waiter) fastArgs {
 	return fastArgs{string(list)}
 }
 
-// beginLock is a LOCK without WAIT.
-func (l *locking) beginLock(s Session, args [][]byte) (step Step, ok bool) {
+// beginLock is LOCK.
+func (l *waits) beginLock(c Client, args [][]byte) *Step {
 	o, err := parseLock(args[1:], l.cfg.MaxTimeout)
-	switch {
-	case err != nil:
-		return answered(errorReply(err)), true
-	case o.waits:
-		return Step{}, false
+	if err == nil {
+		err = l.permit(o)
 	}
-	if err := l.permit(o); err != nil {
-		return answered(errorReply(err)), true
+	if err != nil {
+		return answered(errorReply(err))
 	}
-	r := s.Holder().request(string(args[0]), o)
-	t, held := l.beginTry(LockID{s.Identity().DB, r.key}, r, modeTry, nil)
+	r := c.request(string(args[0]), o)
+	if o.waits {
+		return &Step{Wait: func(ctx context.Context, on evaluator) Reply {
+			return l.wait(ctx, session{c, on}, r, o.wait)
+		}}
+	}
+	t, held := l.beginTry(LockID{c.As.DB, r.key}, r, modeTry, nil)
 	if held != nil {
-		return Step{Finish: func(ctx context.Context, _ Answer, _ error) (Reply, *Step) {
-			return l.tried(ctx, s, t, attempt{}, held)
-		}}, true
+		return &Step{Finish: func(Answer, error) (Reply, *Step) {
+			return l.tried(c, lockRequests{r}, attempt{}, held)
+		}}
 	}
-	return Step{&t.Call, func(ctx context.Context, answer Answer, err error) (Reply, *Step) {
+	return &Step{Call: &t.Call, Finish: func(answer Answer, err error) (Reply, *Step) {
 		a, err := l.finishTry(t, answer, err)
-		return l.tried(ctx, s, t, a, err)
-	}}, true
+		return l.tried(c, lockRequests{r}, a, err)
+	}}
 }
 
 // permit refuses a session lock if there are too many.
@@ -164,52 +166,69 @@ func (l *locking) permit(o lockOptions) error {
 	return nil
 }
 
-// tried makes the reply to a LOCK without WAIT. If it has a lock that its client must not get, the
-// next step releases that: until the client hears of it, the lock is free again.
-func (l *locking) tried(
-	ctx context.Context, s Session, t *lockCall, a attempt, err error,
-) (Reply, *Step) {
+// tried makes the reply to a LOCK or LOCKALL without WAIT. If it has locks that its client must not
+// get, further steps release these.
+func (l *locking) tried(c Client, rs lockRequests, a attempt, err error) (Reply, *Step) {
 	if err == nil && a.token != 0 {
-		return l.acquired(s, t.lockRequest, a), nil
+		return l.acquired(c, rs, a), nil
 	}
-	l.seen.observeRefused(t.id, err)
+	l.seen.observeRefused(LockID{c.As.DB, rs[0].key}, err)
 	if err == nil {
 		return nullReply, nil
 	}
-	lock := &heldLock{lockRequest: t.lockRequest, as: s.Identity(), token: a.token}
-	if a.token != 0 {
-		if a.before {
-			return errorReply(err), nil
-		}
-		return Reply{}, l.releases.undoStep(s, lock, errorReply(err))
-	}
-	l.releases.failed(ctx, s, lock, err)
-	return errorReply(err), nil
+	return l.failed(c, rs, a, err)
 }
 
-// acquired records an acquired lock, and returns the reply.
-func (l *locking) acquired(s Session, r lockRequest, a attempt) Reply {
-	r.shared = r.shared && !a.exclusive
-	lock := &heldLock{lockRequest: r, as: s.Identity(), token: a.token}
-	l.recordAcquired(s, lock, a)
+// failed makes the reply to a LOCK or LOCKALL that has failed with err. It releases what that has
+// taken, and what it may have taken.
+func (l *locking) failed(c Client, rs lockRequests, a attempt, err error) (Reply, *Step) {
+	var undo []rejectedLock
+	for _, lock := range rs.locks(c.As, a.token) {
+		switch {
+		case a.token == 0:
+			l.releases.failed(c.Holder, lock, err)
+		case !a.before:
+			undo = append(undo, rejectedLock{heldLock: lock})
+		}
+	}
+	return l.releases.undoAll(c.Holder, undo, waitFailed(err))
+}
+
+// lockRequests are the locks of one LOCK or LOCKALL.
+type lockRequests []lockRequest
+
+func (rs lockRequests) locks(as Identity, token int64) (list []*heldLock) {
+	for _, r := range rs {
+		list = append(list, &heldLock{lockRequest: r, as: as, token: token})
+	}
+	return list
+}
+
+// acquired records acquired locks, and makes the reply.
+func (l *locking) acquired(c Client, rs lockRequests, a attempt) Reply {
+	list := rs.locks(c.As, a.token)
+	for _, lock := range list {
+		lock.shared = lock.shared && !a.exclusive
+		l.recordAcquired(c.Holder, lock, a)
+	}
 	reply := intReply(a.token)
 	if !a.before {
-		reply.given = lock
+		reply.given, list[0].with = list[0], list[1:]
 	}
 	return reply
 }
 
-// recordAcquired records a lock that s has acquired.
-func (l *locking) recordAcquired(s Session, lock *heldLock, a attempt) {
+// recordAcquired records a lock that h has acquired.
+func (l *locking) recordAcquired(h *Holder, lock *heldLock, a attempt) {
 	lock.since = monotonic.Of(a.askedAt)
 	lock.until.Store(lock.since + int64(lock.timeout))
 	if lock.session {
-		lock.by = s
+		lock.by = h
 	}
 	if lock.longest > 0 {
 		lock.last = lock.since + int64(lock.longest)
 	}
-	l.renewals.hold(s.Holder(), lock)
+	l.renewals.hold(h, lock)
 	for _, earlier := range l.seen.observeAcquired(lock, a) {
 		l.renewals.sessions.verify(0, earlier, "")
 	}

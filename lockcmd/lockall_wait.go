@@ -30,13 +30,13 @@ func (g *allWaiter) pollStarted(at int64) {
 }
 
 // joinAll puts a LOCKALL into the queues, at the end of each.
-func (l *waits) joinAll(s Session, rs allRequest, patience time.Duration) (g *allWaiter) {
+func (l *waits) joinAll(s session, rs lockRequests, patience time.Duration) (g *allWaiter) {
 	g = &allWaiter{}
 	now := time.Now()
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
 	for _, r := range rs {
-		w := newWaiter(r, s.Identity())
+		w := newWaiter(r, s.As)
 		w.all, w.joined = g, now
 		if patience > 0 {
 			w.until = now.Add(patience)
@@ -47,7 +47,7 @@ func (l *waits) joinAll(s Session, rs allRequest, patience time.Duration) (g *al
 		g.waiters = append(g.waiters, w)
 		l.queues.queueLocked(w.id()).join(w)
 	}
-	s.Holder().waiting = g.lead()
+	s.waiting = g.lead()
 	g.turn = l.queues.alls.PushBack(g)
 	return g
 }
@@ -74,12 +74,12 @@ func (qs *queues) outageAll(g *allWaiter) (err error, stale bool) {
 
 // waitAll is LOCKALL … WAIT for patience, 0 without end.
 func (l *waits) waitAll(
-	ctx context.Context, s Session, rs allRequest, patience time.Duration,
+	ctx context.Context, s session, rs lockRequests, patience time.Duration,
 ) Reply {
 	l.queues.waiters.Add(1)
 	defer l.queues.waiters.Add(-1)
 	g := l.joinAll(s, rs, patience)
-	pause, err := l.pollAll(ctx, s, g, rs, l.queues.placesOf(g))
+	pause, err := l.pollAll(s, g, rs, l.queues.placesOf(g))
 	queued := err == nil && g.polled.token == 0
 	if queued {
 		for _, w := range g.waiters {
@@ -99,7 +99,7 @@ func (l *waits) waitAll(
 // waitTurns returns when the locks are g's, its time is over, its client has gone, or a poll has
 // failed. pause is the time to the next poll.
 func (l *waits) waitTurns(
-	ctx context.Context, s Session, g *allWaiter, rs allRequest, patience, pause time.Duration,
+	ctx context.Context, s session, g *allWaiter, rs lockRequests, patience, pause time.Duration,
 ) (err error) {
 	over := timerAfter(patience)
 	defer over.stop()
@@ -118,7 +118,7 @@ func (l *waits) waitTurns(
 			if !stale {
 				return err
 			}
-			_, err = l.pollAll(ctx, s, g, rs, l.queues.placesOf(g))
+			_, err = l.pollAll(s, g, rs, l.queues.placesOf(g))
 			if err == nil && g.polled.token == 0 {
 				err, _ = l.queues.outageAll(g) // after a transient failure
 			}
@@ -140,7 +140,7 @@ func (l *waits) waitTurns(
 		ownerHolds := l.queues.takeOwnerHolds(g.lead())
 		switch {
 		case at.all && at.pollNow, at.any && timeToPoll, at.untold, ownerHolds:
-			pause, err = l.pollAll(ctx, s, g, rs, at)
+			pause, err = l.pollAll(s, g, rs, at)
 			if err != nil || g.polled.token != 0 {
 				return err
 			}
@@ -167,7 +167,7 @@ func concernsOneKey(err error) bool {
 // tells the upstream where g is first. Unless that ends the wait, it returns the time to the next
 // poll.
 func (l *waits) pollAll(
-	ctx context.Context, s Session, g *allWaiter, rs allRequest, at allPlaces,
+	s session, g *allWaiter, rs lockRequests, at allPlaces,
 ) (pause time.Duration, err error) {
 	lead, mode := g.lead(), modeCheck
 	if at.all {
@@ -180,10 +180,10 @@ func (l *waits) pollAll(
 	}
 	g.pollStarted(monotonic.Now())
 	defer g.pollStarted(0) // once the queues know how the poll ended: see queues.outage
-	a, now, err := l.tryAll(s, rs, mode, at.flags(), g.since, l.queues.answerBy(lead))
+	a, now, err := l.tryAll(s, rs, mode, at.flags(), g)
 	g.polled = a
 	switch {
-	case err != nil && a.token == 0 && l.isTransient(ctx, err):
+	case err != nil && a.token == 0 && l.isTransient(err):
 		g.unknown = g.unknown || mayHaveRun(err) && lead.owner == ""
 		for _, w := range g.waiters {
 			pause = l.queues.pollAfter(w, err)
@@ -220,6 +220,19 @@ func (l *waits) pollAll(
 	return 0, nil
 }
 
+// tryAll runs all.lua once for a waiter.
+func (l *waits) tryAll(
+	s session, rs lockRequests, mode, firstAt string, g *allWaiter,
+) (a attempt, now int64, err error) {
+	t, err := l.beginTryAll(s.Client, rs, mode, firstAt, g.since)
+	if err != nil {
+		return attempt{askedAt: t.askedAt}, 0, err
+	}
+	t.Until = l.queues.answerBy(g.lead())
+	answer, err := s.Eval(&t.Call)
+	return l.finishTryAll(t, answer, err)
+}
+
 // pollAllInterval is the time to the next poll of g, if its locks end after remaining. Where foreign
 // clients compete for a lock, it has that tracked.
 func (l *waits) pollAllInterval(g *allWaiter, remaining time.Duration) time.Duration {
@@ -235,12 +248,12 @@ func (l *waits) pollAllInterval(g *allWaiter, remaining time.Duration) time.Dura
 
 // endWaitAll takes a LOCKALL out of the queues and makes its reply.
 func (l *waits) endWaitAll(
-	ctx context.Context, s Session, g *allWaiter, rs allRequest, queued bool, err error,
+	ctx context.Context, s session, g *allWaiter, rs lockRequests, queued bool, err error,
 ) Reply {
 	a, lead := g.polled, g.lead()
 	won := err == nil && a.token != 0
 	l.queues.mu.Lock()
-	s.Holder().waiting = nil
+	s.waiting = nil
 	l.queues.alls.Remove(g.turn)
 	if !won && err == nil {
 		err = lead.rejected
@@ -268,9 +281,10 @@ func (l *waits) endWaitAll(
 		if queued {
 			a.waited = time.Since(lead.joined)
 		}
-		return l.acquiredAll(s, rs, a)
+		return l.acquired(s.Client, rs, a)
 	case err != nil:
-		return l.failedAll(ctx, s, rs, a, err)
+		reply, next := l.failed(s.Client, rs, a, err)
+		return drive(s, reply, next)
 	}
 	return nullReply
 }

@@ -149,20 +149,19 @@ func (s *sessionLocks) released(lock *heldLock, by *unlockCall) {
 
 // lossByRelease names a release here that has ended a lock.
 func lossByRelease(r *unlockCall) string {
-	s, ok := r.on.(Session)
 	switch {
-	case !ok:
+	case r.by == nil:
 		return "released by an operator"
 	case r.proof.kind == "force":
-		return "forced by " + s.Holder().Addr
+		return "forced by " + r.by.Addr
 	}
-	return "released with its token by " + s.Holder().Addr
+	return "released with its token by " + r.by.Addr
 }
 
 // lose tells a session that its lock is lost, if it is still being renewed; otherwise it returns
 // false. Other sessions of its owner have lost it, too, unless tokenHolds.
 func (s *sessionLocks) lose(lock *heldLock, why string) (lost bool) {
-	h := lock.by.Holder()
+	h := lock.by
 	h.mu.Lock()
 	if !lock.renewed {
 		h.mu.Unlock()
@@ -180,7 +179,7 @@ func (s *sessionLocks) lose(lock *heldLock, why string) (lost bool) {
 		line = append(line, "owner", strings.ToValidUTF8(who, "?"))
 	}
 	s.log.Warn("session lock lost", line...)
-	lock.by.LockLost(lock.key, lock.token)
+	h.LockLost(lock.key, lock.token)
 	for _, other := range others {
 		s.lose(other, why)
 	}

@@ -110,7 +110,7 @@ func (o *observed) observeRelease(
 		return nil, nil
 	}
 	o.counters.handedOver.Add(uint64(givenTo(answer)))
-	_, asked := r.on.(Session)
+	asked := r.by != nil
 	if p.kind == "request" || p.kind == "reserved" || p.kind == "given" && asked {
 		return nil, nil // no client was given the lock
 	}

@@ -1,12 +1,15 @@
 package lockcmd
 
-import "context"
-
 // offersEnd is what is left to do when offers to waiters have ended.
 type offersEnd struct {
-	rejected  []*waiter   // must not keep their locks: undo these, then signal them
-	undo      []*heldLock // their locks
+	rejected  []rejectedLock
 	abandoned []*heldLock // given, or possibly given, to waiters that have left
+}
+
+// rejectedLock is a lock that its client must not get, and that is to be released.
+type rejectedLock struct {
+	*heldLock
+	waiter *waiter // to signal then; nil if none waits for that
 }
 
 // endOffers ends one script's offers to waiters. It has given the lock to the first ones, as many
@@ -23,7 +26,7 @@ func (q *waitQueue) endOffers(
 		switch {
 		case t != 0 && missing != nil:
 			if !w.reject(missing) {
-				ends.rejected, ends.undo = append(ends.rejected, w), append(ends.undo, w.lock(t))
+				ends.rejected = append(ends.rejected, rejectedLock{w.lock(t), w})
 			}
 		case !q.endOffer(w, t):
 			ends.abandoned = append(ends.abandoned, w.lock(t))
@@ -38,28 +41,29 @@ func (q *waitQueue) endOffers(
 	return ends
 }
 
-// releaseRejected releases what waiters were given and must not keep, and tells them. It waits.
-func (l *releases) releaseRejected(on evaluator, ends offersEnd) {
-	for i, w := range ends.rejected {
-		l.undo(on, ends.undo[i])
-		w.signal()
-	}
-}
-
-// rejectedStep is releaseRejected as steps of s, before its reply.
-func (l *releases) rejectedStep(s Session, ends offersEnd, reply Reply) (Reply, *Step) {
-	if len(ends.rejected) == 0 {
+// undoAll releases locks one after the other, and offers them to no waiter. Then the command of the
+// connection by (nil for none) has its reply: until its client hears of it, the locks are free again.
+func (l *releases) undoAll(by *Holder, list []rejectedLock, reply Reply) (Reply, *Step) {
+	if len(list) == 0 {
 		return reply, nil
 	}
-	w := ends.rejected[0]
-	step := l.undoStep(s, ends.undo[0], Reply{})
-	undone := step.Finish
-	step.Finish = func(ctx context.Context, answer Answer, err error) (Reply, *Step) {
-		undone(ctx, answer, err)
-		w.signal()
-		return l.rejectedStep(s, offersEnd{rejected: ends.rejected[1:], undo: ends.undo[1:]}, reply)
-	}
-	return Reply{}, step
+	lock := list[0]
+	r := l.beginRelease(by, lock.id(), lock.as, lock.releaseProof(), false)
+	return Reply{}, &Step{Call: &r.Call, Finish: func(answer Answer, err error) (Reply, *Step) {
+		if _, _, err := l.finishRelease(r, answer, err); err != nil { // it names no waiter
+			l.startRelease(lock.heldLock, func() {})
+		}
+		if lock.waiter != nil {
+			lock.waiter.signal()
+		}
+		return l.undoAll(by, list[1:], reply)
+	}}
+}
+
+// undo is undoAll for a lock that a waiter must not get.
+func (l *releases) undo(on evaluator, by *Holder, lock *heldLock) {
+	reply, next := l.undoAll(by, []rejectedLock{{heldLock: lock}}, Reply{})
+	drive(on, reply, next)
 }
 
 // startAbandoned begins to release what was given to waiters that have left.

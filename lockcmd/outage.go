@@ -1,7 +1,6 @@
 package lockcmd
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -17,13 +16,13 @@ const (
 
 // isTransient reports whether a waiter goes on although the upstream has failed with err: another
 // server will replace it. The next poll finds what this one may have taken.
-func (m *callMaker) isTransient(ctx context.Context, err error) bool {
+func (m *callMaker) isTransient(err error) bool {
 	var held heldOffError
 	if errors.As(err, &held) {
 		return true
 	}
 	var late LateError
-	if !m.cfg.Moves || context.Cause(ctx) == ErrLost || errors.As(err, &late) {
+	if !m.cfg.Moves || errors.Is(err, ErrLost) || errors.As(err, &late) {
 		return false
 	}
 	var said ServerError

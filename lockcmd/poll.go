@@ -1,7 +1,6 @@
 package lockcmd
 
 import (
-	"context"
 	"time"
 
 	"lockproxy/internal/monotonic"
@@ -19,9 +18,7 @@ const (
 )
 
 // pollOrPause polls. Unless that ends the wait, it returns the time to the next poll.
-func (l *waits) pollOrPause(
-	ctx context.Context, s Session, w *waiter,
-) (pause time.Duration, err error) {
+func (l *waits) pollOrPause(s session, w *waiter) (pause time.Duration, err error) {
 	id := w.id()
 	again := w.polled
 	before, _ := l.tracking.follows(w.as, w.key)
@@ -40,7 +37,7 @@ func (l *waits) pollOrPause(
 			l.tracking.want(w.as, w.key)
 		}
 		return l.pollInterval(w, a.remaining), nil
-	case l.isTransient(ctx, err):
+	case l.isTransient(err):
 		return l.queues.pollAfter(w, err), nil
 	}
 	l.queues.pollFailed(w, err)
@@ -49,7 +46,7 @@ func (l *waits) pollOrPause(
 
 // poll tries to take the lock for w, which is first. If another client has the lock, it returns
 // what it found.
-func (l *waits) poll(s Session, w *waiter) (found attempt, err error) {
+func (l *waits) poll(s session, w *waiter) (found attempt, err error) {
 	l.queues.mu.Lock()
 	mode := modeFirst
 	if w.polled && !w.pollNow {
@@ -86,7 +83,7 @@ func (l *waits) poll(s Session, w *waiter) (found attempt, err error) {
 }
 
 // endShared ends the offers to waiters behind w of a poll for a shared lock.
-func (l *waits) endShared(s Session, w *waiter, others []*waiter, a attempt, err error) {
+func (l *waits) endShared(s session, w *waiter, others []*waiter, a attempt, err error) {
 	if !w.shared {
 		return
 	}
@@ -108,12 +105,13 @@ func (l *waits) endShared(s Session, w *waiter, others []*waiter, a attempt, err
 	}
 	l.queues.mu.Unlock()
 	l.releases.startAbandoned(ends)
-	l.releases.releaseRejected(s, ends)
+	reply, next := l.releases.undoAll(s.Holder, ends.rejected, Reply{})
+	drive(s, reply, next)
 }
 
 // check finds out whether a waiter that does not poll yet may lock here at all, and whether its
 // owner has the lock already.
-func (l *waits) check(s Session, w *waiter) error {
+func (l *waits) check(s session, w *waiter) error {
 	a, err := l.try(s, w, modeCheck, nil)
 	if rejected := l.settle(s, w, a, err); rejected != nil {
 		return rejected
@@ -123,7 +121,7 @@ func (l *waits) check(s Session, w *waiter) error {
 
 // try runs lock.lua once for a waiter. If an error comes with a token, the caller must undo that,
 // unless the connection had it before.
-func (l *waits) try(s Session, w *waiter, mode string, others []*waiter) (attempt, error) {
+func (l *waits) try(s session, w *waiter, mode string, others []*waiter) (attempt, error) {
 	t, err := l.beginTry(w.id(), w.lockRequest, mode, others)
 	if err != nil {
 		return attempt{}, err
@@ -146,7 +144,7 @@ func (qs *queues) answerBy(w *waiter) time.Time {
 // settle gives w the lock that a poll or a check has taken for it. If w must not keep the lock, or
 // has been rejected meanwhile, settle takes it back: then w has left, and is offered no lock again.
 // It returns the error for w's client, nil if w was not rejected.
-func (l *waits) settle(s Session, w *waiter, a attempt, err error) error {
+func (l *waits) settle(s session, w *waiter, a attempt, err error) error {
 	l.queues.mu.Lock()
 	if err != nil && a.token != 0 && !a.renewed && w.rejected == nil {
 		w.rejected = err
@@ -168,7 +166,7 @@ func (l *waits) settle(s Session, w *waiter, a attempt, err error) error {
 	}
 	l.queues.mu.Unlock()
 	if (rejected != nil || err != nil) && a.token != 0 && !a.before {
-		l.releases.undo(s, w.lock(a.token))
+		l.releases.undo(s, s.Holder, w.lock(a.token))
 	}
 	return rejected
 }

@@ -120,7 +120,7 @@ func TestRegisteredSessions(t *testing.T) {
 	id, now := LockID{0, "a"}, monotonic.Now()
 	session := func(connection string) *heldLock {
 		lock := taken("a", connection, 7, now, time.Second)
-		lock.by = &slowSession{}
+		lock.by = &Holder{}
 		r.put(lock)
 		return lock
 	}
@@ -166,7 +166,7 @@ func TestSessionsAreAlwaysRegistered(t *testing.T) {
 		r.put(taken(fmt.Sprint(i), "c", int64(i), now, time.Hour))
 	}
 	lock := taken("job", "c", 7, now, time.Minute)
-	lock.by = &slowSession{}
+	lock.by = &Holder{}
 	r.put(lock)
 	if len(r.sessionsOf(lock.id())) != 1 {
 		t.Error("a session's lock is not found")

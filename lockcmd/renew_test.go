@@ -46,10 +46,10 @@ func TestRenewalTracksAgain(t *testing.T) {
 	l := New(Config{MaxTimeout: time.Minute}, "proxy", connect, hclog.NewNullLogger())
 	defer l.Close()
 	s := &slowSession{holder: Holder{Connection: "c"}}
-	lock := &heldLock{by: s, token: 7, lockRequest: lockRequest{
+	lock := &heldLock{by: &s.holder, token: 7, lockRequest: lockRequest{
 		key: "job", timeout: 600 * time.Millisecond, session: true, connection: "c", number: "1"}}
 	l.tracking.refused[lock.as] = time.Now() // the connection has just failed
-	l.recordAcquired(s, lock, attempt{token: 7, askedAt: time.Now()})
+	l.recordAcquired(&s.holder, lock, attempt{token: 7, askedAt: time.Now()})
 	defer l.Gone(&s.holder)
 	time.Sleep(2 * sessionTracked) // so that the lock could not be tracked when it was new
 	l.tracking.mu.Lock()           // and now there is another connection
@@ -70,35 +70,16 @@ func TestSessionLocksAreBounded(t *testing.T) {
 	l := New(Config{MaxTimeout: time.Minute}, "proxy", connect, hclog.NewNullLogger())
 	defer l.Close()
 	l.renewals.sessions.total.Store(maxSessions)
-	s := &slowSession{}
 	args := [][]byte{[]byte("job"), []byte("30"), []byte("SESSION")}
-	step, ok := l.beginLock(s, args)
-	if !ok || step.Call != nil {
-		t.Fatalf("%+v, %v", step, ok)
+	step := l.beginLock(Client{Holder: &Holder{}}, args)
+	if step.Call != nil {
+		t.Fatalf("%+v", step)
 	}
-	got, _ := step.Finish(context.Background(), Answer{}, nil)
+	got, _ := step.Finish(Answer{}, nil)
 	if !strings.Contains(fmt.Sprint(got), "renews 131072 session locks already") {
 		t.Errorf("%v", got)
 	}
 }
-
-// lossSession is a session that notes when it is told of a loss.
-type lossSession struct {
-	slowSession
-	lost chan int64 // tokens
-}
-
-func (s *lossSession) LockLost(_ string, token int64) { s.lost <- token }
-
-// loginSession is a session whose client logs in.
-type loginSession struct {
-	lossSession
-	as  Identity // of its LOCK
-	now atomic.Pointer[Identity]
-}
-
-func (s *loginSession) Identity() Identity { return s.as }
-func (s *loginSession) Login() Identity    { return *s.now.Load() }
 
 // A session lock is renewed, and released, as its client has logged in since: the token that it had
 // at its LOCK may not be good any more. After RESET, which logs it out, the former login stays.
@@ -117,13 +98,15 @@ func TestRenewedAsTheNewLogin(t *testing.T) {
 				}})
 		}
 		l := New(Config{MaxTimeout: time.Hour}, "proxy", connect, hclog.NewNullLogger())
-		s := &loginSession{lossSession: lossSession{lost: make(chan int64, 1)}}
-		s.holder.Connection = "c"
+		var login atomic.Pointer[Identity]
+		lost := make(chan int64, 1)
+		holder := &Holder{Connection: "c", Login: func() Identity { return *login.Load() },
+			LockLost: func(_ string, token int64) { lost <- token }}
 		first, second := Identity{"app", "one", true, 3}, Identity{"app", "two", true, 0}
-		s.now.Store(&first)
-		s.as = first
-		l.acquired(s, lockRequest{key: "job", timeout: 30 * time.Second, session: true,
-			connection: "c", number: "1"}, attempt{token: 7, askedAt: time.Now()})
+		login.Store(&first)
+		l.acquired(Client{holder, first}, lockRequests{{key: "job", timeout: 30 * time.Second,
+			session: true, connection: "c", number: "1"}},
+			attempt{token: 7, askedAt: time.Now()})
 		connects := func(after string, want ...string) {
 			t.Helper()
 			time.Sleep(time.Minute)
@@ -143,12 +126,12 @@ func TestRenewedAsTheNewLogin(t *testing.T) {
 			}
 		}
 		connects("the LOCK", "one")
-		s.now.Store(&second)
+		login.Store(&second)
 		connects("another login", "two")
-		s.now.Store(&Identity{})
+		login.Store(&Identity{})
 		connects("a RESET")
 		select {
-		case <-s.lost:
+		case <-lost:
 			t.Error("the lock is lost")
 		default:
 		}
@@ -170,18 +153,19 @@ func TestMaxEndsASessionLock(t *testing.T) {
 					DisableIdentity: true, MaxRetries: -1, Dialer: yesConn})
 			}
 			l := New(Config{MaxTimeout: time.Hour}, "proxy", connect, hclog.NewNullLogger())
-			s := &lossSession{lost: make(chan int64, 1)}
-			s.holder.Connection = "c"
+			lost := make(chan int64, 1)
+			h := &Holder{Connection: "c",
+				LockLost: func(_ string, token int64) { lost <- token }}
 			began := time.Now()
 			r := lockRequest{key: "job", timeout: c.timeout, session: true, connection: "c",
 				number: "1", longest: c.longest}
-			l.acquired(s, r, attempt{token: 7, askedAt: began})
-			token := <-s.lost
+			l.acquired(Client{Holder: h}, lockRequests{r}, attempt{token: 7, askedAt: began})
+			token := <-lost
 			if lasted := time.Since(began); token != 7 || lasted != c.longest {
 				t.Errorf("%+v: token %d is lost after %v", c, token, lasted)
 			}
 			synctest.Wait()
-			if len(s.holder.locks) > 0 || s.holder.renewed > 0 {
+			if len(h.locks) > 0 || h.renewed > 0 {
 				t.Errorf("%+v: the connection still has the lock", c)
 			}
 			l.Close()

@@ -2,12 +2,12 @@ package lockcmd
 
 import (
 	"cmp"
-	"context"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
+
+	"lockproxy/internal/resp"
 )
 
 // The kinds of locks, as info.lua names them, and a name for all.
@@ -21,81 +21,109 @@ const (
 // foreignCursor is the first of LOCKSCAN's cursors for locks of foreign clients. SCAN's are lower.
 const foreignCursor = 1 << 63
 
-// runScan is LOCKSCAN: a SCAN for lock records, then the locks of foreign clients that were seen
+// beginScan is LOCKSCAN: a SCAN for lock records, then the locks of foreign clients that were seen
 // here. The reply names those that are held now.
-func (l *queries) runScan(ctx context.Context, s Session, args [][]byte) Reply {
+func (l *queries) beginScan(c Client, args [][]byte) *Step {
 	o, err := parseScan(args)
 	if err != nil {
-		return errorReply(err)
+		return answered(errorReply(err))
 	}
-	began := time.Now()
 	cursor, _ := strconv.ParseUint(o.cursor, 10, 64)
-	foreign := cursor >= foreignCursor || o.kind == kindTimestamp || o.kind == kindOther
-	var found []string
-	var next uint64
-	if foreign {
-		found, next = l.scanForeign(s.Identity().DB, max(cursor, foreignCursor), o)
-	} else if found, next, err = l.scanRecords(s, o); err != nil {
-		return errorReply(err)
-	} else if next == 0 && o.kind == kindAll {
-		next = foreignCursor
+	if cursor >= foreignCursor || o.kind == kindTimestamp || o.kind == kindOther {
+		found, next := l.scanForeign(c.As.DB, max(cursor, foreignCursor), o)
+		return &Step{Finish: func(Answer, error) (Reply, *Step) {
+			return l.heldOf(found, next, func(kind string) bool {
+				return kind != kindLockproxy && (kind == o.kind || o.kind == kindAll)
+			})
+		}}
 	}
-	keys := Reply{Kind: ArrayReply}
-	for batch := range slices.Chunk(found, visibleBatch) {
-		if overdue(ctx, began) {
-			return errorReply(errOverdue)
-		}
-		kinds, err := l.heldKinds(s, batch)
+	scan := words("SCAN", o.cursor, "MATCH", recordPattern, "COUNT", o.count)
+	return &Step{Do: [][][]byte{scan}, Finish: func(answer Answer, err error) (Reply, *Step) {
+		found, next, err := scanned(answer, err, o)
 		if err != nil {
-			return errorReply(err)
+			return errorReply(err), nil
 		}
-		for i, kind := range kinds {
-			if kind != "" && (kind != kindLockproxy) == foreign &&
-				(kind == o.kind || o.kind == kindAll) {
-				keys.Elems = append(keys.Elems, bulkReply(batch[i]))
-			}
+		if next == 0 && o.kind == kindAll {
+			next = foreignCursor
 		}
-	}
-	return Reply{Kind: ArrayReply,
-		Elems: []Reply{bulkReply(strconv.FormatUint(next, 10)), keys}}
+		return l.heldOf(found, next, func(kind string) bool {
+			return kind == kindLockproxy && (kind == o.kind || o.kind == kindAll)
+		})
+	}}
 }
 
-// heldKinds asks, on the client's own connection, which kind of lock each key is: "" if it is not
-// held, is no lock, or the user may not see it.
-func (l *queries) heldKinds(s Session, keys []string) ([]string, error) {
-	asks := make([][][]byte, len(keys))
-	for i, key := range keys {
+// heldOf makes LOCKSCAN's reply, of those locks that are held and of a kind that is wanted.
+func (l *queries) heldOf(locks []string, cursor uint64, want func(kind string) bool) (Reply, *Step) {
+	keys := Reply{Kind: ArrayReply}
+	return l.kinds(locks, func(key, kind string) {
+		if kind != "" && want(kind) {
+			keys.Elems = append(keys.Elems, bulkReply(key))
+		}
+	}, func() Reply {
+		return Reply{Kind: ArrayReply,
+			Elems: []Reply{bulkReply(strconv.FormatUint(cursor, 10)), keys}}
+	})
+}
+
+// kinds asks, on the client's own connection, which kind of lock each key is, and calls found: "" if
+// it is not held, is no lock, or the user may not see it. Then it replies what done says.
+func (l *queries) kinds(
+	keys []string, found func(key, kind string), done func() Reply,
+) (Reply, *Step) {
+	if len(keys) == 0 {
+		return done(), nil
+	}
+	asked := keys[:min(len(keys), visibleBatch)]
+	step := &Step{Further: true}
+	for _, key := range asked {
 		c := l.call(infoScript, key, noFastPath, "")
-		asks[i] = words("EVALSHA", c.Script.SHA, "2", c.Keys[0], c.Keys[1])
-		asks[i] = append(asks[i], words(c.Args[:]...)...)
+		ask := words("EVALSHA", c.Script.SHA, "2", c.Keys[0], c.Keys[1])
+		step.Do = append(step.Do, append(ask, words(c.Args[:]...)...))
 	}
-	replies, err := s.Do(asks...)
-	if err != nil {
-		return nil, err
+	step.Finish = func(answer Answer, err error) (Reply, *Step) {
+		for i := 0; i < len(answer.Raw) && err == nil; i++ {
+			var v resp.Value
+			v, err = parseReply(answer.Raw[i])
+			if said, _ := err.(ServerError); hasCode(said, "NOSCRIPT") {
+				return l.kindAlone(keys[i:], found, done)
+			}
+			err = foundKind(keys[i], v, err, found)
+		}
+		if err != nil {
+			return errorReply(err), nil
+		}
+		return l.kinds(keys[len(asked):], found, done)
 	}
-	var kinds []string
-	for i, raw := range replies {
-		v, err := parseReply(raw)
-		said, _ := err.(ServerError)
-		lost := hasCode(said, "NOSCRIPT")
-		if lost {
-			v, err = l.ask(s, infoScript, keys[i]) // it loads the script
-			said, _ = err.(ServerError)
+	return Reply{}, step
+}
+
+// kindAlone is kinds that asks about the first key by a Call, which loads the script.
+func (l *queries) kindAlone(
+	keys []string, found func(key, kind string), done func() Reply,
+) (Reply, *Step) {
+	c := l.call(infoScript, keys[0], noFastPath, "")
+	return Reply{}, &Step{Call: &c, Finish: func(answer Answer, err error) (Reply, *Step) {
+		err = foundKind(keys[0], answer.Value, answer.failure(err), found)
+		if err != nil {
+			return errorReply(err), nil
 		}
-		if err != nil && !hasCode(said, "NOPERM", "WRONGTYPE") {
-			return nil, err
-		}
-		kind := ""
-		if err == nil && len(v.Elems) >= len(infoFields) && string(v.Elems[0].Text) == "held" {
-			kind = string(v.Elems[1].Text)
-		}
-		kinds = append(kinds, kind)
-		if lost && i+1 < len(keys) {
-			rest, err := l.heldKinds(s, keys[i+1:])
-			return append(kinds, rest...), err
-		}
+		return l.kinds(keys[1:], found, done)
+	}}
+}
+
+// foundKind calls found with the answer about a key. It returns an error that ends the command.
+func foundKind(key string, v resp.Value, err error, found func(key, kind string)) error {
+	said, _ := err.(ServerError)
+	kind := ""
+	switch {
+	case hasCode(said, "NOPERM", "WRONGTYPE"):
+	case err != nil:
+		return err
+	case len(v.Elems) >= len(infoFields) && string(v.Elems[0].Text) == "held":
+		kind = string(v.Elems[1].Text)
 	}
-	return kinds, nil
+	found(key, kind)
+	return nil
 }
 
 // scanForeign is one step through the locks of foreign clients that were seen in a database. They
@@ -121,13 +149,12 @@ func (l *queries) scanForeign(db int, cursor uint64, o scanOptions) (keys []stri
 // recordPattern is SCAN's pattern for lock records.
 const recordPattern = "*" + recordInfix + "???"
 
-// scanRecords is one step of a SCAN for lock records. It returns their locks that match.
-func (l *queries) scanRecords(s Session, o scanOptions) (keys []string, next uint64, err error) {
-	replies, err := s.Do(words("SCAN", o.cursor, "MATCH", recordPattern, "COUNT", o.count))
-	if err != nil {
-		return nil, 0, err
+// scanned returns the locks of the records that SCAN has found, those that match.
+func scanned(answer Answer, err error, o scanOptions) (keys []string, next uint64, failed error) {
+	var v resp.Value
+	if err == nil {
+		v, err = parseReply(answer.Raw[0])
 	}
-	v, err := parseReply(replies[0])
 	switch {
 	case err != nil:
 		return nil, 0, err

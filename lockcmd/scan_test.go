@@ -7,21 +7,7 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// scanSession finds one lock. The upstream answers questions about it with an error.
-type scanSession struct {
-	slowSession
-	said string
-}
-
-func (s *scanSession) Do(commands ...[][]byte) ([][]byte, error) {
-	if string(commands[0][0]) == "SCAN" {
-		found := resp.AppendCommand([]byte("*2\r\n$1\r\n0\r\n"), RecordKey([]byte("job")))
-		return [][]byte{found}, nil
-	}
-	return [][]byte{[]byte("-" + s.said + "\r\n")}, nil
-}
-
-// LOCKSCAN leaves out what the user may not see and what is no lock. Any other error is the reply.
+// LOCKSCAN finds one lock. It leaves out what the user may not see and what is no lock. Any other error is the reply.
 func TestScanReportsErrors(t *testing.T) {
 	l := newTestLocks()
 	for said, skipped := range map[string]bool{
@@ -33,7 +19,10 @@ func TestScanReportsErrors(t *testing.T) {
 		"UPSTREAM the node was lost, and nothing was sent":      false,
 		"ERR Error running script: user_script:1: out of mercy": false,
 	} {
-		reply := l.runScan(t.Context(), &scanSession{said: said}, [][]byte{[]byte("0")})
+		step := l.beginScan(Client{Holder: &Holder{}}, [][]byte{[]byte("0")})
+		found := resp.AppendCommand([]byte("*2\r\n$1\r\n0\r\n"), RecordKey([]byte("job")))
+		_, step = step.Finish(Answer{Raw: [][]byte{found}}, nil)
+		reply, _ := step.Finish(Answer{Raw: [][]byte{[]byte("-" + said + "\r\n")}}, nil)
 		switch {
 		case skipped && (reply.Kind != ArrayReply || len(reply.Elems[1].Elems) != 0):
 			t.Errorf("%s: %+v, want no lock", said, reply)

@@ -2,7 +2,6 @@ package lockcmd
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"strings"
 	"time"
@@ -25,34 +24,33 @@ const (
 	listed = 10
 )
 
-// askReadable asks, on the client's own connection, which of the keys its user may read, and notes
+// readable asks, on the client's own connection, which of the keys its user may read, and notes
 // those in may. PTTL is a command that LOCK's users may run, and the upstream checks the key before
-// anything else. began is when the client's command began.
-func askReadable(
-	ctx context.Context, began time.Time, s Session, keys []string, may map[string]bool,
-) error {
-	for batch := range slices.Chunk(keys, visibleBatch) {
-		if overdue(ctx, began) {
-			return errOverdue
-		}
-		asks := make([][][]byte, len(batch))
-		for i, key := range batch {
-			asks[i] = words("PTTL", key)
-		}
-		replies, err := s.Do(asks...)
+// anything else. then says what follows.
+func readable(keys []string, may map[string]bool, then func() (Reply, *Step)) (Reply, *Step) {
+	if len(keys) == 0 {
+		return then()
+	}
+	asked := keys[:min(len(keys), visibleBatch)]
+	step := &Step{Further: true}
+	for _, key := range asked {
+		step.Do = append(step.Do, words("PTTL", key))
+	}
+	step.Finish = func(answer Answer, err error) (Reply, *Step) {
 		if err != nil {
-			return err
+			return errorReply(err), nil
 		}
-		for i, raw := range replies {
+		for i, raw := range answer.Raw {
 			_, err := parseReply(raw)
 			said, _ := err.(ServerError)
 			if err != nil && !hasCode(said, "NOPERM") {
-				return err
+				return errorReply(err), nil
 			}
-			may[batch[i]] = err == nil
+			may[asked[i]] = err == nil
 		}
+		return readable(keys[len(asked):], may, then)
 	}
-	return nil
+	return Reply{}, step
 }
 
 // topOptions are the arguments of LOCKTOP.
@@ -120,35 +118,39 @@ func MergeShapes(list []journal.Cost) []journal.Cost {
 	return journal.Merge(list)
 }
 
-// runTop is LOCKTOP.
-func (l *queries) runTop(ctx context.Context, s Session, args [][]byte) Reply {
+// beginTop is LOCKTOP.
+func (l *queries) beginTop(c Client, args [][]byte) *Step {
 	o, err := parseTop(args)
 	if err != nil {
-		return errorReply(err)
+		return answered(errorReply(err))
 	}
-	db, began := s.Identity().DB, time.Now()
-	all := l.Costs(journal.Window, func(id LockID) bool { return id.DB == db })
+	all := l.Costs(journal.Window, func(id LockID) bool { return id.DB == c.As.DB })
 	SortCosts(all, o.by)
 	all = all[:min(len(all), maxVisible)]
-	var list []journal.Cost
-	may := map[string]bool{}
-	for batch := range slices.Chunk(all, visibleBatch) {
-		keys := make([]string, len(batch))
-		for i := range batch {
-			keys[i] = batch[i].Key
-		}
-		if err := askReadable(ctx, began, s, keys, may); err != nil {
-			return errorReply(err)
-		}
+	return &Step{Finish: func(Answer, error) (Reply, *Step) { return topOf(o, all, nil) }}
+}
+
+// topOf makes LOCKTOP's reply: of list, and of those in all that the user may read.
+func topOf(o topOptions, all, list []journal.Cost) (Reply, *Step) {
+	if len(all) == 0 || !o.shapes && len(list) >= o.count {
+		return topReply(o, list), nil
+	}
+	batch, may := all[:min(len(all), visibleBatch)], map[string]bool{}
+	keys := make([]string, len(batch))
+	for i := range batch {
+		keys[i] = batch[i].Key
+	}
+	return readable(keys, may, func() (Reply, *Step) {
 		for _, c := range batch {
 			if may[c.Key] {
 				list = append(list, c)
 			}
 		}
-		if !o.shapes && len(list) >= o.count {
-			break
-		}
-	}
+		return topOf(o, all[len(batch):], list)
+	})
+}
+
+func topReply(o topOptions, list []journal.Cost) Reply {
 	if o.shapes {
 		list = MergeShapes(list)
 		SortCosts(list, o.by)
@@ -195,8 +197,8 @@ func mapReply(fields ...any) Reply {
 	return m
 }
 
-// runLog is LOCKLOG [key] [COUNT n].
-func (l *queries) runLog(ctx context.Context, s Session, args [][]byte) Reply {
+// beginLog is LOCKLOG [key] [COUNT n].
+func (l *queries) beginLog(c Client, args [][]byte) *Step {
 	count, key, one := listed, "", len(args)%2 == 1
 	if one {
 		key, args = string(args[0]), args[1:]
@@ -204,33 +206,25 @@ func (l *queries) runLog(ctx context.Context, s Session, args [][]byte) Reply {
 	if len(args) > 0 {
 		var err error
 		if !strings.EqualFold(string(args[0]), "COUNT") {
-			return errorReply(syntaxError(args[0], "COUNT n"))
+			return answered(errorReply(syntaxError(args[0], "COUNT n")))
 		}
 		if count, err = parseCount(args[1]); err != nil {
-			return errorReply(err)
+			return answered(errorReply(err))
 		}
 	}
-	db, began := s.Identity().DB, time.Now()
-	may := map[string]bool{}
-	for limit := 10 * count; ; limit *= 4 { // the user may not read some
-		events, more := l.Events(limit, func(e *journal.Event) bool {
-			return e.DB == db && (!one || e.Key == key) && e.Kind <= journal.Deleted
+	return &Step{Finish: func(Answer, error) (Reply, *Step) {
+		return l.logOf(count, 10*count, map[string]bool{}, func(e *journal.Event) bool {
+			return e.DB == c.As.DB && (!one || e.Key == key) && e.Kind <= journal.Deleted
 		})
-		reply, err := logReply(ctx, began, s, events, count, may)
-		if err != nil {
-			return errorReply(err)
-		}
-		if len(reply.Elems) >= count || !more || len(may) >= maxVisible {
-			return reply
-		}
-	}
+	}}
 }
 
-// logReply is LOCKLOG's reply: the events of keys that the user may read. It notes those in may.
-func logReply(
-	ctx context.Context, began time.Time, s Session, events []Event, count int,
-	may map[string]bool,
-) (Reply, error) {
+// logOf makes LOCKLOG's reply of the last limit events, or of more if the user may not read some. may
+// says which keys it may read.
+func (l *queries) logOf(
+	count, limit int, may map[string]bool, want func(e *journal.Event) bool,
+) (Reply, *Step) {
+	events, more := l.Events(limit, want)
 	var ask []string
 	for _, e := range events {
 		if _, known := may[e.Key]; !known && len(may) < maxVisible {
@@ -238,16 +232,18 @@ func logReply(
 			ask = append(ask, e.Key)
 		}
 	}
-	if err := askReadable(ctx, began, s, ask, may); err != nil {
-		return Reply{}, err
-	}
-	reply, now := Reply{Kind: ArrayReply}, time.Now()
-	for _, e := range events {
-		if may[e.Key] && len(reply.Elems) < count {
-			reply.Elems = append(reply.Elems, eventReply(e, now))
+	return readable(ask, may, func() (Reply, *Step) {
+		reply, now := Reply{Kind: ArrayReply}, time.Now()
+		for _, e := range events {
+			if may[e.Key] && len(reply.Elems) < count {
+				reply.Elems = append(reply.Elems, eventReply(e, now))
+			}
 		}
-	}
-	return reply, nil
+		if len(reply.Elems) >= count || !more || len(may) >= maxVisible {
+			return reply, nil
+		}
+		return l.logOf(count, 4*limit, may, want)
+	})
 }
 
 func eventReply(e Event, now time.Time) Reply {

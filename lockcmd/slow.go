@@ -11,7 +11,7 @@ import (
 
 // warnSlow logs a waiter that has waited long. It asks the upstream for the holder, and fails if the
 // wait is over before that is answered.
-func (l *waits) warnSlow(s Session, w *waiter) error {
+func (l *waits) warnSlow(s session, w *waiter) error {
 	id := w.id()
 	omitted, ok := l.seen.slowLog.allow(time.Now())
 	if !ok {

@@ -1,18 +1,57 @@
 package lockcmd
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
-// Step is a lock command that has begun and needs one script's answer.
-type Step struct {
-	*Call // nil if the command needs no script: Finish it without an answer
-	// Finish takes the answer, or the failure to get one. It returns the reply, or the step that
-	// follows. Event loops call it, so it never waits: what takes another answer is another step,
-	// or a job of the timers. A session's Steps are begun in the order of its requests, and finished
-	// in that order.
-	Finish func(context.Context, Answer, error) (Reply, *Step)
+// Client is a connection whose lock command runs, and what it runs as. Nothing in it waits.
+type Client struct {
+	*Holder
+	As Identity
 }
 
-// answered is the Step of a command that needs no script.
-func answered(r Reply) Step {
-	return Step{Finish: func(context.Context, Answer, error) (Reply, *Step) { return r, nil }}
+// session is a Client whose command waits in a goroutine, which asks for scripts.
+type session struct {
+	Client
+	evaluator
+}
+
+// Step is a part of a lock command: it asks for one thing, and says what follows. A command is a
+// chain of them. The one who drives it gets the answer, in the order of the session's requests: an
+// event loop leaves the session until the answer has come, a goroutine waits for it. A Step that
+// asks for nothing is finished at once.
+type Step struct {
+	*Call // a script's answer; nil for none
+	// Do is commands of the proxy's own, which go together by the client's own connection. None is
+	// sent on another connection than those before, until the command has its reply.
+	Do    [][][]byte
+	Pause time.Duration // asks for nothing, and goes on after this time
+	// Further says that it is one of many that do no harm if they are left out. Where the client has
+	// closed its side, and they take long, the driver answers ErrOverdue.
+	Further bool
+	// Wait is a LOCK or LOCKALL with WAIT, which takes a goroutine. There is no other step then.
+	Wait func(context.Context, evaluator) Reply
+	// Finish takes the answer, or the failure to get one. It returns the reply, or the step that
+	// follows. It gets nothing by which it could wait: what takes another answer is another step, or
+	// a job of the timers.
+	Finish func(Answer, error) (Reply, *Step)
+}
+
+// answered is the Step of a command that needs no answer.
+func answered(r Reply) *Step {
+	return &Step{Finish: func(Answer, error) (Reply, *Step) { return r, nil }}
+}
+
+// drive runs a step and those that follow, which ask for scripts alone. It waits for the answers.
+func drive(on evaluator, reply Reply, next *Step) Reply {
+	for next != nil {
+		var a Answer
+		var err error
+		if next.Call != nil {
+			a, err = on.Eval(next.Call)
+		}
+		reply, next = next.Finish(a, err)
+	}
+	return reply
 }

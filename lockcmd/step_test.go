@@ -28,17 +28,6 @@ func silentLocks(cfg Config) (l *Locks, end func()) {
 	return l, func() { close(ended); l.Close() }
 }
 
-// loopSession is a session whose commands an event loop runs: it cannot wait for an answer.
-type loopSession struct {
-	slowSession
-	*testing.T
-}
-
-func (s *loopSession) Eval(*Call) (Answer, error) {
-	s.Error("it waits for a script")
-	return Answer{}, nil
-}
-
 func numbers(list ...int64) (a Answer) {
 	a.Type = '*'
 	for _, n := range list {
@@ -52,57 +41,57 @@ func numbers(list ...int64) (a Answer) {
 // the upstream: an event loop finishes them.
 func TestStepsDoNotWait(t *testing.T) {
 	const token = 1790000000000001
-	for what, finish := range map[string]func(l *Locks, s Session, w *waiter){
-		"UNLOCK, the waiter has left": func(l *Locks, s Session, w *waiter) {
-			step, _ := l.beginUnlock(s, [][]byte{[]byte("job"), []byte("7")})
+	for what, finish := range map[string]func(l *Locks, c Client, w *waiter){
+		"UNLOCK, the waiter has left": func(l *Locks, c Client, w *waiter) {
+			step := l.beginUnlock(c, [][]byte{[]byte("job"), []byte("7")})
 			w.state = left
-			step.Finish(context.Background(), numbers(1, token, 0), nil)
+			step.Finish(numbers(1, token, 0), nil)
 		},
-		"UNLOCK, its outcome is not known": func(l *Locks, s Session, w *waiter) {
-			step, _ := l.beginUnlock(s, [][]byte{[]byte("job"), []byte("7")})
+		"UNLOCK, its outcome is not known": func(l *Locks, c Client, w *waiter) {
+			step := l.beginUnlock(c, [][]byte{[]byte("job"), []byte("7")})
 			w.state = left
-			step.Finish(context.Background(), Answer{}, context.DeadlineExceeded)
+			step.Finish(Answer{}, context.DeadlineExceeded)
 		},
-		"UNLOCK, replaced": func(l *Locks, s Session, w *waiter) {
-			step, _ := l.beginUnlock(s, [][]byte{[]byte("job"), []byte("7")})
+		"UNLOCK, replaced": func(l *Locks, c Client, w *waiter) {
+			step := l.beginUnlock(c, [][]byte{[]byte("job"), []byte("7")})
 			l.FailedOver()
-			_, next := step.Finish(context.Background(), numbers(1, token, 0), nil)
+			_, next := step.Finish(numbers(1, token, 0), nil)
 			if w.rejected == nil || next == nil || next.Script != unlockScript {
 				t.Error("the waiter may keep the lock, or it is not released")
 				return
 			}
-			reply, next := next.Finish(context.Background(), numbers(1, 0, 0), nil)
+			reply, next := next.Finish(numbers(1, 0, 0), nil)
 			if next != nil || reply.Int != 1 {
 				t.Errorf("the reply is %+v", reply)
 			}
 		},
-		"LOCK, replaced": func(l *Locks, s Session, w *waiter) {
-			step, _ := l.beginLock(s, [][]byte{[]byte("other"), []byte("30")})
+		"LOCK, replaced": func(l *Locks, c Client, w *waiter) {
+			step := l.beginLock(c, [][]byte{[]byte("other"), []byte("30")})
 			l.FailedOver()
-			_, next := step.Finish(context.Background(), numbers(token, 0), nil)
+			_, next := step.Finish(numbers(token, 0), nil)
 			if next == nil || next.Script != unlockScript || next.Keys[0] != "other" {
 				t.Error("the lock is not released")
 				return
 			}
-			reply, next := next.Finish(context.Background(), numbers(1, 0, 0), nil)
+			reply, next := next.Finish(numbers(1, 0, 0), nil)
 			if next != nil || !isUnconfirmed(reply.Err) {
 				t.Errorf("the reply is %+v", reply)
 			}
 		},
-		"LOCK, its outcome is not known": func(l *Locks, s Session, w *waiter) {
-			step, _ := l.beginLock(s, [][]byte{[]byte("other"), []byte("30")})
-			step.Finish(context.Background(), Answer{}, context.DeadlineExceeded)
+		"LOCK, its outcome is not known": func(l *Locks, c Client, w *waiter) {
+			step := l.beginLock(c, [][]byte{[]byte("other"), []byte("30")})
+			step.Finish(Answer{}, context.DeadlineExceeded)
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l, end := silentLocks(Config{MaxTimeout: time.Hour,
 					Durability: Durability{FailoverHold: time.Hour}})
-				s, began := &loopSession{T: t}, time.Now()
+				c, began := Client{Holder: &Holder{}}, time.Now()
 				w := newWaiter(lockRequest{key: "job", timeout: time.Minute, connection: "c",
 					number: "1", client: "-"}, Identity{})
 				l.queues.queueLocked(w.id()).join(w)
-				finish(l, s, w)
+				finish(l, c, w)
 				if took := time.Since(began); took != 0 {
 					t.Errorf("it waits for %v", took)
 				}

@@ -19,32 +19,30 @@ type releases struct {
 	releaseLog logLimit
 }
 
-func (l *Locks) beginUnlock(s Session, args [][]byte) (step Step, ok bool) {
-	p, err := parseProof(args[1:], s.Holder().Connection)
+func (l *Locks) beginUnlock(c Client, args [][]byte) *Step {
+	p, err := parseProof(args[1:], c.Connection)
 	if err != nil {
-		return answered(errorReply(err)), true
+		return answered(errorReply(err))
 	}
-	id := LockID{s.Identity().DB, string(args[0])}
-	s.Holder().suspend(id, p)
-	r := l.beginRelease(s, id, s.Identity(), p, true)
-	return Step{&r.Call, func(_ context.Context, answer Answer, err error) (Reply, *Step) {
-		released, ends, err := l.finishRelease(r, answer, err)
-		l.unlocked(s.Holder(), r, released)
-		reply := intReply(0)
+	id := LockID{c.As.DB, string(args[0])}
+	c.suspend(id, p)
+	r := l.beginRelease(c.Holder, id, c.As, p, true)
+	return l.releaseStep(r, func(released bool, err error) Reply {
+		l.unlocked(c.Holder, r, released)
 		switch {
 		case err != nil:
-			reply = errorReply(l.foreignTraffic.notForced(id, err))
+			return errorReply(l.foreignTraffic.notForced(id, err))
 		case released:
-			reply = intReply(1)
+			return intReply(1)
 		}
-		return l.rejectedStep(s, ends, reply)
-	}}, true
+		return intReply(0)
+	})
 }
 
 // unlockCall is one call of unlock.lua.
 type unlockCall struct {
 	Call
-	on       evaluator // where it runs
+	by       *Holder // whose command it is; nil for the proxy's own
 	id       LockID
 	as       Identity
 	proof    proof
@@ -52,27 +50,37 @@ type unlockCall struct {
 	token    int64 // that was released; 0 if it is unknown, or for an exclusive lock
 }
 
-// release frees a lock for an identity. If handsOver, it offers the lock to the first waiter, here
-// or at another proxy. Otherwise the first to poll takes it.
+// releaseStep releases a lock, and then what waiters must not keep of it.
+func (l *releases) releaseStep(r *unlockCall, ended func(released bool, err error) Reply) *Step {
+	return &Step{Call: &r.Call, Finish: func(answer Answer, err error) (Reply, *Step) {
+		released, ends, err := l.finishRelease(r, answer, err)
+		return l.undoAll(r.by, ends.rejected, ended(released, err))
+	}}
+}
+
+// release frees a lock for an identity, as releaseStep. If handsOver, it offers the lock to the first
+// waiter, here or at another proxy. Otherwise the first to poll takes it.
 func (l *releases) release(
 	on evaluator, id LockID, as Identity, p proof, handsOver bool,
 ) (released bool, err error) {
-	r := l.beginRelease(on, id, as, p, handsOver)
-	answer, err := on.Eval(&r.Call)
-	released, ends, err := l.finishRelease(r, answer, err)
-	l.releaseRejected(on, ends)
+	r := l.beginRelease(nil, id, as, p, handsOver)
+	drive(on, Reply{}, l.releaseStep(r, func(done bool, failed error) Reply {
+		released, err = done, failed
+		return Reply{}
+	}))
 	return released, err
 }
 
-// beginRelease offers the lock to a waiter and makes the call. finishRelease must follow.
+// beginRelease offers the lock to a waiter and makes the call. by is whose command it is, nil for the
+// proxy's own. finishRelease must follow.
 func (l *releases) beginRelease(
-	on evaluator, id LockID, as Identity, p proof, handsOver bool,
+	by *Holder, id LockID, as Identity, p proof, handsOver bool,
 ) *unlockCall {
 	offer, compete := l.queues.offer(id, as, handsOver && l.heldOff() == 0)
-	r := &unlockCall{on: on, id: id, as: as, proof: p, handOver: offer}
+	r := &unlockCall{by: by, id: id, as: as, proof: p, handOver: offer}
 	next, has := lockRequest{}, "-"
-	if s, ok := on.(Session); ok && p.kind == "connection" {
-		has = s.Holder().sharedToken(id)
+	if by != nil && p.kind == "connection" {
+		has = by.sharedToken(id)
 	}
 	fast := l.fastUnlock(p, offer)
 	if has != "-" && fast[2] == "none" {
@@ -98,7 +106,7 @@ func (l *releases) beginRelease(
 }
 
 // finishRelease ends the offer, and returns whether the lock was released, and what waiters must not
-// keep. It never waits.
+// keep.
 func (l *releases) finishRelease(
 	r *unlockCall, a Answer, err error,
 ) (released bool, ends offersEnd, failed error) {
@@ -213,24 +221,6 @@ func orDash(s string) string {
 		return "-"
 	}
 	return s
-}
-
-// undo releases a lock that its client must not get, and offers it to no waiter.
-func (l *releases) undo(on evaluator, lock *heldLock) {
-	if _, err := l.release(on, lock.id(), lock.as, lock.releaseProof(), false); err != nil {
-		l.startRelease(lock, func() {})
-	}
-}
-
-// undoStep is undo as a step of s, before its reply.
-func (l *releases) undoStep(s Session, lock *heldLock, reply Reply) *Step {
-	r := l.beginRelease(s, lock.id(), lock.as, lock.releaseProof(), false)
-	return &Step{&r.Call, func(_ context.Context, answer Answer, err error) (Reply, *Step) {
-		if _, _, err := l.finishRelease(r, answer, err); err != nil { // it names no waiter
-			l.startRelease(lock, func() {})
-		}
-		return reply, nil
-	}}
 }
 
 // unlistPause is how long a proxy stays listed after its last waiter has left. A client that asks

@@ -1,7 +1,6 @@
 package lockcmd
 
 import (
-	"context"
 	"strconv"
 	"strings"
 )
@@ -9,16 +8,16 @@ import (
 // beginReleaseAll makes the call that releases several locks of one token. It names no waiters:
 // they poll when it has been answered.
 func (l *releases) beginReleaseAll(
-	s Session, keys [][]byte, p proof,
+	client Client, keys [][]byte, p proof,
 ) (calls []*unlockCall, c Call) {
-	as := s.Identity()
+	as := client.As
 	kinds := make([]string, len(keys))
 	for i, key := range keys {
 		id := LockID{as.DB, string(key)}
-		s.Holder().suspend(id, p)
+		client.suspend(id, p)
 		offer, _ := l.queues.offer(id, noWaiter, true)
 		kinds[i] = offer.kind
-		r := &unlockCall{on: s, id: id, as: as, proof: p, handOver: offer}
+		r := &unlockCall{by: client.Holder, id: id, as: as, proof: p, handOver: offer}
 		r.Call.Script = unlockScript
 		calls = append(calls, r)
 	}
@@ -33,41 +32,42 @@ func (l *releases) beginReleaseAll(
 	return calls, c
 }
 
-// runUnlockAll is UNLOCKALL token numkeys key [key …].
-func (l *locking) runUnlockAll(_ context.Context, s Session, args [][]byte) Reply {
+// beginUnlockAll is UNLOCKALL token numkeys key [key …].
+func (l *locking) beginUnlockAll(client Client, args [][]byte) *Step {
 	p, err := parseToken(args[0], wantToken)
 	if err != nil {
-		return errorReply(err)
+		return answered(errorReply(err))
 	}
 	keys, rest, err := parseKeys(args[1:])
 	if err == nil && len(rest) > 0 {
 		err = syntaxError(rest[0], "no more than numkeys keys")
 	}
 	if err != nil {
-		return errorReply(err)
+		return answered(errorReply(err))
 	}
-	calls, c := l.releases.beginReleaseAll(s, keys, p)
-	answer, err := s.Eval(&c)
-	if err = answer.failure(err); err == nil && len(answer.Elems) != len(calls) {
-		err = unexpected(unallScript, answer.Value)
-	}
-	count, first := 0, err
-	for i, r := range calls {
-		var a Answer
-		if err == nil {
-			a.Value = answer.Elems[i]
+	calls, c := l.releases.beginReleaseAll(client, keys, p)
+	return &Step{Call: &c, Finish: func(answer Answer, err error) (Reply, *Step) {
+		if err = answer.failure(err); err == nil && len(answer.Elems) != len(calls) {
+			err = unexpected(unallScript, answer.Value)
 		}
-		released, _, failed := l.releases.finishRelease(r, a, err) // it names no waiter
-		l.renewals.unlocked(s.Holder(), r, released)
-		if released {
-			count++
+		count, first := 0, err
+		for i, r := range calls {
+			var a Answer
+			if err == nil {
+				a.Value = answer.Elems[i]
+			}
+			released, _, failed := l.releases.finishRelease(r, a, err) // it names no waiter
+			l.renewals.unlocked(client.Holder, r, released)
+			if released {
+				count++
+			}
+			if first == nil {
+				first = failed
+			}
 		}
-		if first == nil {
-			first = failed
+		if first != nil {
+			return errorReply(first), nil
 		}
-	}
-	if first != nil {
-		return errorReply(first)
-	}
-	return intReply(int64(count))
+		return intReply(int64(count)), nil
+	}}
 }

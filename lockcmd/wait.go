@@ -15,10 +15,10 @@ type waits struct {
 
 // wait is LOCK … WAIT for patience, 0 without end. It joins the lock's queue, and replies when the
 // client has the lock or its time is over.
-func (l *waits) wait(ctx context.Context, s Session, r lockRequest, patience time.Duration) Reply {
+func (l *waits) wait(ctx context.Context, s session, r lockRequest, patience time.Duration) Reply {
 	l.queues.waiters.Add(1)
 	defer l.queues.waiters.Add(-1)
-	w := newWaiter(r, s.Identity())
+	w := newWaiter(r, s.As)
 	id := w.id()
 	w.joined = time.Now()
 	if patience > 0 {
@@ -27,16 +27,16 @@ func (l *waits) wait(ctx context.Context, s Session, r lockRequest, patience tim
 	l.queues.mu.Lock()
 	q := l.queues.queueLocked(id)
 	permitted := q.join(w)
-	s.Holder().waiting = w
+	s.waiting = w
 	isFirst, foreignTurn := q.first() == w, l.queues.foreign.haveTurn(id, w.joined)
 	l.queues.mu.Unlock()
 
 	err, pause := error(nil), notPolled
 	switch {
 	case isFirst && !foreignTurn: // the lock is probably free
-		pause, err = l.pollOrPause(ctx, s, w)
+		pause, err = l.pollOrPause(s, w)
 	case isFirst || !permitted || r.owner != "":
-		if err = l.check(s, w); err != nil && l.isTransient(ctx, err) {
+		if err = l.check(s, w); err != nil && l.isTransient(err) {
 			pause, err = l.queues.pollAfter(w, err), nil
 		}
 	}
@@ -56,7 +56,7 @@ const notPolled = time.Duration(-1)
 // waitTurn returns when w has been granted the lock, its time is over, its client has gone, or a
 // poll has failed. pause is the time to the next poll.
 func (l *waits) waitTurn(
-	ctx context.Context, s Session, w *waiter, patience, pause time.Duration,
+	ctx context.Context, s session, w *waiter, patience, pause time.Duration,
 ) error {
 	id := w.id()
 	l.notifications.listen(w.as, id.Key)
@@ -100,14 +100,14 @@ func (l *waits) waitTurn(
 		}
 		if l.queues.takeOwnerHolds(w) {
 			err := l.check(s, w)
-			if err != nil && !l.isTransient(ctx, err) || l.queues.stateOf(w) == granted {
+			if err != nil && !l.isTransient(err) || l.queues.stateOf(w) == granted {
 				return err
 			}
 		}
 		if !l.queues.shouldPoll(w, timeToPoll) {
 			continue
 		}
-		pause, err := l.pollOrPause(ctx, s, w)
+		pause, err := l.pollOrPause(s, w)
 		if err != nil || l.queues.stateOf(w) == granted {
 			return err
 		}
@@ -138,7 +138,7 @@ func (l *waits) awaitOffer(w *waiter) {
 // endWait takes w out of the queue and makes its reply. queued says that it was not given the lock
 // at once. If it was, a client that has closed its side is answered, as by LOCK without WAIT: it
 // may still read.
-func (l *waits) endWait(ctx context.Context, s Session, w *waiter, queued bool, err error) Reply {
+func (l *waits) endWait(ctx context.Context, s session, w *waiter, queued bool, err error) Reply {
 	id := w.id()
 	l.awaitOffer(w)
 	l.queues.mu.Lock()
@@ -149,7 +149,7 @@ func (l *waits) endWait(ctx context.Context, s Session, w *waiter, queued bool, 
 	if err == nil {
 		err = w.rejected
 	}
-	s.Holder().waiting = nil
+	s.waiting = nil
 	healthy := err == nil || err == ErrGone || isDeadlock(err) || IsUnblocked(err) // the upstream is
 	if l.queues.leaveLocked(w) && healthy {
 		l.releases.waitsNoMore(w.as, id, w.pollNow)
@@ -174,23 +174,10 @@ func (l *waits) endWait(ctx context.Context, s Session, w *waiter, queued bool, 
 		if queued {
 			w.waited = time.Since(w.joined)
 		}
-		return l.acquired(s, w.lockRequest, w.attempt)
+		return l.acquired(s.Client, lockRequests{w.lockRequest}, w.attempt)
 	case err != nil:
-		l.releases.failed(ctx, s, w.lock(0), err)
+		l.releases.failed(s.Holder, w.lock(0), err)
 		return waitFailed(err)
 	}
 	return nullReply
-}
-
-// runLock is LOCK … WAIT.
-func (l *waits) runLock(ctx context.Context, s Session, args [][]byte) Reply {
-	o, err := parseLock(args[1:], l.cfg.MaxTimeout)
-	if err == nil {
-		err = l.permit(o)
-	}
-	if err != nil {
-		return errorReply(err)
-	}
-	r := s.Holder().request(string(args[0]), o)
-	return l.wait(ctx, s, r, o.wait)
 }

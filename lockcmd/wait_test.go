@@ -38,14 +38,8 @@ func (s *slowSession) Eval(*Call) (a Answer, err error) {
 	return a, s.err
 }
 
-func (s *slowSession) Do(...[][]byte) ([][]byte, error) {
-	return nil, errors.New("no commands here")
-}
-
-func (s *slowSession) LockLost(key string, token int64) {}
-func (s *slowSession) Identity() Identity               { return Identity{} }
-func (s *slowSession) Login() Identity                  { return Identity{} }
-func (s *slowSession) Holder() *Holder                  { return &s.holder }
+// session is what a command that waits sees of it.
+func (s *slowSession) session() session { return session{Client{Holder: &s.holder}, s} }
 
 // A release gives the lock to a waiter while its poll is under way, and the lease ends before the
 // poll runs and takes the lock again. Then the waiter has the second token: the first is worth
@@ -66,9 +60,9 @@ func TestPollBehindGrant(t *testing.T) {
 		l := newTestLocks()
 		id := LockID{0, "job"}
 		r := lockRequest{key: id.Key, connection: "c", number: "1"}
-		for name, step := range map[string]func(s Session, w *waiter) error{
-			"poll":  func(s Session, w *waiter) error { _, err := l.poll(s, w); return err },
-			"check": func(s Session, w *waiter) error { return l.check(s, w) },
+		for name, step := range map[string]func(s session, w *waiter) error{
+			"poll":  func(s session, w *waiter) error { _, err := l.poll(s, w); return err },
+			"check": func(s session, w *waiter) error { return l.check(s, w) },
 		} {
 			w, q := newWaiter(r, Identity{}), &waitQueue{}
 			q.join(w)
@@ -83,7 +77,7 @@ func TestPollBehindGrant(t *testing.T) {
 				return []int64{c.polled, 0}
 			}}
 			want := max(c.granted, c.polled)
-			if err := step(s, w); err != nil || w.state != granted || w.token != want {
+			if err := step(s.session(), w); err != nil || w.state != granted || w.token != want {
 				t.Errorf("%s: %s: error %v, state %d, token %d, want %d",
 					c.what, name, err, w.state, w.token, want)
 			}
@@ -110,7 +104,7 @@ func TestOutageAsAPollFails(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _ = l.pollOrPause(context.Background(), s, w)
+		_, _ = l.pollOrPause(s.session(), w)
 	}()
 	<-answered
 	testwait.Blocked(t, "pollOrPause")
@@ -149,7 +143,7 @@ func TestCheckFindsGracePeriod(t *testing.T) {
 	l.queues.of[w.id()] = &waitQueue{}
 	l.queues.of[w.id()].join(w)
 	s := &slowSession{meanwhile: func() []int64 { return []int64{200, 2, 1} }}
-	if err := l.check(s, w); err != nil || w.token != 200 || !w.takenOver || !w.renewed {
+	if err := l.check(s.session(), w); err != nil || w.token != 200 || !w.takenOver || !w.renewed {
 		t.Errorf("error %v, %+v", err, w.attempt)
 	}
 }
@@ -206,10 +200,19 @@ func TestForeignAnswers(t *testing.T) {
 				continue
 			}
 			for _, v := range answers {
-				l.Run(context.Background(), &Specs[i], &fixedSession{answer: v}, args)
+				runAll(l, &Specs[i], &fixedSession{answer: v}, args)
 			}
 		}
 	}
+}
+
+// runAll runs a command that asks for scripts.
+func runAll(l *Locks, spec *Spec, on evaluator, args [][]byte) Reply {
+	step := l.Begin(spec, Client{Holder: &Holder{LockLost: func(string, int64) {}}}, args)
+	if step.Wait != nil {
+		return step.Wait(context.Background(), on)
+	}
+	return drive(on, Reply{}, step)
 }
 
 // fixedSession gives each script the same answer.
@@ -244,7 +247,7 @@ func TestDeadlockFoundAsPollTakes(t *testing.T) {
 			l.queues.mu.Unlock()
 			return []int64{200, 0}
 		}}
-		_, err := l.poll(s, w)
+		_, err := l.poll(s.session(), w)
 		if no := <-refused; no != (err != nil) || no != released || no == (w.state == granted) {
 			t.Fatalf("refused: %v, released: %v, error %v, state %d", no, released, err, w.state)
 		}
@@ -270,7 +273,7 @@ func TestReplacedAsPollTakes(t *testing.T) {
 		}
 		return []int64{1, 0, 0}
 	}}
-	_, err := l.pollOrPause(context.Background(), s, w)
+	_, err := l.pollOrPause(s.session(), w)
 	if err == nil || strings.Contains(err.Error(), "nothing was sent") || mayHaveRun(err) {
 		t.Errorf("error %v", err)
 	}

@@ -65,7 +65,7 @@ func TestCallsByAHome(t *testing.T) {
 	s := newScripted(t, 0)
 	s.lanes.BatchScript = batchSHA
 	c := s.client(t)
-	if err := c.Route(context.Background(), Home); err != nil {
+	if err := c.Route(context.Background(), Home, nil); err != nil {
 		t.Fatal(err)
 	}
 	var serving sync.WaitGroup
@@ -100,20 +100,20 @@ func TestCallsByAHome(t *testing.T) {
 			switch rand.IntN(4) {
 			case 0:
 				due += string(scriptedReply(name))
-				c.Relay(Request{Raw: resp.AppendCommand(nil, name)})
+				c.Relay(Request{Raw: resp.AppendCommand(nil, name)}, nil)
 			case 1:
-				answers[name] = c.Ask(call)
+				answers[name] = c.Ask(call, nil)
 			default:
-				a := c.TryAsk(call, w, &eventloop.Iteration{})
+				a := c.askInLoop(call, w)
 				if a != nil {
 					w.add(a)
 				} else {
-					a = c.Ask(call)
+					a = c.Ask(call, nil)
 				}
 				answers[name] = a
 			}
 		}
-		c.Flush()
+		c.Flush(nil)
 		for got := ""; got != due; {
 			b, err := c.in.ReadByte()
 			if got += string(b); err != nil || len(got) > len(due) || due[:len(got)] != got {
@@ -206,14 +206,14 @@ func TestCallsThatAreLost(t *testing.T) {
 		s.lanes.BatchScript = batchSHA
 		c := s.client(t)
 		if lanes == 0 {
-			if err := c.Route(context.Background(), Home); err != nil {
+			if err := c.Route(context.Background(), Home, nil); err != nil {
 				t.Fatal(err)
 			}
 		} else {
 			c.openLane(t)
 			other := s.client(t) // a client by itself gets no lane
 			other.ask(t, "PING")
-			other.Flush()
+			other.Flush(nil)
 			defer other.End(AtOnce)
 		}
 		conn := <-s.conns
@@ -225,14 +225,14 @@ func TestCallsThatAreLost(t *testing.T) {
 		for i := range 3 {
 			key := fmt.Sprint(i)
 			call := &Call{SHA: "alone", Name: "n", Keys: []string{key, key + "r"}}
-			a := c.TryAsk(call, w, &eventloop.Iteration{})
+			a := c.askInLoop(call, w)
 			if a == nil {
 				t.Fatal("the call would have to wait")
 			}
 			w.add(a)
 			answers = append(answers, a)
 		}
-		c.Flush()
+		c.Flush(nil)
 		if lanes > 0 {
 			c.lane.Flush()
 		}

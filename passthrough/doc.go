@@ -6,10 +6,13 @@
 // depends on nothing can take a lane instead, a connection that all clients with the same login,
 // database and protocol share, because that is cheaper. A Pipe is one client's way to both:
 //
-//	session goroutine:  Route, Relay, Do, Ask -> Flush    -> home, or lane: one write for many
-//	event loop:         TryRelay, TryAsk      -> TryFlush -> home at once, lanes at the end
-//	                                                         of the iteration, or before a
-//	                                                         home is written
+//	Route, then Relay, Do or Ask, then Flush
+//
+//	session goroutine:  -> home, or lane: one write for many
+//	event loop:         -> home at once, lanes at the end of the iteration, or before a home is
+//	                       written
+//
+// They are the same functions: one argument says whether they may wait, the iteration of the loop.
 //
 //	connReader  ->  home or lane  ->  demux: replies  ->  pendingQueue: what they answer
 //	            ->  clientWriter  ->  client
@@ -23,8 +26,8 @@
 // server as the home (where.go). A single client with its login gets no lane, and no request waits
 // until a lane is open: the home serves meanwhile.
 //
-// Scripts of one or several clients that are ready at about the same time (Ask, TryAsk) go
-// together, as one script that runs them all: see Call. The demux gives each its part of the reply.
+// Scripts of one or several clients that are ready at about the same time (Ask) go together, as one
+// script that runs them all: see Call. The demux gives each its part of the reply.
 //
 // Replies tell the state of a home (State): transaction, subscriptions, database, and whether
 // replies can still be told apart. The pending queue holds what each client is owed, so that the

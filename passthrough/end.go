@@ -35,7 +35,7 @@ func (p *Pipe) Status() (s Status) {
 //   - AtOnce: nothing is waited for. Any goroutine can ask for this, at any time, more than once.
 func (p *Pipe) End(when Ending) {
 	if when != AtOnce {
-		p.Flush()
+		p.Flush(nil)
 	}
 	p.mu.Lock()
 	asked := p.end >= WhenAnswered // QUIT, at which Redis closes the home

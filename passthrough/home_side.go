@@ -6,6 +6,7 @@ import (
 	"context"
 	"time"
 
+	"lockproxy/internal/eventloop"
 	"lockproxy/internal/monotonic"
 )
 
@@ -87,16 +88,16 @@ func (s *homeSide) useHome() (open bool) {
 }
 
 // queue gathers a request for the home. A large one is sent at once, uncopied, behind what is
-// gathered.
-func (s *homeSide) queue(raw []byte) {
-	if len(raw) < newBuffer {
+// gathered; an event loop gathers all, so that a pipeline goes in one piece.
+func (s *homeSide) queue(raw []byte, it *eventloop.Iteration) {
+	if it != nil || len(raw) < newBuffer {
 		s.gather(raw)
 	} else {
-		s.flushHome()
-		s.writeHome(raw)
+		s.flushHome(nil)
+		s.writeHome(raw, nil)
 	}
-	if len(s.unsent) >= bufSize {
-		s.flushHome()
+	if it == nil && len(s.unsent) >= bufSize {
+		s.flushHome(nil)
 	}
 }
 
@@ -130,13 +131,22 @@ func (s *homeSide) closeCalls() {
 	s.unsent = s.calls.drain(getBuffer(s.unsent), s.pool.BatchScript)
 }
 
-// flushHome sends what is gathered.
-func (s *homeSide) flushHome() {
+// flushHome sends what is gathered. In an event loop it sends as much as Redis takes at once, and
+// reports false if there is a rest.
+func (s *homeSide) flushHome(it *eventloop.Iteration) (all bool) {
 	s.closeCalls()
-	if len(s.unsent) > 0 {
-		s.writeHome(s.unsent)
-		s.unsent = putBuffer(s.unsent)
+	if len(s.unsent) == 0 {
+		return true
 	}
+	if n := s.writeHome(s.unsent, it); n < len(s.unsent) {
+		s.unsent = s.unsent[:copy(s.unsent, s.unsent[n:])]
+		s.mu.Lock()
+		s.homeUse = held
+		s.mu.Unlock()
+		return false
+	}
+	s.unsent = putBuffer(s.unsent)
+	return true
 }
 
 // homeInUse returns the home; nil if it was lost, and the requests for it have been answered.
@@ -149,59 +159,33 @@ func (s *homeSide) homeInUse() *home {
 	return s.home
 }
 
-// writeHome sends raw by the home, if that is still there.
-func (s *homeSide) writeHome(raw []byte) {
+// writesAtOnce reports whether an event loop can send by the home.
+func (s *homeSide) writesAtOnce() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.home != nil && s.home.atOnce != nil && s.route == byHome && !s.needsHome.open
+}
+
+// writeHome sends raw by the home, or drops it if that is not there any more. In an event loop it
+// sends as much as Redis takes at once, and returns how much that was.
+func (s *homeSide) writeHome(raw []byte, it *eventloop.Iteration) (sent int) {
 	home := s.homeInUse()
 	if home == nil {
-		return
+		return len(raw)
 	}
-	s.out.addMustRead(1) // Redis might not read on before its replies are read
-	_, err := home.rw.Write(raw)
-	s.out.addMustRead(-1)
+	var err error
+	if it != nil {
+		sent, err = home.atOnce.TryWrite(raw)
+	} else {
+		s.out.addMustRead(1) // Redis might not read on before its replies are read
+		sent, err = home.rw.Write(raw)
+		s.out.addMustRead(-1)
+	}
 	if err != nil {
 		home.close() // the reader reports the loss
+		return len(raw)
 	}
-}
-
-// tryHome gathers a request for tryFlushHome, so that a pipeline goes in one piece.
-func (s *homeSide) tryHome(e pendingReply, raw []byte) (done bool) {
-	s.mu.Lock()
-	if s.home == nil || s.home.atOnce == nil || s.route != byHome || s.needsHome.open ||
-		s.fullLocked() {
-		s.mu.Unlock()
-		return false
-	}
-	s.pending.push(e)
-	s.mu.Unlock()
-	if e.call() != nil {
-		s.queueCall(e.answer)
-		return true
-	}
-	s.gather(raw)
-	return true
-}
-
-// tryFlushHome sends as much of what is gathered as Redis takes at once. It returns false if there
-// is a rest.
-func (s *homeSide) tryFlushHome() (all bool) {
-	sent := len(s.unsent)
-	if home := s.homeInUse(); home != nil {
-		n, err := home.atOnce.TryWrite(s.unsent)
-		if err != nil {
-			home.close() // the reader reports the loss
-		} else {
-			sent = n
-		}
-	}
-	if sent < len(s.unsent) {
-		s.unsent = s.unsent[:copy(s.unsent, s.unsent[sent:])]
-		s.mu.Lock()
-		s.homeUse = held
-		s.mu.Unlock()
-		return false
-	}
-	s.unsent = putBuffer(s.unsent)
-	return true
+	return sent
 }
 
 // closeIdle closes the home if it was not used since the last call.

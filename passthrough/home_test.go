@@ -41,9 +41,9 @@ func TestPushesByTheHomeNextToALane(t *testing.T) {
 		// A push that has begun when the client's requests go by the home again is its own before
 		// their replies.
 		u.answer(t, push[:cut])
-		u.leaveLane()
+		u.leaveLane(nil)
 		u.useHome()
-		u.Relay(Request{})
+		u.Relay(Request{}, nil)
 		u.answer(t, push[cut:]+reply)
 		u.out.wait()
 		if got := u.took(); got != push+reply {
@@ -101,9 +101,9 @@ func TestAPushThatEndsWithItsHome(t *testing.T) {
 	u.route = byLane
 	u.answer(t, ">2\r\n$10\r\ninval")
 	u.home = &home{client: &u.client, connReader: connReader{rw: nowhere{}}} // the next one
-	u.leaveLane()
+	u.leaveLane(nil)
 	u.useHome()
-	u.Relay(Request{})
+	u.Relay(Request{}, nil)
 	u.answer(t, "$5\r\nvalue\r\n")
 	if got := u.took(); got != "$5\r\nvalue\r\n" {
 		t.Errorf("the client is given %q", got)
@@ -120,11 +120,11 @@ func TestNoLaneWithinAPush(t *testing.T) {
 	kind := poolKey{Identity: u.pending.Identity}
 	u.lane = newLane(kind, near, &Pool{})
 	u.answer(t, ">2\r\n$10\r\ninval")
-	if u.useLane(kind) || u.route != byHome {
+	if u.useLane(kind, nil) || u.route != byHome {
 		t.Error("within a push a lane is used")
 	}
 	u.answer(t, "idate\r\n_\r\n")
-	if !u.useLane(kind) {
+	if !u.useLane(kind, nil) {
 		t.Error("behind the push no lane is used")
 	}
 }
@@ -136,32 +136,32 @@ func TestQueuedRequestsOfALostHome(t *testing.T) {
 	c := s.client(t)
 	route := func() {
 		t.Helper()
-		if err := c.Route(context.Background(), Home); err != nil {
+		if err := c.Route(context.Background(), Home, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	route()
-	before, queued := c.Do([]byte("SENT\r\n"))[0], (*Answer)(nil)
-	c.Flush()
+	before, queued := c.Do(nil, []byte("SENT\r\n"))[0], (*Answer)(nil)
+	c.Flush(nil)
 	first := <-s.conns
 	if got := lineOf(t, first); got != "SENT" {
 		t.Fatalf("the upstream is sent %q", got)
 	}
 	route()
-	queued = c.Do([]byte("QUEUED\r\n"))[0]
+	queued = c.Do(nil, []byte("QUEUED\r\n"))[0]
 	first.Close()
 	for i, a := range []*Answer{before, queued} {
 		if _, err := a.Value(); err == nil {
 			t.Errorf("request %d of a lost connection has a reply", i)
 		}
 	}
-	later := c.Do([]byte("LATER\r\n"))[0] // before Route is asked again
+	later := c.Do(nil, []byte("LATER\r\n"))[0] // before Route is asked again
 	if _, err := later.Value(); err == nil {
 		t.Error("a request behind them has a reply")
 	}
 	route()
-	next := c.Do([]byte("NEXT\r\n"))[0]
-	c.Flush()
+	next := c.Do(nil, []byte("NEXT\r\n"))[0]
+	c.Flush(nil)
 	second, got := <-s.conns, ""
 	// the proxy looks whether the upstream serves
 	for got = lineOf(t, second); got == "*1"; got = lineOf(t, second) {
@@ -184,21 +184,21 @@ func TestQueuedRequestsOfALostHome(t *testing.T) {
 func TestMultiOnALostHome(t *testing.T) {
 	s := newScripted(t, 0)
 	c := s.client(t)
-	if err := c.Route(context.Background(), Home); err != nil {
+	if err := c.Route(context.Background(), Home, nil); err != nil {
 		t.Fatal(err)
 	}
-	before := c.Do([]byte("SENT\r\n"))[0]
+	before := c.Do(nil, []byte("SENT\r\n"))[0]
 	c.send() // and the session is about to use the home further
 	(<-s.conns).Close()
 	if _, err := before.Value(); err == nil {
 		t.Error("a request of a lost connection has a reply")
 	}
-	c.Relay(Request{Raw: []byte("MULTI\r\n"), Expect: Expect{Effect: commands.Multi}})
-	c.Relay(Request{Raw: []byte("SET\r\n")})
+	c.Relay(Request{Raw: []byte("MULTI\r\n"), Expect: Expect{Effect: commands.Multi}}, nil)
+	c.Relay(Request{Raw: []byte("SET\r\n")}, nil)
 	if !c.Status().Lost {
 		t.Error("the session goes on")
 	}
-	if err := c.Route(context.Background(), Home); err == nil {
+	if err := c.Route(context.Background(), Home, nil); err == nil {
 		t.Error("what comes behind MULTI finds a connection")
 	}
 	c.End(AtOnce)
@@ -210,14 +210,14 @@ func TestMultiOnALostHome(t *testing.T) {
 func TestPipelineForTheHomeGoesInOnePiece(t *testing.T) {
 	s := newScripted(t, 0)
 	c := s.client(t)
-	if err := c.Route(context.Background(), Home); err != nil {
+	if err := c.Route(context.Background(), Home, nil); err != nil {
 		t.Fatal(err)
 	}
-	c.Flush()
+	c.Flush(nil)
 	conn := <-s.conns
 	it := &eventloop.Iteration{}
 	for _, raw := range []string{"MULTI\r\n", "SET\r\n", "EXEC\r\n"} {
-		if !c.TryRelay(Request{Raw: []byte(raw), Way: Home}, it) {
+		if !c.relayInLoop(Request{Raw: []byte(raw)}, Home, it) {
 			t.Fatalf("%q would have to wait", raw)
 		}
 	}
@@ -225,7 +225,7 @@ func TestPipelineForTheHomeGoesInOnePiece(t *testing.T) {
 	if n, err := socket.New(conn).Peek(); n > 0 {
 		t.Errorf("%d bytes were sent by themselves, %v", n, err)
 	}
-	if !c.TryFlush(it) {
+	if !c.Flush(it) {
 		t.Fatal("the upstream has no room")
 	}
 	conn.SetReadDeadline(testwait.Deadline())
@@ -241,7 +241,7 @@ func TestPipelineForTheHomeGoesInOnePiece(t *testing.T) {
 func TestNothingAsideWhilePinned(t *testing.T) {
 	s := newScripted(t, 0)
 	c := s.client(t)
-	if err := c.Route(context.Background(), Home); err != nil {
+	if err := c.Route(context.Background(), Home, nil); err != nil {
 		t.Fatal(err)
 	}
 	c.Pin(Pinned)
@@ -249,8 +249,8 @@ func TestNothingAsideWhilePinned(t *testing.T) {
 	if id, known := c.ClientID(); id != 0 || known != nil {
 		t.Errorf("the number of the home: %d, %v", id, known)
 	}
-	c.Do([]byte("EXEC\r\n"))
-	c.Flush()
+	c.Do(nil, []byte("EXEC\r\n"))
+	c.Flush(nil)
 	if got := lineOf(t, <-s.conns); got != "EXEC" {
 		t.Errorf("the next that comes is %q", got)
 	}
@@ -275,17 +275,17 @@ func TestRouteFailsUntilFlush(t *testing.T) {
 	c := s.client(t)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	failed := c.Route(ended, Shared)
+	failed := c.Route(ended, Shared, nil)
 	if failed == nil {
 		t.Fatal("a home was opened in no time")
 	}
 	c.openLane(t)
 	for _, way := range []Way{Shared, Home} {
-		if err := c.Route(t.Context(), way); err != failed {
+		if err := c.Route(t.Context(), way, nil); err != failed {
 			t.Errorf("the next Route: %v, want %v", err, failed)
 		}
 	}
-	c.Flush()
+	c.Flush(nil)
 	c.ask(t, "PING")
 }
 
@@ -295,7 +295,7 @@ func TestLaneServesWithoutHome(t *testing.T) {
 	c := s.client(t)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if c.Route(ended, Home) == nil {
+	if c.Route(ended, Home, nil) == nil {
 		t.Fatal("a home was opened in no time")
 	}
 	c.ask(t, "PING")
@@ -305,7 +305,7 @@ func TestLaneServesWithoutHome(t *testing.T) {
 func TestNothingReadIsKept(t *testing.T) {
 	u := newUnplugged(upstream.Identity{LoggedIn: true, Proto: 2})
 	for range 3 {
-		u.Relay(Request{Expect: Expect{Effect: commands.UnknownState}})
+		u.Relay(Request{Expect: Expect{Effect: commands.UnknownState}}, nil)
 		u.Reply([]byte("+own\r\n"), InTurn) // cuts the replies into pieces
 	}
 	read := []byte(strings.Repeat("$20000\r\n"+strings.Repeat("x", 20000)+"\r\n", 3))

@@ -80,8 +80,8 @@ func TestEachIterationFlushes(t *testing.T) {
 	l.reg = (&eventloop.Loops{}).NewRegistration(l, nil)
 	p, q := onLane(l), onLane(l)
 	one, other := &eventloop.Iteration{}, &eventloop.Iteration{}
-	if !p.tryLane(pendingReply{}, []byte("PING\r\n"), one) ||
-		!q.tryLane(pendingReply{}, []byte("ECHO\r\n"), other) {
+	if !p.addToLane(pendingReply{}, []byte("PING\r\n"), one) ||
+		!q.addToLane(pendingReply{}, []byte("ECHO\r\n"), other) {
 		t.Fatal("the lane takes nothing")
 	}
 	other.Flush()
@@ -105,7 +105,7 @@ func TestLaneThatEndsWithItsSession(t *testing.T) {
 	p.loseUpstream(ErrClosed)
 	p.mu.Unlock()
 	if p.addToLane(pendingReply{kind: internal, answer: &Answer{Done: make(chan struct{})}},
-		[]byte("PING\r\n")) {
+		[]byte("PING\r\n"), nil) {
 		t.Error("the lane has taken a request that nobody will answer")
 	}
 }

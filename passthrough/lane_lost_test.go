@@ -57,10 +57,10 @@ func TestLaneLost(t *testing.T) {
 					}
 					c.ask(t, set...)
 					if rand.IntN(2) == 0 {
-						c.Flush()
+						c.Flush(nil)
 					}
 				}
-				c.Flush()
+				c.Flush(nil)
 			})
 		}
 		stop := s.serve(func(later net.Conn) {
@@ -91,7 +91,7 @@ func TestLaneLost(t *testing.T) {
 				}
 			}
 			c.ask(t, "after")
-			c.Flush()
+			c.Flush(nil)
 			if got := c.line(t); got != "+later" {
 				t.Errorf("round %d: afterwards %q", round, got)
 			}
@@ -117,8 +117,8 @@ func TestCloseWhileWaitingForRoomOnALane(t *testing.T) {
 	go func() { // ends when the Pipe is closed; the test waits for it
 		defer close(waiting)
 		for range 2 * maxGathered / bufSize {
-			c.Relay(Request{Raw: make([]byte, bufSize)})
-			c.Flush()
+			c.Relay(Request{Raw: make([]byte, bufSize)}, nil)
+			c.Flush(nil)
 		}
 	}()
 	testwait.Blocked(t, "passthrough.TestCloseWhileWaitingForRoomOnALane.func1")
@@ -145,9 +145,9 @@ func TestLaneThatSendsNoReply(t *testing.T) {
 		c.line(t)
 	}
 	c := clients[0]
-	c.Route(context.Background(), Shared)
-	answers := c.Do([]byte(probing), []byte(probing))
-	c.Flush()
+	c.Route(context.Background(), Shared, nil)
+	answers := c.Do(nil, []byte(probing), []byte(probing))
+	c.Flush(nil)
 	io.WriteString(lane, "+PONG\r\nno reply\r\n")
 	if _, err := answers[0].Raw(); err != nil {
 		t.Error(err)
@@ -155,11 +155,11 @@ func TestLaneThatSendsNoReply(t *testing.T) {
 	if _, err := answers[1].Raw(); err == nil {
 		t.Error("what is no reply is taken for one")
 	}
-	if err := c.Route(context.Background(), Home); err != nil {
+	if err := c.Route(context.Background(), Home, nil); err != nil {
 		t.Fatal(err)
 	}
-	c.Relay(Request{Raw: []byte(probing)}) // which the upstream answers
-	c.Flush()
+	c.Relay(Request{Raw: []byte(probing)}, nil) // which the upstream answers
+	c.Flush(nil)
 	if got := c.line(t); got != "+PONG" {
 		t.Errorf("at home: %q", got)
 	}

@@ -43,13 +43,26 @@ func (s *laneSide) chooseLocked(way Way) (shares bool, kind poolKey) {
 	return shares, poolKey{s.pending.Identity, s.scripts}
 }
 
-// useLane sets the route to a lane, and reports whether there is one.
-func (s *laneSide) useLane(kind poolKey) bool {
-	if s.lane == nil || s.lane.key != kind || !s.lane.serves() {
-		s.leaveLane()
+// isOn reports whether the session has a lane of a kind, that it can go on using.
+func (s *laneSide) isOn(kind poolKey) bool {
+	return s.lane != nil && s.lane.key == kind && s.lane.serves()
+}
+
+// waitsForLane reports whether useLane would wait for a lane to open.
+func (s *laneSide) waitsForLane(kind poolKey) bool {
+	return !s.isOn(kind) && s.pool.Upstream.LearnsByLogin()
+}
+
+// useLane sets the route to a lane, and reports whether there is one, and in an event loop whether
+// it need not wait.
+func (s *laneSide) useLane(kind poolKey, it *eventloop.Iteration) bool {
+	if !s.isOn(kind) {
+		if !s.leaveLane(it) {
+			return false
+		}
 		opening := s.join(kind)
 		if s.lane == nil && opening != nil && s.pool.Upstream.LearnsByLogin() {
-			<-opening // within DialTimeout
+			<-opening // within DialTimeout; never in a loop: see waitsForLane
 			s.join(kind)
 		}
 	}
@@ -75,15 +88,20 @@ func (s *laneSide) join(kind poolKey) (opening <-chan struct{}) {
 	return opening
 }
 
-// leaveLane waits for all replies of the lane, and leaves it.
-func (s *laneSide) leaveLane() {
+// leaveLane waits for all replies of the lane, and leaves it. In an event loop it reports false if it
+// would have to wait.
+func (s *laneSide) leaveLane(it *eventloop.Iteration) (left bool) {
 	l := s.lane
 	if l == nil {
-		return
+		return true
 	}
 	s.flushLane()
 	s.mu.Lock()
 	for s.inFlight > 0 && s.route != gone {
+		if it != nil {
+			s.mu.Unlock()
+			return false
+		}
 		s.room.Wait()
 	}
 	s.lane = nil
@@ -94,15 +112,21 @@ func (s *laneSide) leaveLane() {
 		s.mu.Unlock()
 	}
 	s.pool.leave(l)
+	return true
 }
 
-// addToLane adds a request to the lane, and waits for room there. It returns false if the session
-// is lost.
-func (s *laneSide) addToLane(e pendingReply, raw []byte) bool {
-	switch err := s.lane.add(s.client, e, raw, true); err {
-	case nil:
+// addToLane adds a request to the lane. It returns false if the session is lost. It waits for room;
+// in an event loop it returns false then.
+func (s *laneSide) addToLane(e pendingReply, raw []byte, it *eventloop.Iteration) bool {
+	if it != nil && (s.lane.atOnce == nil || !s.lane.serves()) {
+		return false
+	}
+	switch err := s.lane.add(s.client, e, raw, it == nil); {
+	case err == nil && it != nil:
+		it.AtEnd(s.lane)
+	case err == nil:
 		s.added = true
-	case errNoRoom:
+	case err == errNoRoom, it != nil:
 		return false
 	default:
 		<-s.lane.ended // then earlier requests have been answered
@@ -122,16 +146,6 @@ func (s *laneSide) flushLane() {
 		runtime.Gosched()
 		s.lane.Flush()
 	}
-}
-
-// tryLane gathers requests on the session's lane, to be sent when the iteration ends.
-func (s *laneSide) tryLane(e pendingReply, raw []byte, it *eventloop.Iteration) bool {
-	l := s.lane
-	if l.atOnce == nil || !l.serves() || l.add(s.client, e, raw, false) != nil {
-		return false
-	}
-	it.AtEnd(l)
-	return true
 }
 
 // deliverFromLane gives the client its replies at the front of data, at most limit. It returns how

@@ -48,13 +48,13 @@ func TestLaneGivesToEachItsOwn(t *testing.T) {
 			}
 			clients[i].ask(t, name)
 			if rapid.Bool().Draw(rt, "flush") {
-				clients[i].Flush()
+				clients[i].Flush(nil)
 			}
 		}
 		for _, c := range clients {
-			c.Flush()
+			c.Flush(nil)
 			if c.lane != nil {
-				c.lane.Flush() // what TryAsk has gathered
+				c.lane.Flush() // what askInLoop has gathered
 			}
 		}
 		for i, c := range clients {
@@ -177,7 +177,7 @@ func TestIterationsWithoutRoom(t *testing.T) {
 		asking.Go(func() { // waits for room
 			for j := range 20 {
 				c.ask(t, "SET", fmt.Sprintf("%d-%d", i, 1000+j), "x")
-				c.Flush()
+				c.Flush(nil)
 			}
 		})
 	}
@@ -220,7 +220,7 @@ func TestFrozenLaneWithoutSessionsIsClosed(t *testing.T) {
 	next := s.client(t)
 	defer next.Wait()
 	defer next.End(AtOnce)
-	next.Route(context.Background(), Shared)
+	next.Route(context.Background(), Shared, nil)
 	lane.SetReadDeadline(testwait.Deadline())
 	if _, err := io.Copy(io.Discard, lane); err != nil {
 		t.Errorf("the lane is not closed: %v", err)

@@ -15,9 +15,9 @@ func TestLargeRequestOfTheProxy(t *testing.T) {
 		send func(u *unplugged)
 		want bool
 	}{
-		{func(u *unplugged) { u.Relay(Request{Raw: large, Discarded: true}) }, false},
-		{func(u *unplugged) { u.Do(large) }, false},
-		{func(u *unplugged) { u.Relay(Request{Raw: large}) }, true},
+		{func(u *unplugged) { u.Relay(Request{Raw: large, Discarded: true}, nil) }, false},
+		{func(u *unplugged) { u.Do(nil, large) }, false},
+		{func(u *unplugged) { u.Relay(Request{Raw: large}, nil) }, true},
 	} {
 		u := newUnplugged(upstream.Identity{LoggedIn: true, Proto: 2})
 		test.send(u)

@@ -24,11 +24,11 @@ func TestLossIsToldOnASlowMachine(t *testing.T) {
 	p := NewPipe(s.lanes, lateConn{near}, socket.New(near),
 		func(error) []byte { return []byte("-LOST\r\n") })
 	c := &scriptedClient{p, far, nil}
-	if err := c.Route(context.Background(), Home); err != nil {
+	if err := c.Route(context.Background(), Home, nil); err != nil {
 		t.Fatal(err)
 	}
-	c.Relay(Request{Raw: []byte("MULTI\r\n"), Expect: Expect{Effect: commands.Multi}})
-	c.Flush()
+	c.Relay(Request{Raw: []byte("MULTI\r\n"), Expect: Expect{Effect: commands.Multi}}, nil)
+	c.Flush(nil)
 	home := <-s.conns
 	if got := lineOf(t, home); got != "MULTI" {
 		t.Fatalf("the upstream is sent %q", got)

@@ -45,7 +45,7 @@ type queueMachine struct {
 func (m *queueMachine) relay(rt *rapid.T) {
 	c := anyCommand(rt, m.redis.inMulti)
 	m.redis.run(c)
-	m.Relay(Request{Expect: Expect{Effect: c.effect, Count: len(c.channels), Change: c.change}})
+	m.Relay(Request{Expect: Expect{Effect: c.effect, Count: len(c.channels), Change: c.change}}, nil)
 	if c.effect == commands.Reset {
 		m.afterReset()
 	}
@@ -61,7 +61,7 @@ func (m *queueMachine) afterReset() {
 	if len(login) == 0 {
 		m.redis.up = append(m.redis.up, "*2\r\n$5\r\nproto\r\n:2\r\n"...)
 	}
-	m.Flush()
+	m.Flush(nil)
 }
 
 func anyCommand(rt *rapid.T, inMulti bool) (c simCommand) {
@@ -169,12 +169,12 @@ func (m *queueMachine) lock(rt *rapid.T) {
 		m.redis.aborted = true
 		m.redis.up = append(m.redis.up, "-ERR wrong number of arguments for 'get' command\r\n"...)
 		m.redis.locally(text)
-		m.Relay(Request{Instead: []byte(text)})
+		m.Relay(Request{Instead: []byte(text)}, nil)
 	case state.Subscribed():
 		m.redis.locally(text)
 		m.Reply([]byte(text), InTurn)
 	default:
-		answer := m.Do([]byte(nil))[0]
+		answer := m.Do(nil, []byte(nil))[0]
 		if m.redis.monitor || m.redis.Proto == 3 {
 			m.redis.unasked()
 		}

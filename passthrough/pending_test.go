@@ -76,11 +76,11 @@ func TestPendingReplied(t *testing.T) {
 		}}
 	}
 	u.ask(commands.NoEffect)
-	u.Relay(Request{Expect: replied("first")})
+	u.Relay(Request{Expect: replied("first")}, nil)
 	u.ask(commands.NoEffect)
 	u.ask(commands.NoEffect)
-	u.Relay(Request{Expect: replied("refused")})
-	u.Relay(Request{Expect: replied("last")})
+	u.Relay(Request{Expect: replied("refused")}, nil)
+	u.Relay(Request{Expect: replied("last")}, nil)
 	u.ask(commands.NoEffect)
 	for i, reply := range []string{
 		"+OK\r\n", ":0\r\n", "+OK\r\n", "+OK\r\n", "-NOPERM no\r\n", "$-1\r\n", "+OK\r\n",
@@ -139,7 +139,7 @@ func TestPendingLoss(t *testing.T) {
 			u.ask(commands.NoEffect)
 		}, lost + "+local\r\n" + lost},
 		{"an overridden reply is lost too", func(u *unplugged) {
-			u.Relay(Request{Instead: []byte("-ERR in multi\r\n")})
+			u.Relay(Request{Instead: []byte("-ERR in multi\r\n")}, nil)
 		}, lost},
 		{"within a reply nothing can be said", func(u *unplugged) {
 			u.ask(commands.NoEffect, commands.NoEffect)
@@ -152,7 +152,7 @@ func TestPendingLoss(t *testing.T) {
 			u.answer(t, "+OK\r\n")
 		}, ""},
 		{"each missing confirmation is told", func(u *unplugged) {
-			u.Relay(Request{Expect: Expect{Effect: commands.Subscribe, Count: 3}})
+			u.Relay(Request{Expect: Expect{Effect: commands.Subscribe, Count: 3}}, nil)
 			u.answer(t, "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n")
 		}, "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n" + lost + lost},
 		{"what is said of many is bounded", func(u *unplugged) {
@@ -186,7 +186,7 @@ func TestPendingLoss(t *testing.T) {
 func TestPendingLossOfOwnRequest(t *testing.T) {
 	gone := errors.New("gone")
 	u := newUnplugged(upstream.Identity{Proto: 2})
-	before, barrier := u.Do([]byte(nil))[0], u.Barrier()
+	before, barrier := u.Do(nil, []byte(nil))[0], u.Barrier()
 	u.homeLost(gone, false)
 	if !barrier.Arrived() {
 		t.Error("a barrier from before holds")
@@ -200,7 +200,7 @@ func TestPendingLossOfOwnRequest(t *testing.T) {
 		t.Errorf("before the loss: %v", err)
 	}
 	// A request after the loss is answered at once.
-	if _, err := u.Do([]byte(nil))[0].Value(); !errors.As(err, &lost) {
+	if _, err := u.Do(nil, []byte(nil))[0].Value(); !errors.As(err, &lost) {
 		t.Errorf("behind the loss: %v", err)
 	}
 	if !u.Barrier().Arrived() {
@@ -222,7 +222,7 @@ func TestPendingUpstreamThatIsNoRedis(t *testing.T) {
 // An answer to the proxy's own request is kept in memory, so its size is bounded.
 func TestPendingOwnReplyIsBounded(t *testing.T) {
 	u := newUnplugged(upstream.Identity{Proto: 2})
-	u.Do([]byte(nil))
+	u.Do(nil, []byte(nil))
 	u.answer(t, fmt.Sprintf("$%d\r\n", 2*maxCall))
 	piece := bytes.Repeat([]byte("x"), 1<<20)
 	for sent := 0; ; sent += len(piece) {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"lockproxy/internal/eventloop"
 	"lockproxy/internal/socket"
 )
 
@@ -34,6 +35,8 @@ type Pipe struct {
 	failed    error // why the last Route failed, until Flush
 	failedWay Way   // for what
 	lingering *time.Timer
+	// Waiter is told of the answers to what an event loop asks. Set it before the first request.
+	Waiter Waiter
 }
 
 // Ending says what the end of a session waits for: see End.
@@ -68,35 +71,53 @@ const (
 	Scripts            // by a lane for clients that run scripts, which can take long
 )
 
+// ErrWaits is the outcome of what would have to wait in an event loop. Nothing was done: the
+// session's goroutine must do it.
+var ErrWaits = errors.New("this has to wait")
+
 // Route chooses the route of the requests until the next Flush, and opens a home if necessary. The
 // error is an *upstream.Error with Sent false, or an *upstream.Refused. Until Flush, Route returns
 // the same error again, so that several requests do not each wait for a dead address.
-func (p *Pipe) Route(ctx context.Context, way Way) error {
+//
+// Route, Relay, Do, Ask and Flush wait if they must, unless an event loop calls them in an
+// iteration. A goroutine calls them with nil.
+func (p *Pipe) Route(ctx context.Context, way Way, it *eventloop.Iteration) error {
 	p.mu.Lock()
-	if p.route == gone {
+	switch {
+	case it != nil && (p.failed != nil || p.pending.fresh || p.end != notEnding || p.route == gone):
+		p.mu.Unlock()
+		return ErrWaits
+	case p.route == gone:
 		defer p.mu.Unlock()
 		return p.neverSent()
-	}
-	if p.failed != nil && p.failedWay != Home {
+	case p.failed != nil && p.failedWay != Home:
 		p.mu.Unlock()
 		return p.failed // though there can be a lane by now
-	}
-	if p.pending.fresh {
+	case p.pending.fresh:
 		p.mu.Unlock()
 		p.logInAgain()
 		p.mu.Lock()
 	}
 	shares, kind := p.chooseLocked(way)
 	lost := p.home == nil && p.homeUse != unneeded
+	large := !shares && p.needsHome.large > 0
 	p.mu.Unlock()
+	if it != nil && (lost || large || shares && p.waitsForLane(kind)) {
+		return ErrWaits
+	}
 	// A home that was lost is dialled again even for what can go by a lane: the client may need the
 	// home next.
-	if !lost && shares && p.useLane(kind) {
+	if !lost && shares && p.useLane(kind, it) {
 		return nil
 	}
-	p.leaveLane()
+	if !p.leaveLane(it) {
+		return ErrWaits
+	}
 	if p.useHome() {
 		return nil
+	}
+	if it != nil {
+		return ErrWaits
 	}
 	if p.failed == nil {
 		p.failed, p.failedWay = p.openHome(ctx), way
@@ -126,27 +147,37 @@ func (p *Pipe) Pin(hold Hold) {
 
 // enqueue gathers a request, or e's call, and e that the client will be owed for it. Flush sends
 // it; much of it is sent at once.
-func (p *Pipe) enqueue(e pendingReply, raw []byte) {
-	if p.awaitRoom() == byLane && p.addToLane(e, raw) {
-		return
+func (p *Pipe) enqueue(e pendingReply, raw []byte, it *eventloop.Iteration) (done bool) {
+	route, hasRoom := p.awaitRoom(it)
+	switch {
+	case !hasRoom:
+		return false
+	case route == byLane && p.addToLane(e, raw, it):
+		return true
+	case it != nil && (route == byLane || !p.writesAtOnce()):
+		return false
 	}
 	p.expect(e)
 	if e.call() != nil {
 		p.queueCall(e.answer)
 	} else {
-		p.queue(raw)
+		p.queue(raw, it)
 	}
+	return true
 }
 
 // AwaitRoom waits while the client is owed too much. Called before Reply, it bounds the replies that
 // wait for their turn.
-func (p *Pipe) AwaitRoom() { p.awaitRoom() }
+func (p *Pipe) AwaitRoom() { p.awaitRoom(nil) }
 
-// awaitRoom is AwaitRoom that returns the route.
-func (p *Pipe) awaitRoom() route {
+// awaitRoom is AwaitRoom that returns the route. In an event loop it reports whether there is room.
+func (p *Pipe) awaitRoom(it *eventloop.Iteration) (to route, hasRoom bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for p.fullLocked() {
+		if it != nil {
+			return p.route, false
+		}
 		p.mu.Unlock()
 		p.send()
 		p.mu.Lock()
@@ -156,28 +187,39 @@ func (p *Pipe) awaitRoom() route {
 			p.out.addMustRead(-1)
 		}
 	}
-	return p.route
+	return p.route, true
 }
 
-// Flush sends what is gathered. Before the next request the session must call Route.
-func (p *Pipe) Flush() {
+// Flush sends what is gathered. Before the next request the session must call Route. An event loop
+// sends what goes by a lane at the end of the iteration, or before anything that came later goes by
+// a home. It reports false if Redis has not taken all at once: then the goroutine must call Flush
+// before anything else is sent.
+func (p *Pipe) Flush(it *eventloop.Iteration) (all bool) {
 	p.mu.Lock()
 	fresh := p.pending.fresh
 	if p.homeUse == held {
 		p.homeUse = recent
 	}
 	p.mu.Unlock()
+	if it != nil {
+		if p.closeCalls(); fresh || len(p.unsent) == 0 {
+			return !fresh
+		}
+		it.Flush()
+		return p.flushHome(it)
+	}
 	if fresh {
 		p.logInAgain()
 	}
 	p.failed = nil
 	p.send()
+	return true
 }
 
 // send is Flush for requests of the same Route.
 func (p *Pipe) send() {
 	p.flushLane()
-	p.flushHome()
+	p.flushHome(nil)
 }
 
 // State returns the state of the home according to the replies so far. settled is false while a

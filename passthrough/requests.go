@@ -3,13 +3,16 @@ package passthrough
 // What a session asks for: requests to relay, requests of the proxy itself, and the proxy's
 // replies.
 
-import "lockproxy/internal/resp"
+import (
+	"lockproxy/internal/eventloop"
+	"lockproxy/internal/resp"
+)
 
 // Request is what Relay sends: a request, a piece of one, or several that have no Effect.
 type Request struct {
 	Raw []byte
 	N   int // how many requests Raw holds; 0 is one
-	Way Way // only for TryRelay: Relay goes where Route decided
+	Way Way // for Route: Relay goes where that has decided
 	Expect
 	Piece       Piece
 	Instead     []byte // the client gets this in place of the reply, unless it is nil
@@ -29,11 +32,15 @@ const (
 )
 
 // Relay sends a request, and its reply back to the client. The session calls Route before,
-// and Flush after the last request. If Route failed for the First piece, the others are dropped.
+// and Flush after the last request. If Route failed for the First piece, the others are dropped. In
+// an event loop it reports false, and does nothing, if it would have to wait.
 //
 // The proxy itself suppresses replies for CLIENT REPLY OFF and SKIP, so that the pending queue
 // stays exact. For these, Raw must be CLIENT REPLY ON, for which Redis checks the same permission.
-func (p *Pipe) Relay(r Request) {
+func (p *Pipe) Relay(r Request, it *eventloop.Iteration) (done bool) {
+	if it != nil && len(r.Raw) > bufSize {
+		return false
+	}
 	e := r.entry()
 	switch {
 	case r.Instead != nil:
@@ -54,17 +61,19 @@ func (p *Pipe) Relay(r Request) {
 		p.writes = AtHome
 	}
 	p.mu.Unlock()
+	done = true
 	switch {
 	case r.Piece <= First:
-		p.enqueue(e, r.Raw)
+		done = p.enqueue(e, r.Raw, it)
 	case r.Piece != Broken && begun:
-		p.queue(r.Raw)
+		p.queue(r.Raw, it)
 	}
 	if r.Piece == Last {
 		p.mu.Lock()
 		p.needsHome.open = false
 		p.mu.Unlock()
 	}
+	return done
 }
 
 // entry is what the client is owed for the request.
@@ -78,7 +87,7 @@ func (r *Request) entry() pendingReply {
 
 // discard sends a request and discards its reply.
 func (p *Pipe) discard(cmd ...string) {
-	p.enqueue(pendingReply{kind: discarded}, resp.AppendCommand(nil, cmd...))
+	p.enqueue(pendingReply{kind: discarded}, resp.AppendCommand(nil, cmd...), nil)
 }
 
 // logInAgain follows a RESET: it logs the home in as a new one. If new ones have no login, HELLO
@@ -90,27 +99,56 @@ func (p *Pipe) logInAgain() {
 	login := p.pool.Upstream.Initial.Login()
 	for _, cmd := range login {
 		p.enqueue(pendingReply{kind: discarded, Expect: Expect{Effect: logsIn}},
-			resp.AppendCommand(nil, cmd...))
+			resp.AppendCommand(nil, cmd...), nil)
 	}
 	if len(login) == 0 {
 		p.discard("HELLO")
 	}
 }
 
-// Do gathers requests of the proxy, whose replies the client does not get. Awaiting sends them.
-func (p *Pipe) Do(raws ...[]byte) []*Answer {
+// Do gathers requests of the proxy, whose replies the client does not get. Awaiting or Flush sends
+// them. In an event loop, where more than one can only go by the home, it returns nil if it would
+// have to wait.
+func (p *Pipe) Do(it *eventloop.Iteration, raws ...[]byte) []*Answer {
+	if it != nil && !p.takesAll(raws) {
+		return nil
+	}
 	answers := make([]*Answer, len(raws))
 	for i, raw := range raws {
-		answers[i] = &Answer{Done: make(chan struct{})}
-		p.enqueue(pendingReply{kind: internal, answer: answers[i]}, raw)
+		answers[i] = p.newAnswer(nil, it)
+		if !p.enqueue(pendingReply{kind: internal, answer: answers[i]}, raw, it) && i == 0 {
+			return nil
+		}
 	}
 	return answers
 }
 
-// Ask gathers a call. Awaiting sends it.
-func (p *Pipe) Ask(c *Call) *Answer {
+// takesAll reports whether requests can be gathered together without waiting.
+func (p *Pipe) takesAll(raws [][]byte) bool {
+	size := 0
+	for _, raw := range raws {
+		size += len(raw)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return size <= bufSize && (len(raws) == 1 || p.route == byHome && p.pending.empty())
+}
+
+func (p *Pipe) newAnswer(c *Call, it *eventloop.Iteration) *Answer {
 	a := &Answer{Done: make(chan struct{}), call: c}
-	p.enqueue(pendingReply{kind: internal, answer: a}, nil)
+	if it != nil {
+		a.waiter = p.Waiter
+	}
+	return a
+}
+
+// Ask gathers a call. Awaiting or Flush sends it. In an event loop it returns nil if it would have to
+// wait.
+func (p *Pipe) Ask(c *Call, it *eventloop.Iteration) *Answer {
+	a := p.newAnswer(c, it)
+	if !p.enqueue(pendingReply{kind: internal, answer: a}, nil, it) {
+		return nil
+	}
 	return a
 }
 

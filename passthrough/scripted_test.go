@@ -178,7 +178,7 @@ func (s *scripted) threeOnALane(t testing.TB) (clients []*scriptedClient, lane n
 	for range 3 {
 		c := s.client(t)
 		c.ask(t, "PING")
-		c.Flush()
+		c.Flush(nil)
 		clients = append(clients, c)
 	}
 	return clients, <-s.conns
@@ -190,7 +190,7 @@ func (c *scriptedClient) ask(t testing.TB, words ...string) {
 		if c.route != byLane || !c.lane.serves() {
 			c.openLane(t)
 		}
-		if err := c.Route(context.Background(), Shared); err != nil {
+		if err := c.Route(context.Background(), Shared, nil); err != nil {
 			t.Fatal(err)
 		}
 		if c.route == byLane { // otherwise the lane that was open has been lost meanwhile
@@ -200,14 +200,14 @@ func (c *scriptedClient) ask(t testing.TB, words ...string) {
 			t.Fatal("the client is at home")
 		}
 	}
-	c.Relay(Request{Raw: resp.AppendCommand(nil, words...)})
+	c.Relay(Request{Raw: resp.AppendCommand(nil, words...)}, nil)
 }
 
 // tryAsk does what ask and Flush do as an event loop does it, if that can be done. On a lane that
 // others use, its iteration may end with theirs.
 func (c *scriptedClient) tryAsk(words ...string) bool {
-	if !c.TryRelay(Request{Raw: resp.AppendCommand(nil, words...), Way: Shared},
-		&eventloop.Iteration{}) {
+	r := Request{Raw: resp.AppendCommand(nil, words...)}
+	if !c.relayInLoop(r, Shared, &eventloop.Iteration{}) {
 		return false
 	}
 	if rand.IntN(2) == 0 {
@@ -215,6 +215,20 @@ func (c *scriptedClient) tryAsk(words ...string) bool {
 	}
 	c.lane.Flush()
 	return true
+}
+
+// relayInLoop is Route and Relay of an event loop.
+func (c *scriptedClient) relayInLoop(r Request, way Way, it *eventloop.Iteration) bool {
+	return c.Route(context.Background(), way, it) == nil && c.Relay(r, it)
+}
+
+// askInLoop is Route and Ask of an event loop; nil if it would have to wait.
+func (c *scriptedClient) askInLoop(call *Call, w Waiter) *Answer {
+	it := &eventloop.Iteration{}
+	if c.Waiter = w; c.Route(context.Background(), Shared, it) != nil {
+		return nil
+	}
+	return c.Ask(call, it)
 }
 
 // call asks for a script, as an event loop does it or not, and flushes sometimes. Its reply is the
@@ -226,16 +240,16 @@ func (c *scriptedClient) call(t testing.TB, name string, inLoop bool) *Answer {
 		c.openLane(t)
 	}
 	if inLoop {
-		if a := c.TryAsk(call, nil, &eventloop.Iteration{}); a != nil {
+		if a := c.askInLoop(call, nil); a != nil {
 			return a // the test flushes
 		}
 	}
-	if err := c.Route(context.Background(), Shared); err != nil {
+	if err := c.Route(context.Background(), Shared, nil); err != nil {
 		t.Fatal(err)
 	}
-	a := c.Ask(call)
+	a := c.Ask(call, nil)
 	if rand.IntN(8) == 0 {
-		c.Flush()
+		c.Flush(nil)
 	}
 	return a
 }

@@ -82,7 +82,7 @@ func (u *unplugged) outstanding() bool { return !u.pending.empty() }
 // ask queues one request of each effect.
 func (u *unplugged) ask(effects ...commands.Effect) {
 	for _, e := range effects {
-		u.Relay(Request{Expect: Expect{Effect: e, Count: 1}})
+		u.Relay(Request{Expect: Expect{Effect: e, Count: 1}}, nil)
 	}
 }
 

@@ -30,7 +30,7 @@ func TestUnneededHomeIsCut(t *testing.T) {
 			c := s.client(t)
 			home := c.openHome(t, s)
 			c.ask(t, "PING")
-			c.Flush()
+			c.Flush(nil)
 			lane := testwait.For(t, "the lane is open", s.conns)
 			io.WriteString(lane, "+PONG\r\n")
 			if got := c.line(t); got != "+PONG" {
@@ -59,7 +59,7 @@ func TestUnneededHomeIsCut(t *testing.T) {
 				c.pending.User, c.pending.LoggedIn = "", false // the script knows no AUTH
 				c.mu.Unlock()
 				c.ask(t, "PING")
-				c.Flush()
+				c.Flush(nil)
 				io.WriteString(lane, "+AGAIN\r\n")
 				if got := c.line(t); got != "+AGAIN" {
 					t.Error(got)
@@ -75,11 +75,11 @@ func TestUnneededHomeIsCut(t *testing.T) {
 // openHome has the client use its home, and returns the upstream's end of it.
 func (c *scriptedClient) openHome(t *testing.T, s *scripted) net.Conn {
 	t.Helper()
-	if err := c.Route(context.Background(), Home); err != nil {
+	if err := c.Route(context.Background(), Home, nil); err != nil {
 		t.Fatal(err)
 	}
-	answer := c.Do([]byte(probing), []byte(asking[0]), []byte(asking[1]))[0] // the script answers
-	c.Flush()
+	answer := c.Do(nil, []byte(probing), []byte(asking[0]), []byte(asking[1]))[0] // the script answers
+	c.Flush(nil)
 	if v, err := answer.Value(); err != nil || string(v.Text) != "PONG" {
 		t.Fatalf("%v, %v", v, err)
 	}

@@ -194,7 +194,7 @@ func TestSubscribeWithinMulti(t *testing.T) {
 		"*3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n"
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.ask(commands.Multi)
-	u.Relay(Request{Expect: Expect{Effect: commands.Subscribe, Count: 2}})
+	u.Relay(Request{Expect: Expect{Effect: commands.Subscribe, Count: 2}}, nil)
 	u.ask(commands.Exec, commands.NoEffect)
 	waiting := u.Barrier()
 	u.Reply([]byte("+local\r\n"), InTurn)
@@ -256,7 +256,7 @@ func TestReplicationRefused(t *testing.T) {
 func TestWithdraw(t *testing.T) {
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.ask(commands.Select, commands.NoEffect, commands.NoEffect)
-	u.Relay(Request{Piece: Broken})
+	u.Relay(Request{Piece: Broken}, nil)
 	u.answer(t, "+OK\r\n")
 	u.Reply([]byte("-later\r\n"), InTurn)
 	u.answer(t, ":1\r\n")
@@ -264,11 +264,11 @@ func TestWithdraw(t *testing.T) {
 		t.Errorf("got %q, %d owed", got, u.pending.len())
 	}
 	u.ask(commands.Multi)
-	u.Relay(Request{Piece: Broken})
+	u.Relay(Request{Piece: Broken}, nil)
 	if _, settled := u.State(); !settled || u.outstanding() {
 		t.Error("a withdrawn request is still waited for")
 	}
-	u.Relay(Request{Piece: Broken}) // it may have been answered before
+	u.Relay(Request{Piece: Broken}, nil) // it may have been answered before
 }
 
 func TestIsMonitorLine(t *testing.T) {
@@ -300,11 +300,11 @@ func TestMonitorFeed(t *testing.T) {
 	if state, settled := u.State(); !state.InMulti || !settled {
 		t.Errorf("in MULTI %v, settled %v", state.InMulti, settled)
 	}
-	u.Relay(Request{Instead: []byte("-ERR in multi\r\n")})
+	u.Relay(Request{Instead: []byte("-ERR in multi\r\n")}, nil)
 	u.answer(t, line+"-ERR x\r\n"+line)
 	u.ask(commands.Discard)
 	u.answer(t, "+OK\r\n")
-	own := u.Do([]byte(nil))[0]
+	own := u.Do(nil, []byte(nil))[0]
 	u.answer(t, line+":5\r\n")
 	if v, err := own.Value(); err != nil || v.Int != 5 {
 		t.Errorf("the proxy's own request: %+v, %v", v, err)
@@ -341,7 +341,7 @@ func TestMonitorOnceMore(t *testing.T) {
 			u.ask(commands.Monitor)
 			u.answer(t, "+OK\r\n")
 			for _, e := range c.asked {
-				u.Relay(Request{Expect: e})
+				u.Relay(Request{Expect: e}, nil)
 			}
 			u.answer(t, c.answer)
 			if u.outstanding() {

@@ -68,11 +68,12 @@ func newSession(s *Server, raw net.Conn) *session {
 		direct = nil
 	}
 	sess := &session{}
-	sess.waiter = sess
 	sess.client, sess.quota, sess.server = c, &s.buffers, s
 	sess.framer = resp.NewFramer(s.cfg.Limits)
 	sess.framer.Unauthenticated(true) // it may have to log in
 	sess.pipe = passthrough.NewPipe(s.pool, c, direct, encodeError)
+	sess.pipe.Waiter = sess
+	c.holder.LockLost, c.holder.Login = sess.lockLost, sess.login
 	sess.ctx, sess.cancel = context.WithCancel(s.ctx)
 	if _, isTCP := raw.(*net.TCPConn); isTCP && !c.wrapped() {
 		c.reg = s.loops.NewRegistration(sess, c.socket.Raw())

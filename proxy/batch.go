@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"lockproxy/internal/commands"
+	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
 	"lockproxy/passthrough"
 )
@@ -31,8 +32,9 @@ func (b *batch) lookup(name []byte) *command {
 	return cmd
 }
 
-// addToBatch adds a request to the batch, if nothing needs to be decided about it.
-func (d *dispatcher) addToBatch(req resp.Request) bool {
+// addToBatch adds a request to the batch, if nothing needs to be decided about it, and in an event
+// loop if that does not make it wait.
+func (d *dispatcher) addToBatch(req resp.Request, it *eventloop.Iteration) bool {
 	if len(req.Args) == 0 || req.Inline || d.streaming || d.batch.bytes+len(req.Raw) > maxShared {
 		return false
 	}
@@ -41,8 +43,8 @@ func (d *dispatcher) addToBatch(req resp.Request) bool {
 		d.mayEndSession(cmd, req.Args) {
 		return false
 	}
-	if d.batch.requests == maxBatch {
-		d.relayBatch()
+	if d.batch.requests == maxBatch && !d.relayBatch(it) {
+		return false
 	}
 	d.client.count(cmd.kind)
 	d.start += len(req.Raw)
@@ -51,20 +53,23 @@ func (d *dispatcher) addToBatch(req resp.Request) bool {
 	return true
 }
 
-// relayBatch relays the batch.
-func (d *dispatcher) relayBatch() {
+// relayBatch relays the batch. In an event loop it reports false if it would have to wait.
+func (d *dispatcher) relayBatch(it *eventloop.Iteration) (done bool) {
 	n := d.batch.requests
 	if n == 0 {
-		return
+		return true
 	}
 	raw := d.buf[d.start-d.batch.bytes : d.start]
+	err := d.route(passthrough.Shared, it)
+	if err == passthrough.ErrWaits ||
+		err == nil && !d.pipe.Relay(passthrough.Request{Raw: raw, N: n}, it) {
+		return false
+	}
 	d.batch.requests, d.batch.bytes = 0, 0
-	err := d.route(passthrough.Shared)
-	if err == nil {
-		d.pipe.Relay(passthrough.Request{Raw: raw, N: n})
-		return
+	if err != nil {
+		for range n {
+			d.reply(encodeError(err))
+		}
 	}
-	for range n {
-		d.reply(encodeError(err))
-	}
+	return true
 }

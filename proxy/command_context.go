@@ -78,5 +78,5 @@ func (x *exchange) endWatch() {
 	x.client.setPhase(serving)
 	x.watch.end()
 	x.watch = nil
-	x.pipe.Flush() // forgets a route that failed during the wait
+	x.pipe.Flush(nil) // forgets a route that failed during the wait
 }

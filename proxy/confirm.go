@@ -28,7 +28,7 @@ func (s *lockSession) evalConfirmed(c *lockcmd.Call) (a lockcmd.Answer, err erro
 		if err := s.retryRoute(passthrough.Home); err != nil {
 			return resp.Value{}, err
 		}
-		answers := s.pipe.Do(raw, wait)
+		answers := s.pipe.Do(nil, raw, wait)
 		confirmed = answers[1]
 		s.await(answers[0])
 		return answers[0].Value()
@@ -56,7 +56,7 @@ func (s *lockSession) evalThenWait(c *lockcmd.Call, wait []byte) (a lockcmd.Answ
 		s.pipe.Pin(passthrough.Unpinned)
 		return a, err
 	}
-	answer := s.pipe.Do(wait)[0]
+	answer := s.pipe.Do(nil, wait)[0]
 	s.pipe.Pin(passthrough.Unpinned)
 	s.await(answer)
 	a.Confirmed, err = answer.Value()

@@ -21,16 +21,15 @@ func (d *dispatcher) delays(cmd *command, args [][]byte) bool {
 // from the client, the answer is delayed by at most --park. It reports false if the request must be
 // relayed as any other.
 func (d *dispatcher) delaySet(cmd *command, req resp.Request) (done bool) {
-	if d.start < d.end || d.client.drains() || d.route(passthrough.Shared) != nil {
+	if d.start < d.end || d.client.drains() || d.route(passthrough.Shared, nil) != nil {
 		return false
 	}
 	state := d.awaitState()
 	if !state.Plain() {
 		return false
 	}
-	d.identity = state.Identity
-	s := &delayedSet{dispatcher: d, raw: routeOf(cmd, req).Raw, args: req.Args, cmd: cmd,
-		over: time.NewTimer(d.server.cfg.Park)}
+	s := &delayedSet{dispatcher: d, as: d.runsAs(state).As, raw: routeOf(cmd, req).Raw,
+		args: req.Args, cmd: cmd, over: time.NewTimer(d.server.cfg.Park)}
 	defer s.over.Stop()
 	key, since := string(req.Args[1]), time.Now()
 	if last := d.lastDelay; last.key == key && since.Sub(last.ended) < delayMemory {
@@ -60,6 +59,7 @@ const delayMemory = 500 * time.Millisecond
 // delayedSet is a SET of one session whose answer can be delayed.
 type delayedSet struct {
 	*dispatcher
+	as    lockcmd.Identity
 	raw   []byte
 	args  [][]byte
 	cmd   *command
@@ -118,7 +118,7 @@ func (s *delayedSet) ask() (ended, took bool) {
 		return !bytes.HasPrefix(raw, nilReply) && raw[0] != '_', false
 	}
 	if s.watch != nil && s.gone() { // it was delayed
-		s.server.locks.UndoSet(s.Identity(), string(s.args[1]), string(s.args[2]))
+		s.server.locks.UndoSet(s.as, string(s.args[1]), string(s.args[2]))
 		state, _ := s.pipe.State()
 		s.reply = appendReply(nil, lockcmd.Reply{Kind: lockcmd.NullReply}, state.Proto)
 		return true, false

@@ -6,8 +6,8 @@
 //	listener, redcon   accept                                    accept.go
 //	client             PROXY header, TLS                         handshake.go
 //	input              bytes that have been read, framed         input.go
-//	dispatcher         a row of the table for each command       dispatch.go, commands.go,
-//	                                                             routes.go
+//	dispatcher         whole requests, one after the other       handle.go
+//	                   a row of the table for each command       dispatch.go, routes.go
 //	  plain requests     gathered, relayed together              batch.go
 //	  lock commands      run here: package lockcmd               lock.go, lock_batch.go
 //	  a few others       answered, completed from the upstream   *_reply.go
@@ -17,8 +17,8 @@
 //	client.Write       replies, in the order of the requests     client.go
 //
 // Each client has a session. It is made of parts, each built on the next: dispatcher, locker,
-// lockSession (what package lockcmd sees of it), exchange, input, client. A part calls only those
-// after it.
+// lockSession (how its lock commands ask the upstream), exchange, input, client. A part calls only
+// those after it.
 //
 // The session's goroutine reads its client until there is nothing to read. Then the session is
 // parked: the goroutine ends, and an event loop reads the client. The loop relays in place whatever

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
 	"lockproxy/passthrough"
 )
@@ -18,12 +19,15 @@ type exchange struct {
 	watch  *clientWatch    // of a lock command that waits; nil while none does
 }
 
-func (x *exchange) route(way passthrough.Way) error { return x.pipe.Route(x.ctx, way) }
+// route is passthrough.Pipe.Route.
+func (x *exchange) route(way passthrough.Way, it *eventloop.Iteration) error {
+	return x.pipe.Route(x.ctx, way, it)
+}
 
 // retryRoute is route that forgets an earlier failure: a waiter asks again and again.
 func (x *exchange) retryRoute(way passthrough.Way) error {
-	x.pipe.Flush()
-	return x.route(way)
+	x.pipe.Flush(nil)
+	return x.route(way, nil)
 }
 
 // reply gives the client a reply of the proxy's own, in its turn.
@@ -32,7 +36,7 @@ func (x *exchange) reply(text []byte) { x.pipe.Reply(text, passthrough.InTurn) }
 // ask sends a request of the proxy's own, by the route that the last call of route has chosen, and
 // returns the answer once it has arrived.
 func (x *exchange) ask(raw []byte) *passthrough.Answer {
-	answer := x.pipe.Do(raw)[0]
+	answer := x.pipe.Do(nil, raw)[0]
 	x.await(answer)
 	return answer
 }
@@ -52,7 +56,7 @@ func (x *exchange) awaitState() passthrough.State {
 // reports false, and does nothing, where only the upstream can answer: within a transaction, and
 // where only a few commands are allowed.
 func (x *exchange) answerAfter(answer func(raw []byte, proto int) []byte, ask [][]byte) bool {
-	if err := x.route(passthrough.Home); err != nil {
+	if err := x.route(passthrough.Home, nil); err != nil {
 		x.reply(encodeError(err)) // a lane may be open, but the answer by it would not be complete
 		return true
 	}
@@ -85,11 +89,14 @@ const (
 // await returns when the answer has arrived. If that takes long, it reads on from the client until
 // the buffer is full. If the client closes, so does its connection to the upstream, and the answer
 // is a failure.
-func (x *exchange) await(answer *passthrough.Answer) { x.awaitUntil(answer, time.Time{}) }
+func (x *exchange) await(answer *passthrough.Answer) { x.awaitUntil(answer, time.Time{}, false) }
 
 // awaitUntil is await that gives up at a time, and returns false then. A zero time is never. It
-// does not give up while the client is owed another answer, since its answers come in order.
-func (x *exchange) awaitUntil(answer *passthrough.Answer, until time.Time) (answered bool) {
+// does not give up while the client is owed another answer, since its answers come in order. With
+// orInput it also returns false when it has read more from the client.
+func (x *exchange) awaitUntil(
+	answer *passthrough.Answer, until time.Time, orInput bool,
+) (answered bool) {
 	if answer.Arrived() {
 		return true
 	}
@@ -114,14 +121,22 @@ func (x *exchange) awaitUntil(answer *passthrough.Answer, until time.Time) (answ
 	}
 	expired := false
 	if x.readErr == nil && x.watch == nil {
-		w := x.startWatch(0)
+		w, had := x.startWatch(0), x.watched
+		var came <-chan struct{}
+		if orInput {
+			came = w.came
+		}
 		select {
 		case <-answer.Done:
 		case <-w.ended:
+		case <-came:
 		case <-over:
 			expired = true
 		}
 		w.end()
+		if orInput && x.watched != had && x.readErr == nil {
+			return answer.Arrived()
+		}
 	}
 	if x.readErr != nil {
 		x.timer.Reset(goneTimeout)

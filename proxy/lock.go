@@ -16,9 +16,8 @@ import (
 // locker runs the lock commands of a session.
 type locker struct {
 	lockSession
-	begun  lockBatch          // commands that are asked together
-	done   lockReplies        // to those that have been finished
-	waiter passthrough.Waiter // the session, for what an event loop asks
+	begun lockBatch   // commands that are asked together
+	done  lockReplies // to those that have been finished
 }
 
 // runLock runs a lock command in its turn and gives the client its answer. Nothing that follows is
@@ -29,7 +28,7 @@ func (l *locker) runLock(spec *lockcmd.Spec, req resp.Request) {
 	state, settled := l.pipe.State()
 	// LOCK joins the queue before there is a way to the upstream: when its turn comes it finds one.
 	if spec.Name != "lock" || !settled || !state.Shareable() {
-		if err := l.route(way); err != nil {
+		if err := l.route(way, nil); err != nil {
 			l.reply(encodeError(err))
 			return
 		}
@@ -41,7 +40,7 @@ func (l *locker) runLock(spec *lockcmd.Spec, req resp.Request) {
 		if err == nil {
 			err = errInMulti
 		}
-		l.pipe.Relay(passthrough.Request{Raw: abortMulti, Instead: encodeError(err)})
+		l.pipe.Relay(passthrough.Request{Raw: abortMulti, Instead: encodeError(err)}, nil)
 		return
 	case err == nil && state.Untracked:
 		err = errUntracked
@@ -54,12 +53,11 @@ func (l *locker) runLock(spec *lockcmd.Spec, req resp.Request) {
 		l.reply(l.unlessNoAuth(state, encodeError(err)))
 		return
 	}
-	l.actAs(state)
 	if way == passthrough.Home {
 		l.pipe.Pin(passthrough.Pinned)
 		defer l.pipe.Pin(passthrough.Unpinned)
 	}
-	reply := l.timed(spec, req.Args)
+	reply := l.timed(spec, l.runsAs(state), req.Args)
 	l.client.corkIfDraining() // the server may have begun to shut down meanwhile
 	text := encodeReply(spec.Name, reply, state.Proto)
 	var late lockcmd.LateError
@@ -78,14 +76,21 @@ func (l *locker) runLock(spec *lockcmd.Spec, req resp.Request) {
 }
 
 // timed runs a lock command and tells the Observer how long it took.
-func (l *locker) timed(spec *lockcmd.Spec, args [][]byte) lockcmd.Reply {
+func (l *locker) timed(
+	spec *lockcmd.Spec, client lockcmd.Client, args [][]byte,
+) (reply lockcmd.Reply) {
 	l.client.publish()           // it can take long
 	defer l.client.guard.Start() // it may have acquired a session lock
-	began, waits := time.Now(), spec.Waits(args)
-	reply := l.server.locks.Run(l.command(), spec, &l.lockSession, args)
-	if !waits {
-		l.observeLock(spec, began)
+	began := time.Now()
+	step := l.server.locks.Begin(spec, client, args)
+	if step.Wait != nil {
+		return step.Wait(l.command(), &l.lockSession)
 	}
+	for step != nil {
+		a, err := l.askFor(step, began)
+		reply, step = step.Finish(a, err)
+	}
+	l.observeLock(spec, began)
 	return reply
 }
 
@@ -102,8 +107,8 @@ func (l *locker) refuseLarge(spec *lockcmd.Spec) {
 	err := lockcmd.UsageError(fmt.Sprintf("ERR the %s command is larger than %d bytes "+
 		"(--client-buffer): nothing was run", name, limit))
 	state := l.awaitState()
-	if state.InMulti && l.route(passthrough.Home) == nil {
-		l.pipe.Relay(passthrough.Request{Raw: abortMulti, Instead: encodeError(err)})
+	if state.InMulti && l.route(passthrough.Home, nil) == nil {
+		l.pipe.Relay(passthrough.Request{Raw: abortMulti, Instead: encodeError(err)}, nil)
 		return
 	}
 	l.reply(l.unlessNoAuth(state, encodeError(err)))

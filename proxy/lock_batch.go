@@ -1,19 +1,18 @@
 package proxy
 
-// Lock commands that take one script at most and never wait. An event loop runs them up to the
-// call of that script, and from its answer on. Consecutive ones of a client are asked together: its
-// threads may share the connection. So are those of several clients. Each needs the answer to its
-// own script, but none needs another's.
+// Lock commands, as far as they do not wait for others. Each is a chain of steps: see lockcmd.Step.
+// An event loop, or the session's goroutine, asks what a step asks for, and finishes the step with
+// the answer. Consecutive commands of a client are asked together: its threads may share the
+// connection. So are those of several clients. Each needs the answer to its own script, but none
+// needs another's.
 
 import (
 	"bytes"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"lockproxy/internal/eventloop"
-	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 	"lockproxy/lockcmd"
 	"lockproxy/passthrough"
@@ -28,15 +27,16 @@ const maxLockBatch = 64
 type lockBatch []batchedLock
 
 type batchedLock struct {
-	lockcmd.Step
-	spec   *lockcmd.Spec
-	began  time.Time
-	answer *passthrough.Answer // nil if it was not asked
-	err    error               // why not, if it was to be
+	*lockcmd.Step
+	cmd     *command
+	began   time.Time
+	answer  *passthrough.Answer   // nil if it was not asked
+	answers []*passthrough.Answer // to Step.Do; answer is the last of them
+	err     error                 // why it was not asked, if it was to be
 }
 
-// request is what asks the upstream.
-func (one *batchedLock) request() *passthrough.Call {
+// call is what asks the upstream for a script's answer.
+func (one *batchedLock) call() *passthrough.Call {
 	c := one.Call
 	return &passthrough.Call{SHA: c.Script.SHA, Name: c.Script.Name, Keys: c.Keys[:],
 		Args: c.Args[:]}
@@ -58,18 +58,32 @@ func (b lockBatch) answered() (n int, ok bool) {
 		if !a.Arrived() {
 			break
 		}
-		if !a.Good() {
+		if b[n].Call != nil && !a.Good() {
 			return n, false
 		}
 	}
 	return n, true
 }
 
-// concerns reports whether one of the commands is about a lock.
-func (b lockBatch) concerns(key []byte) bool {
-	return slices.ContainsFunc(b, func(one batchedLock) bool {
-		return one.Call != nil && one.Keys[0] == string(key)
-	})
+// arrived is how many of the first commands have been answered, at least the first.
+func (b lockBatch) arrived() int {
+	n := 1
+	for n < len(b) && b[n].answer != nil && b[n].answer.Arrived() {
+		n++
+	}
+	return n
+}
+
+// takes reports whether a command can be asked together with these: all are about one lock, each
+// about another.
+func (b lockBatch) takes(spec *lockcmd.Spec, args [][]byte) bool {
+	if len(b) == 0 {
+		return true
+	}
+	return len(b) < maxLockBatch && b.asked() && spec.OneLock && b[0].cmd.lock.OneLock &&
+		!slices.ContainsFunc(b, func(one batchedLock) bool {
+			return one.Call != nil && one.Keys[0] == string(args[1])
+		})
 }
 
 // lockReplies are the replies to lock commands that the client gets next.
@@ -93,43 +107,84 @@ func (r *lockReplies) add(reply lockcmd.Reply, text []byte) {
 
 // startLock begins a lock command, and asks the upstream if one request is enough. In an event
 // loop, where it is not nil, it asks only if it need not wait for that.
-func (l *locker) startLock(spec *lockcmd.Spec, args [][]byte, it *eventloop.Iteration) {
+func (l *locker) startLock(cmd *command, args [][]byte, it *eventloop.Iteration) {
 	l.client.publish() // it can take long
 	state, _ := l.pipe.State()
-	l.actAs(state)
-	one := batchedLock{spec: spec, began: time.Now()}
-	one.Step, _ = l.server.locks.Begin(spec, &l.lockSession, args) // it is one that asks once
+	one := batchedLock{cmd: cmd, began: time.Now()}
+	one.Step = l.server.locks.Begin(cmd.lock, l.runsAs(state), args)
+	if cmd.way == passthrough.Home {
+		l.pipe.Pin(passthrough.Pinned) // until it is done
+	}
 	l.askStep(&one, it)
 	l.begun = append(l.begun, one)
-	if it == nil && one.answer == nil {
-		l.finishLocks() // there is nothing to wait for, or it takes long, as with --min-replicas
+	switch {
+	case one.answer != nil:
+	case it == nil:
+		l.finishLocks(false) // there is nothing to wait for, or it takes long, as with --min-replicas
+	case len(l.begun) == 1 && one.asksNothing():
+		l.finishFirst(1, it)
 	}
+}
+
+// goesTogether reports whether a step asks for a script that can go with others.
+func (one *batchedLock) goesTogether() bool { return one.Call != nil && one.cmd.lock.OneLock }
+
+// asksNothing reports whether a step is finished without an answer.
+func (one *batchedLock) asksNothing() bool {
+	return one.Call == nil && len(one.Do) == 0 && one.Pause == 0
 }
 
 // askStep asks the upstream for a step, if one request is enough: in an event loop, where it is not
 // nil, only if it need not wait for that.
 func (l *locker) askStep(one *batchedLock, it *eventloop.Iteration) {
-	one.answer, one.err = nil, nil
-	if one.Call == nil || one.Call.Confirm.Needed() {
+	one.answer, one.answers, one.err = nil, nil, nil
+	way := passthrough.Shared
+	switch {
+	case one.asksNothing(), one.Pause > 0, one.Call != nil && one.Call.Confirm.Needed(),
+		one.Further && time.Since(one.began) > lockcmd.GoneFor: // see askFor
+		return
+	case len(one.Do) > 0:
+		way = passthrough.Home
+	}
+	if err := l.route(way, it); err != nil {
+		if it == nil {
+			one.err = err
+		}
 		return
 	}
-	if it != nil {
-		one.answer = l.pipe.TryAsk(one.request(), l.waiter, it)
-	} else if one.err = l.route(passthrough.Shared); one.err == nil {
-		one.answer = l.pipe.Ask(one.request())
+	switch {
+	case len(one.Do) > 0:
+		one.answers = l.pipe.Do(it, requestsOf(one.Step)...)
+	case one.goesTogether():
+		one.answer = l.pipe.Ask(one.call(), it)
+	default:
+		one.answers = l.pipe.Do(it, l.scriptRequest("EVALSHA", one.Call.Script.SHA, one.Call))
+	}
+	if n := len(one.answers); n > 0 {
+		one.answer = one.answers[n-1]
 	}
 }
 
-// finishLocks waits for the lock commands that have begun, and gives the client their answers.
-func (l *locker) finishLocks() {
+// finishLocks waits for the lock commands that have begun, and gives the client their answers. With
+// orInput it returns when it has read more from the client: that can be asked, too.
+func (l *locker) finishLocks(orInput bool) {
 	if len(l.begun) == 0 {
 		return
 	}
 	l.pipe.AwaitRoom()
 	if l.begun[0].answer != nil { // otherwise a failed route must be remembered
-		l.pipe.Flush()
+		l.pipe.Flush(nil)
 	}
-	l.finishFirst(len(l.begun), nil)
+	for len(l.begun) > 0 {
+		n := len(l.begun)
+		if orInput && l.begun[0].answer != nil {
+			if !l.awaitAnswer(&l.begun[0], true) {
+				return
+			}
+			n = l.begun.arrived()
+		}
+		l.finishFirst(n, nil)
+	}
 }
 
 // finishFirst finishes the first n of the lock commands that have begun, and gives the client their
@@ -140,25 +195,31 @@ func (l *locker) finishFirst(n int, it *eventloop.Iteration) {
 	for ; done < n; done++ {
 		one := &l.begun[done]
 		if one.answer != nil {
-			l.awaitAnswer(one)
-			if l.notRun(one.answer) {
+			l.awaitAnswer(one, false)
+			if one.goesTogether() && l.notRun(one.answer) {
 				end := l.askAgain(l.begun[done:n])
-				l.awaitAnswer(one)
+				l.awaitAnswer(one, false)
 				end()
 			}
 		}
 		reply, next := l.finishLock(one)
-		if next != nil && it != nil {
-			one.Step = *next
+		for ; next != nil; reply, next = l.finishLock(one) {
+			one.Step, one.answer, one.err = next, nil, nil
+			if it == nil || one.asksNothing() {
+				continue
+			}
 			l.askStep(one, it)
 			break
 		}
-		for ; next != nil; reply, next = l.finishLock(one) {
-			one.Step, one.answer = *next, nil
+		if next != nil {
+			break
 		}
-		l.observeLock(one.spec, one.began)
+		if one.cmd.way == passthrough.Home {
+			l.pipe.Pin(passthrough.Unpinned)
+		}
+		l.observeLock(one.cmd.lock, one.began)
 		state, _ := l.pipe.State()
-		l.done.add(reply, encodeReply(one.spec.Name, reply, state.Proto))
+		l.done.add(reply, encodeReply(one.cmd.lock.Name, reply, state.Proto))
 	}
 	l.begun = slices.Delete(l.begun, 0, done)
 	l.client.guard.Start()    // an UNLOCK that failed has left a session lock
@@ -167,12 +228,13 @@ func (l *locker) finishFirst(n int, it *eventloop.Iteration) {
 }
 
 // awaitAnswer waits for the answer to a command that was asked. A client that has a lock must not
-// wait for another's: it is given what is done.
-func (l *locker) awaitAnswer(one *batchedLock) {
+// wait for another's: it is given what is done. With orInput it returns false when it has read more
+// from the client.
+func (l *locker) awaitAnswer(one *batchedLock, orInput bool) (answered bool) {
 	if !one.answer.Arrived() {
 		l.sendDone()
 	}
-	l.await(one.answer)
+	return l.awaitUntil(one.answer, time.Time{}, orInput)
 }
 
 // sendDone gives the client the answers of the lock commands that have been finished. If the client
@@ -206,6 +268,8 @@ func (l *locker) finishLock(one *batchedLock) (lockcmd.Reply, *lockcmd.Step) {
 	var a lockcmd.Answer
 	err := one.err
 	switch {
+	case len(one.Do) > 0 && one.answer != nil:
+		a.Raw, err = l.repliesTo(one.Step, one.answers)
 	case one.answer != nil:
 		a.Value, err = one.answer.Value()
 		switch {
@@ -219,61 +283,8 @@ func (l *locker) finishLock(one *batchedLock) (lockcmd.Reply, *lockcmd.Step) {
 			err = &upstream.Error{Addr: l.server.cfg.Upstream.Addr, Sent: true,
 				Err: errors.New(string(a.Text))}
 		}
-	case err == nil && one.Call != nil:
-		a, err = l.Eval(one.Call)
+	case err == nil:
+		a, err = l.askFor(one.Step, one.began)
 	}
-	return one.Finish(l.command(), a, err)
+	return one.Finish(a, l.failure(err))
 }
-
-// notRun reports whether a call must be asked again: others of its batch took too long, or Redis
-// has refused all of them, or doesn't have the script.
-func (l *locker) notRun(a *passthrough.Answer) bool {
-	if a.Good() {
-		return false
-	}
-	v, err := a.Value()
-	return err == nil && (leftOut(v) || denied(a, v) ||
-		isNoScript(v, err) && !l.server.cfg.Locks.Cluster)
-}
-
-// askAgain asks together, once more, those commands of a list that have been answered but have not
-// run: alone they would cost a round trip each. Those that don't run then either go alone, the
-// first at once. A cluster's nodes would each have to be sent a script that is missing. end must be
-// called when the first has been answered: others wait for the scripts that are loaded.
-func (l *locker) askAgain(list []batchedLock) (end func()) {
-	end = func() {}
-	mine := false
-	if v, err := list[0].answer.Value(); isNoScript(v, err) {
-		if loaded, leads := l.server.scripts.begin(false, "", list[0].began); leads {
-			end, mine = loaded, true
-		}
-	}
-	if l.retryRoute(passthrough.Shared) != nil {
-		return end // finishLock tries again, and knows what to say
-	}
-	var missing []*lockcmd.Script
-	for i := range list {
-		one := &list[i]
-		if one.answer == nil || !one.answer.Arrived() || !l.notRun(one.answer) {
-			continue
-		}
-		v, err := one.answer.Value()
-		script := one.Call.Script
-		if mine && isNoScript(v, err) && !slices.Contains(missing, script) {
-			for _, s := range append(script.Together(false), script) {
-				missing = append(missing, s)
-				l.load(s, one.Keys[0])
-			}
-		}
-		one.answer = l.pipe.Ask(one.request())
-	}
-	return end
-}
-
-// denied reports whether a batch was refused for want of a right, before any of its calls has run.
-func denied(a *passthrough.Answer, v resp.Value) bool {
-	return a.Refused() && strings.HasPrefix(serverErrorText("", string(v.Text)), "NOPERM")
-}
-
-// leftOut reports whether a script was not run because others of its batch took too long.
-func leftOut(v resp.Value) bool { return v.Type == '+' && string(v.Text) == "LATER" }

@@ -12,23 +12,80 @@ import (
 	"lockproxy/passthrough"
 )
 
-// lockSession is a session as lock commands see it: their lockcmd.Session.
+// lockSession is how the lock commands of a session ask the upstream, on the session's goroutine.
 type lockSession struct {
 	exchange
-	identity upstream.Identity   // of the lock command that is running
-	late     *passthrough.Answer // of a script that was given up; nil if there was none
-	words    []string            // room for the words of a script's request
-	request  []byte              // room for its bytes
+	late    *passthrough.Answer // of a script that was given up; nil if there was none
+	words   []string            // room for the words of a script's request
+	request []byte              // room for its bytes
 }
 
 // Eval runs a script as this session's client: on its connection, and so as its user, on its
 // database and in its order.
 func (s *lockSession) Eval(c *lockcmd.Call) (a lockcmd.Answer, err error) {
 	if c.Confirm.Needed() {
-		return s.evalConfirmed(c)
+		a, err = s.evalConfirmed(c)
+	} else {
+		a.Value, err = s.evaluate(s.askNow, c)
 	}
-	a.Value, err = s.evaluate(s.askNow, c)
-	return a, err
+	return a, s.failure(err)
+}
+
+// failure is err, which says if the session has lost the upstream.
+func (s *lockSession) failure(err error) error {
+	if err != nil && s.pipe.Status().Lost {
+		return lockcmd.SessionLost(err)
+	}
+	return err
+}
+
+// askFor waits for what a step asks for.
+func (s *lockSession) askFor(step *lockcmd.Step, began time.Time) (a lockcmd.Answer, err error) {
+	switch {
+	case step.Further && time.Since(began) > lockcmd.GoneFor && s.gone():
+		return a, lockcmd.ErrOverdue
+	case step.Call != nil:
+		return s.Eval(step.Call)
+	case step.Pause > 0:
+		select {
+		case <-time.After(step.Pause):
+		case <-s.ctx.Done():
+		}
+	case len(step.Do) > 0:
+		if err = s.route(passthrough.Home, nil); err == nil {
+			a.Raw, err = s.repliesTo(step, s.pipe.Do(nil, requestsOf(step)...))
+		}
+	}
+	return a, s.failure(err)
+}
+
+// requestsOf are the requests of Step.Do.
+func requestsOf(step *lockcmd.Step) [][]byte {
+	raws := make([][]byte, len(step.Do))
+	for i, command := range step.Do {
+		raws[i] = resp.AppendCommand(nil, command...)
+	}
+	return raws
+}
+
+// repliesTo waits for the replies to Step.Do.
+func (s *lockSession) repliesTo(
+	step *lockcmd.Step, answers []*passthrough.Answer,
+) ([][]byte, error) {
+	replies := make([][]byte, len(answers))
+	for i, answer := range answers {
+		s.await(answer)
+		raw, err := answer.Raw()
+		if err != nil {
+			return nil, err
+		}
+		if bytes.HasPrefix(raw, []byte("+QUEUED")) &&
+			lookup(step.Do[i][0]).Class == commands.Other {
+			s.pipe.Pin(passthrough.ForGood)
+		}
+		replies[i] = raw
+	}
+	return replies, nil
 }
 
 // asker sends a request for a script and returns its answer.
@@ -81,10 +138,10 @@ func (s *lockSession) evalSource(do asker, c *lockcmd.Call) (resp.Value, error) 
 // load makes the upstream load a script before the next request for key runs, if the user may
 // SCRIPT LOAD.
 func (s *lockSession) load(script *lockcmd.Script, key string) {
-	if s.route(passthrough.Shared) == nil {
+	if s.route(passthrough.Shared, nil) == nil {
 		words := script.LoadRequest(s.server.cfg.Locks.Cluster, key)
 		raw := resp.AppendCommand(nil, words...)
-		s.pipe.Relay(passthrough.Request{Raw: raw, Discarded: true})
+		s.pipe.Relay(passthrough.Request{Raw: raw, Discarded: true}, nil)
 	}
 }
 
@@ -107,78 +164,45 @@ const maxScriptRequest = 1 << 10
 
 // askNow is an asker that waits until a time; zero is without end.
 func (s *lockSession) askNow(raw []byte, until time.Time) (resp.Value, error) {
-	if s.late != nil && !s.awaitUntil(s.late, until) { // route might wait for that, too
+	if s.late != nil && !s.awaitUntil(s.late, until, false) { // route might wait for that, too
 		return resp.Value{}, lockcmd.LateError{}
 	}
 	s.late = nil
 	if err := s.retryRoute(passthrough.Shared); err != nil {
 		return resp.Value{}, err
 	}
-	answer := s.pipe.Do(raw)[0]
-	if !s.awaitUntil(answer, until) {
+	answer := s.pipe.Do(nil, raw)[0]
+	if !s.awaitUntil(answer, until, false) {
 		s.late = answer
 		return resp.Value{}, lockcmd.LateError{Answered: answer.Done}
 	}
 	return answer.Value()
 }
 
-// Do sends commands of the proxy's own together, by the client's own connection, and returns their
-// replies.
-func (s *lockSession) Do(cmds ...[][]byte) ([][]byte, error) {
-	if err := s.route(passthrough.Home); err != nil {
-		return nil, err
-	}
-	raws := make([][]byte, len(cmds))
-	for i, command := range cmds {
-		raws[i] = resp.AppendCommand(nil, command...)
-	}
-	replies := make([][]byte, len(cmds))
-	for i, answer := range s.pipe.Do(raws...) {
-		s.await(answer)
-		raw, err := answer.Raw()
-		if err != nil {
-			return nil, err
-		}
-		if lookup(cmds[i][0]).Class == commands.Other && bytes.HasPrefix(raw, []byte("+QUEUED")) {
-			s.pipe.Pin(passthrough.ForGood)
-		}
-		replies[i] = raw
-	}
-	return replies, nil
-}
-
-// actAs notes as whom the lock command that begins is run.
-func (s *lockSession) actAs(state passthrough.State) {
-	s.identity = state.Identity
+// runsAs is what a lock command runs as on a connection in this state.
+func (s *lockSession) runsAs(state passthrough.State) lockcmd.Client {
 	s.client.holder.SetName(state.Name)
-}
-
-// Identity is what the running lock command runs as, and on which database.
-func (s *lockSession) Identity() lockcmd.Identity {
-	return asIdentity(s.identity)
+	return lockcmd.Client{Holder: &s.client.holder, As: asIdentity(state.Identity)}
 }
 
 func asIdentity(id upstream.Identity) lockcmd.Identity {
 	return lockcmd.Identity{User: id.User, Password: id.Password, LoggedIn: id.LoggedIn, DB: id.DB}
 }
 
-// Login is as whom the client is logged in by now, according to the replies so far.
-func (s *lockSession) Login() lockcmd.Identity {
+// login is as whom the client is logged in by now, according to the replies so far.
+func (s *lockSession) login() lockcmd.Identity {
 	state, _ := s.pipe.State()
 	return asIdentity(state.Identity)
 }
-
-// Holder is this connection as the holder of locks.
-func (s *lockSession) Holder() *lockcmd.Holder { return &s.client.holder }
 
 // lostPush is how long a client may take to read the push that a session lock is lost. Then its
 // connection is closed.
 const lostPush = 50 * time.Millisecond
 
-// LockLost closes the connection of a client whose session lock has been lost. With RESP3 the
+// lockLost closes the connection of a client whose session lock has been lost. With RESP3 the
 // client gets a push before. The push alone would not do: client libraries drop pushes that they do
 // not know.
-func (s *lockSession) LockLost(key string, token int64) {
+func (s *lockSession) lockLost(key string, token int64) {
 	if state, _ := s.pipe.State(); state.Proto == 3 && s.pipe.Push(encodeLockLost(key, token)) {
 		time.AfterFunc(lostPush, s.client.closeRaw)
 		return

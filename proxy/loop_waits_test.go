@@ -3,10 +3,12 @@ package proxy
 import (
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/testredis"
 	"lockproxy/internal/testwait"
 	"lockproxy/lockcmd"
 )
@@ -52,5 +54,61 @@ func TestLoopDoesNotWaitForUndo(t *testing.T) {
 	expect(t, far, "-UPSTREAM was replaced by another server")
 	if len(sess.begun) != 0 {
 		t.Error("the LOCK is not finished")
+	}
+}
+
+// An event loop runs all steps of a lock command without WAIT, and leaves nothing to a goroutine.
+func TestLoopRunsAllSteps(t *testing.T) {
+	sess, far := unread(t, serverWith(t, testredis.Start(t).URL(), lockcmd.Config{
+		MaxTimeout: time.Hour, FenceRetention: time.Hour, CanFence: fenceable}))
+	ask := func(text string) string {
+		t.Helper()
+		if next := arrives(sess, far, text+"\r\n"); next != eventloop.Stay {
+			t.Fatalf("%s is left to the goroutine", text)
+		}
+		steps := 0
+		for ; len(sess.begun) > 0; steps++ {
+			<-sess.begun[0].answer.Done
+			if next := sess.Ready(&eventloop.Iteration{}, false); next != eventloop.Stay {
+				t.Fatalf("step %d of %s is left to the goroutine", steps, text)
+			}
+		}
+		reply := make([]byte, 4<<10)
+		n, err := far.Read(reply)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(reply[:n])
+	}
+	// The goroutine loads the scripts.
+	io.WriteString(far, "LOCKALL 600 2 x y\r\nUNLOCKALL 1 2 x y\r\nUNLOCK x FORCE\r\n"+
+		"FENCE x 1 PING\r\nRELOCK x 1 600\r\nLOCKINFO x\r\n")
+	for got := 0; got < 6; {
+		sess.read()
+		sess.handle()
+		buf := make([]byte, 4<<10)
+		n, _ := far.Read(buf)
+		got += strings.Count(string(buf[:n]), "\r\n")
+	}
+	token := ""
+	for _, c := range []struct{ ask, want string }{
+		{"LOCKALL 600 2 a b", ":T\r\n"}, {"LOCKALL 600 2 a c", "$-1\r\n"},
+		{"FENCE a T SET k 7", "+OK\r\n"}, {"FENCE a T GET k", "$1\r\n7\r\n"},
+		{"FENCE c T GET k", "-FENCED token T"}, {"UNLOCKALL T 2 a b", ":2\r\n"},
+		{"UNLOCKALL T 1 a", ":0\r\n"}, {"LOCK s 600 SHARED", ":T\r\n"},
+		{"FENCE s T INCR k", ":8\r\n"}, {"FENCE s T HGET k f", "-WRONGTYPE"},
+		{"RELOCK s T 600", ":1\r\n"}, {"UNLOCK s", ":1\r\n"}, {"LOCK s x", "-ERR timeout"},
+		{"LOCKINFO s", "$-1\r\n"}, {"FENCE s x GET k", "-ERR value is not an integer"},
+	} {
+		reply := ask(strings.Replace(c.ask, " T ", " "+token+" ", 1))
+		if c.want == ":T\r\n" {
+			if token = strings.Trim(reply, ":\r\n"); len(token) != 16 {
+				t.Fatalf("%s: %q", c.ask, reply)
+			}
+			continue
+		}
+		if want := strings.Replace(c.want, "token T", "token "+token, 1); !strings.HasPrefix(reply, want) {
+			t.Errorf("%s: %q, want %q", c.ask, reply, want)
+		}
 	}
 }

@@ -22,7 +22,7 @@ func (x *exchange) noAuth() (reply []byte, err error) {
 	if state, _ := x.pipe.State(); state.Admitted || x.awaitState().Admitted {
 		return nil, nil
 	}
-	if err := x.route(passthrough.Home); err != nil {
+	if err := x.route(passthrough.Home, nil); err != nil {
 		return nil, err
 	}
 	if reply, err = x.ask(ping).Raw(); !bytes.HasPrefix(reply, noAuthCode) {

@@ -58,7 +58,7 @@ func unread(t *testing.T, s *Server) (*session, *net.TCPConn) {
 	})
 	sess.client.setPhase(serving)
 	sess.buf, sess.socketEmpty = make([]byte, minSessionBuf), true
-	if err := sess.route(passthrough.Home); err != nil {
+	if err := sess.route(passthrough.Home, nil); err != nil {
 		t.Fatal(err)
 	}
 	arrives(sess, far, "PING\r\n")

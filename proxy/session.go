@@ -26,8 +26,8 @@ func (s *session) serve() {
 	// the first request tries again. The loop knows the client before: a request that arrives
 	// meanwhile goes ahead of what others ask later.
 	s.client.reg.Register()
-	s.route(passthrough.Home)
-	s.pipe.Flush()
+	s.route(passthrough.Home, nil)
+	s.pipe.Flush(nil)
 	if !s.park() {
 		s.Resume()
 	}

@@ -40,7 +40,7 @@ const (
 // done says that the home is pinned and up to date. After errWritesUnknown the session must end, as
 // it would have when it lost the connection on which it wrote. Any other error is the answer.
 func (x *exchange) syncWrites(first *syncing) (done bool, err error) {
-	if x.route(passthrough.Home) != nil {
+	if x.route(passthrough.Home, nil) != nil {
 		return false, nil
 	}
 	if state := x.awaitState(); state.InMulti || state.Untracked || state.Streaming {
@@ -54,7 +54,7 @@ func (x *exchange) syncWrites(first *syncing) (done bool, err error) {
 	}
 	x.pipe.Pin(passthrough.Pinned)
 	x.pipe.Relay(passthrough.Request{Raw: resp.AppendCommand(nil, first.noop...),
-		Discarded: true})
+		Discarded: true}, nil)
 	cluster, refused := x.server.cfg.Upstream.IsCluster(), errCannotSync
 	if !cluster {
 		counted, err := x.ask(resp.AppendCommand(nil, first.propagated...)).Value()

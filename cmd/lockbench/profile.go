@@ -64,7 +64,6 @@ var activityOf = []struct {
 	{"lockproxy/proxy.(*input).read", fromClients},
 	{"lockproxy/passthrough.(*lane).write", toRedis},
 	{"lockproxy/passthrough.(*homeSide).writeHome", toRedis},
-	{"lockproxy/passthrough.(*homeSide).tryFlushHome", toRedis},
 	{"lockproxy/passthrough.(*connReader)", withReplies},
 	{"lockproxy/passthrough.(*demux)", withReplies},
 	{"lockproxy/passthrough.(*home).consume", withReplies},

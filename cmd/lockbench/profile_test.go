@@ -31,14 +31,14 @@ func TestBreakDown(t *testing.T) {
 		sampled(10, call, "lockproxy/internal/socket.call", "lockproxy/proxy.(*session).Ready",
 			"lockproxy/internal/eventloop.(*loop).run"),
 		sampled(5, "lockproxy/internal/resp.(*Framer).Next",
-			"lockproxy/proxy.(*dispatcher).tryRelayBatch", "lockproxy/proxy.(*session).Ready"),
+			"lockproxy/proxy.(*dispatcher).relayBatch", "lockproxy/proxy.(*session).Ready"),
 		sampled(5, call, "lockproxy/passthrough.(*lane).write",
 			"lockproxy/passthrough.(*lane).Flush", "lockproxy/internal/eventloop.(*loop).run"),
 		sampled(10, "lockproxy/passthrough.(*demux).cut", "lockproxy/passthrough.(*lane).consume"),
 		sampled(15, "runtime.epollwait", "runtime.netpoll", "runtime.findRunnable",
 			"runtime.schedule", "runtime.mcall"),
 		sampled(5, "runtime.gcDrainN", "runtime.gcAssistAlloc1", "runtime.gcAssistAlloc",
-			"lockproxy/lockcmd.(*Locks).Run", "lockproxy/proxy.(*session).serve"),
+			"lockproxy/lockcmd.(*Locks).Begin", "lockproxy/proxy.(*session).serve"),
 		sampled(10, "something.else"),
 	}})
 	for a, want := range map[activity]float64{

@@ -104,3 +104,22 @@ func TestLockBatchIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// A client that no event loop reads, as with TLS, sends a second lock command while its first one is
+// under way. It is asked at once, and not when the first one has been answered.
+func TestLockIsAskedWhileAnotherIsInAGoroutine(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		const latency = 20 * time.Millisecond
+		_, c := farAway(t, latency)
+		start := time.Now()
+		c.Send("LOCK a 30")
+		time.Sleep(latency) // the proxy waits for Redis by now
+		c.Send("LOCK b 30")
+		for range 2 {
+			proxytest.Token(t, c.Reply())
+		}
+		if took := time.Since(start); took != 3*latency {
+			t.Errorf("it took %v, and %v is one way to Redis", took, latency)
+		}
+	})
+}

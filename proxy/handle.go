@@ -1,0 +1,187 @@
+package proxy
+
+import (
+	"math"
+
+	"lockproxy/internal/commands"
+	"lockproxy/internal/eventloop"
+	"lockproxy/passthrough"
+)
+
+// handle handles every whole request in the buffer. It returns false when the session has no
+// further requests.
+func (d *dispatcher) handle() (more bool) {
+	for had := -1; had != d.watched; {
+		had = d.watched
+		if d.handleWhole(nil) == ends {
+			return false
+		}
+		d.finishLocks(true) // more may come before these are answered
+	}
+	d.relayBatch(nil)
+	more = d.makeRoom()
+	d.client.publish()
+	d.pipe.Flush(nil)
+	return more
+}
+
+// handleInLoop handles what is in the buffer as far as that needs no waiting, in an event loop. The
+// last request can be incomplete. It returns false if the session's goroutine must go on.
+func (d *dispatcher) handleInLoop(it *eventloop.Iteration) bool {
+	ok := d.handleWhole(it) == goesOn && d.batch.requests < maxBatch && d.end < len(d.buf) &&
+		d.relayBatch(it)
+	if ok {
+		d.compact()
+	}
+	sent := d.pipe.Flush(it)
+	d.client.publish()
+	return ok && sent
+}
+
+// verdict says how a session goes on after a request.
+type verdict uint8
+
+const (
+	goesOn verdict = iota
+	ends           // it has no further requests
+	waits          // only its goroutine can handle the request, which is still in the buffer
+)
+
+// handleWhole dispatches the whole requests in the buffer, but leaves the last batch open, of lock
+// commands or of requests. It stops at the request with which the Pipe was lost: the client gets no
+// answer after that one's. In an event loop it also stops where lock commands must be answered
+// first, and where a batch is full: a goroutine gives way to others.
+func (d *dispatcher) handleWhole(it *eventloop.Iteration) verdict {
+	// A batch that is open has not been relayed yet.
+	for d.start < d.end && (it != nil || d.batch.requests > 0 || !d.pipe.Status().Lost) {
+		if it != nil && d.batch.requests == maxBatch {
+			break
+		}
+		req, whole, err := d.framer.Next(d.buf[d.start:d.end])
+		switch {
+		case it != nil && err != nil:
+			return waits
+		case it != nil && !whole:
+			return goesOn
+		case err != nil:
+			d.finishLocks(false)
+			d.relayBatch(nil)
+			if err = d.admit(err); err == nil {
+				continue
+			}
+			if d.streaming && d.skipped == nil {
+				d.pipe.Relay(passthrough.Request{Piece: passthrough.Broken}, nil)
+			}
+			d.reply(encodeError(err))
+			return ends
+		case whole && d.addLock(req, it):
+			if !d.begun.asked() {
+				return waits
+			}
+			continue
+		}
+		if len(d.begun) > 0 {
+			if it != nil {
+				return goesOn // it has to wait for them
+			}
+			if d.finishLocks(false); d.pipe.Status().Lost {
+				break
+			}
+		}
+		if whole && d.addToBatch(req, it) {
+			continue
+		}
+		if !d.relayBatch(it) {
+			return waits
+		}
+		d.start += len(req.Raw)
+		switch {
+		case d.streaming:
+			d.handlePiece(req.Raw, whole)
+		case whole && len(req.Args) > 0:
+			next := d.dispatch(req, it)
+			if next == waits {
+				d.start -= len(req.Raw)
+			}
+			if next != goesOn {
+				return next
+			}
+		}
+		if !whole {
+			break
+		}
+	}
+	return goesOn
+}
+
+// handlePiece relays a piece of a request that is too large to hold, or skips it.
+func (d *dispatcher) handlePiece(raw []byte, last bool) {
+	spec := d.skipped
+	if last {
+		d.streaming, d.skipped = false, nil
+	}
+	switch {
+	case spec == nil && last:
+		d.pipe.Relay(passthrough.Request{Raw: raw, Piece: passthrough.Last}, nil)
+	case spec == nil:
+		d.pipe.Relay(passthrough.Request{Raw: raw, Piece: passthrough.Further}, nil)
+	case last:
+		d.refuseLarge(spec)
+	}
+}
+
+// makeRoom prepares the buffer for the next read, and begins to stream a request that has outgrown
+// it. It returns false when a request that can't be streamed is too large.
+func (d *dispatcher) makeRoom() bool {
+	d.compact()
+	if d.end < len(d.buf) {
+		return true
+	}
+	limit := maxSessionBuf
+	args, argc := d.framer.Head(d.buf[:d.end], 1)
+	held := lookupHead(args).mustBeWhole()
+	if held {
+		limit = max(limit, d.server.cfg.ClientBuffer)
+	}
+	// An inline request and a header line have their own limits, which the framer enforces.
+	if len(d.buf) < limit || argc == 0 {
+		if d.grow(limit) {
+			return true
+		}
+		if argc == 0 || held {
+			d.reply(encodeError(errNoRoom))
+			return false
+		}
+	}
+	d.stream(argc)
+	return true
+}
+
+// lookupHead is the command of a request of which args have come.
+func lookupHead(args [][]byte) *command {
+	if len(args) == 0 {
+		return lookup(nil)
+	}
+	return lookup(args[0])
+}
+
+// stream begins to relay the request in the buffer before it is complete.
+func (d *dispatcher) stream(argc int) {
+	args, _ := d.framer.Head(d.buf[:d.end], math.MaxInt)
+	cmd := lookupHead(args)
+	d.streaming, d.skipped = true, cmd.lock
+	d.client.count(cmd.kind)
+	raw := d.framer.Stream(d.buf[:d.end])
+	expect := passthrough.Expect{Effect: cmd.Effect, Count: argc - 1}
+	if cmd.Effect == commands.Hello {
+		expect.Proto = int(commands.ParseLogin(args).Proto)
+	}
+	if cmd.Effect == commands.Auth || cmd.Effect == commands.Hello {
+		d.awaitReplies()
+	}
+	expect.Replied = d.watchLockEnds(cmd, args, nil)
+	if d.skipped == nil && d.connected(passthrough.Home, expect.Effect) {
+		d.pipe.Relay(passthrough.Request{Raw: raw, Expect: expect, Piece: passthrough.First}, nil)
+	}
+	d.end = copy(d.buf, d.buf[len(raw):d.end])
+}

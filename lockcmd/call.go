@@ -32,6 +32,12 @@ type evaluator interface {
 	Eval(c *Call) (Answer, error)
 }
 
+// upstream is what a session that waits asks. Get waits for the value of a key, until a time.
+type upstream interface {
+	evaluator
+	Get(key string, until time.Time) (resp.Value, error)
+}
+
 // fastArgs is what a fast path needs: ARGV[3] to ARGV[5] of fast_lock.lua, fast_share.lua,
 // fast_unlock.lua and fast_leave.lua.
 type fastArgs [3]string

@@ -13,6 +13,8 @@ type Spec struct {
 	MaxArgs int    // 0 is without limit
 	OneLock bool   // it is about the lock that its first argument names, and asks for scripts alone
 	Heavy   bool   // it can take long to compute, even before it asks for anything
+	// ReadsFirst says that a request which can wait asks for something else before.
+	ReadsFirst bool
 	// begin makes the first Step of a request. args are without the name.
 	begin func(l *Locks, c Client, args [][]byte) *Step
 }
@@ -28,6 +30,9 @@ var Specs = []Spec{
 	{Name: "lockscan", MinArgs: 2, MaxArgs: 8, Heavy: true, begin: (*Locks).beginScan},
 	{Name: "locktop", MinArgs: 1, MaxArgs: 6, Heavy: true, begin: (*Locks).beginTop},
 	{Name: "locklog", MinArgs: 1, MaxArgs: 4, Heavy: true, begin: (*Locks).beginLog},
+	{Name: "once", MinArgs: 3, MaxArgs: 12, OneLock: true, ReadsFirst: true,
+		begin: (*Locks).beginOnce},
+	{Name: "done", MinArgs: 3, MaxArgs: 6, OneLock: true, begin: (*Locks).beginDone},
 	{Name: "fence", MinArgs: 4, begin: (*Locks).beginFence},
 }
 
@@ -58,12 +63,12 @@ func help() Reply {
 //go:embed help.txt
 var helpText string
 
-// Waits reports whether a LOCK or LOCKALL with these arguments can wait for others. args begin with
-// the name.
+// Waits reports whether a LOCK, LOCKALL or ONCE with these arguments can wait for others. args begin
+// with the name.
 func (c *Spec) Waits(args [][]byte) bool {
 	options := 3
 	switch c.Name {
-	case "lock":
+	case "lock", "once":
 	case "lockall":
 		_, rest, err := parseKeys(args[2:])
 		if err != nil {

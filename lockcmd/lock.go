@@ -70,7 +70,14 @@ func (l *locking) beginTry(
 	if behind > 0 {
 		words = append(words, "0", strconv.FormatInt(behind, 10))
 	}
-	t.Call = l.call(lockScript, r.key, fast, r.owner, words...)
+	script := lockScript
+	if r.value != "" {
+		script, fast = onceScript, fastArgs{"", "", r.earlyText()}
+	}
+	t.Call = l.call(script, r.key, fast, r.owner, words...)
+	if r.value != "" {
+		t.More = []string{r.value}
+	}
 	t.Confirm = l.cfg.confirmation()
 	return t, nil
 }
@@ -83,6 +90,10 @@ func (l *locking) finishTry(t *lockCall, answer Answer, err error) (attempt, err
 		return a, err
 	}
 	l.queues.ways.took(t.key, time.Since(a.askedAt))
+	if found[0] < 0 {
+		a.made = true
+		return a, nil
+	}
 	a.token, a.foreign = found[0], found[1] == 1
 	if a.foreign {
 		l.queues.mu.Lock()
@@ -141,7 +152,7 @@ func (l *waits) beginLock(c Client, args [][]byte) *Step {
 	}
 	r := c.request(string(args[0]), o)
 	if o.waits {
-		return &Step{Wait: func(ctx context.Context, on evaluator) Reply {
+		return &Step{Wait: func(ctx context.Context, on upstream) Reply {
 			return l.wait(ctx, session{c, on}, r, o.wait)
 		}}
 	}

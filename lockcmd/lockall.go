@@ -110,7 +110,7 @@ func (l *waits) beginLockAll(c Client, args [][]byte) *Step {
 		rs[i].number = rs[0].number
 	}
 	if o.waits {
-		return &Step{Wait: func(ctx context.Context, on evaluator) Reply {
+		return &Step{Wait: func(ctx context.Context, on upstream) Reply {
 			return l.waitAll(ctx, session{c, on}, rs, o.wait)
 		}}
 	}

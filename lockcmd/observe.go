@@ -27,6 +27,7 @@ type counters struct {
 	acquired, shared, handedOver, renewed, held, overtime, gone, failed atomic.Uint64
 	unlocked, forced, disconnect, expired, lost, fenced                 atomic.Uint64
 	deadlocks                                                           atomic.Uint64
+	onceHits, onceMakers, onceShared, onceStored, onceGivenUp           atomic.Uint64
 }
 
 // observed is what this proxy has seen happen to locks. It decides nothing.
@@ -62,6 +63,9 @@ func (o *observed) observeAcquired(lock *heldLock, a attempt) (earlier []*heldLo
 		o.counters.renewed.Add(1)
 	} else {
 		o.counters.acquired.Add(1)
+		if lock.value != "" {
+			o.counters.onceMakers.Add(1)
+		}
 		if lock.shared {
 			o.counters.shared.Add(1)
 		}

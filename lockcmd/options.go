@@ -134,17 +134,13 @@ func parseLimit(arg []byte) (int64, error) {
 // parseLock reads "timeout [SHARED | LIMIT n] [WAIT seconds] [SESSION [MAX seconds]] [OWNER name]";
 // each option once, in any order.
 func parseLock(args [][]byte, maxTimeout time.Duration) (o lockOptions, err error) {
-	return parseOptions(args, maxTimeout, true)
+	return parseOptions(args, maxTimeout, wantLock)
 }
 
-// parseOptions reads the arguments of LOCK, or of LOCKALL, which has fewer options.
-func parseOptions(args [][]byte, maxTimeout time.Duration, one bool) (o lockOptions, err error) {
+// parseOptions reads the arguments of LOCK, LOCKALL or ONCE: want lists its options.
+func parseOptions(args [][]byte, maxTimeout time.Duration, want string) (o lockOptions, err error) {
 	if o.timeout, err = parseTimeout(args[0], maxTimeout); err != nil {
 		return o, err
-	}
-	want := wantLockAll
-	if one {
-		want = wantLock
 	}
 	owned, limited := false, []byte(nil) // limited is the word MAX
 	for args = args[1:]; len(args) > 0; args = args[1:] {
@@ -153,16 +149,18 @@ func parseOptions(args [][]byte, maxTimeout time.Duration, one bool) (o lockOpti
 		case option == "SESSION" && !o.session:
 			o.session = true
 			continue
-		case option == "SHARED" && one && !o.shared:
+		case option == "SHARED" && want == wantLock && !o.shared:
 			o.shared = true
 			continue
-		case option == "LIMIT" && one && !o.shared && valued:
+		case option == "LIMIT" && want == wantLock && !o.shared && valued:
 			o.shared = true
 			o.limit, err = parseLimit(args[1])
 		case option == "WAIT" && !o.waits && valued:
 			o.waits = true
 			o.wait, err = parseWait(args[1])
-		case option == "MAX" && one && limited == nil && valued:
+		case option == "EARLY" && want == wantOnce && o.early == 0 && valued:
+			o.early, err = parsePositive("EARLY", args[1], longestWait)
+		case option == "MAX" && want != wantLockAll && limited == nil && valued:
 			limited = args[0]
 			o.longest, err = parsePositive("MAX", args[1], longestWait)
 		case option == "OWNER" && !owned && valued && len(args[1]) > 0:
@@ -220,7 +218,7 @@ func parseLockAll(
 	if err != nil {
 		return o, nil, err
 	}
-	o, err = parseOptions(append([][]byte{args[0]}, rest...), maxTimeout, false)
+	o, err = parseOptions(append([][]byte{args[0]}, rest...), maxTimeout, wantLockAll)
 	return o, keys, err
 }
 

@@ -47,6 +47,11 @@ func (l *waits) pollOrPause(s session, w *waiter) (pause time.Duration, err erro
 // poll tries to take the lock for w, which is first. If another client has the lock, it returns
 // what it found.
 func (l *waits) poll(s session, w *waiter) (found attempt, err error) {
+	if w.value != "" && w.polled { // otherwise it has just been read
+		if there, err := l.readForAll(s, w); there || err != nil {
+			return attempt{}, err
+		}
+	}
 	l.queues.mu.Lock()
 	mode := modeFirst
 	if w.polled && !w.pollNow {
@@ -60,6 +65,10 @@ func (l *waits) poll(s session, w *waiter) (found attempt, err error) {
 	l.queues.mu.Unlock()
 	a, err := l.try(s, w, mode, others)
 	defer l.endShared(s, w, others, a, err)
+	if a.made { // it must be read; if it is gone again, the next poll is soon
+		_, err := l.readForAll(s, w)
+		return attempt{}, err
+	}
 	if a.token != 0 {
 		// A release that has given w the lock must end before the poll that found it.
 		l.awaitOffer(w)

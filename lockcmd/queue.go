@@ -34,6 +34,7 @@ const (
 	waiting waiterState = iota
 	offered             // a release's script is under way that may name this waiter
 	granted             // token is valid
+	served              // it waited for a value (ONCE), and has it
 	left                // its client has gone, its time is over, or it has its answer
 )
 
@@ -48,6 +49,7 @@ type waiter struct {
 	unknownOutcome bool          // a release or poll has failed that may have given it the lock
 	rejected       error         // why it must not keep the lock that it was given
 	wake           chan struct{} // holds one: something has changed, or the lock may be free
+	found          *string       // the value that it waited for, once it is answered
 	pollNow        bool          // the lock may be free: poll at once
 	polled         bool          // it has polled before
 	ownerHolds     bool          // its owner seems to have the lock: check, even behind others
@@ -219,6 +221,24 @@ func (q *waitQueue) grant(w *waiter, token int64) {
 	q.lease = w.timeout
 	q.leave(w)
 	w.signal()
+}
+
+// answer gives w the value that it waited for.
+func (w *waiter) answer(value *string) { w.state, w.found = served, value }
+
+// answer gives the value of a key to all who wait for it with a login. The next one asks at once.
+func (q *waitQueue) answer(as Identity, key string, value *string) {
+	var next *list.Element
+	for place := q.waiters.Front(); place != nil; place = next {
+		next = place.Next()
+		if w := place.Value.(*waiter); w.as == as && w.value == key {
+			w.answer(value)
+			q.leave(w)
+			w.signal()
+		}
+	}
+	q.failing = nil
+	q.pollNow()
 }
 
 // yield lets others go first. The first here polls after wait. The release has listed this proxy.

@@ -104,11 +104,17 @@ func (qs *queues) stateOf(w *waiter) waiterState {
 	return w.state
 }
 
-// outcome reports whether w has the lock. It fails if w was rejected.
-func (qs *queues) outcome(w *waiter) (won bool, err error) {
+// outcome reports whether w has the lock, or the value. It fails if w was rejected.
+func (qs *queues) outcome(w *waiter) (ended bool, err error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	return w.state == granted, w.rejected
+	return w.state == granted || w.state == served, w.rejected
+}
+
+// ended reports whether w has the lock, or the value.
+func (qs *queues) ended(w *waiter) bool {
+	ended, _ := qs.outcome(w)
+	return ended
 }
 
 // takeOwnerHolds reports whether w's owner seems to have the lock, and clears that: one check is

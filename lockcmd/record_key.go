@@ -11,6 +11,9 @@ import (
 // cluster slot.
 const recordInfix = ":lockproxy:"
 
+// claimInfix stands likewise between the name of ONCE's value and the end of its claim's.
+const claimInfix = ":once:"
+
 // recordTag ends the record's name if a hash tag already decides the lock's slot.
 const recordTag = "tag"
 
@@ -30,6 +33,9 @@ func RecordKey(key []byte) string { return keyNextTo(key, recordInfix) }
 func fenceKey(key []byte, token int64) string {
 	return keyNextTo(key, recordInfix+"fence:"+strconv.FormatInt(token, 10)+":")
 }
+
+// claimKey names the lock that ONCE takes to make the value of a key.
+func claimKey(key []byte) string { return keyNextTo(key, claimInfix) }
 
 // keyNextTo is a name that begins with a lock's, in the lock's cluster slot.
 func keyNextTo(key []byte, infix string) string {

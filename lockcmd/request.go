@@ -34,6 +34,9 @@ type lockRequest struct {
 	shared     bool
 	limit      int64         // of a shared lock; 0 is none
 	longest    time.Duration // MAX, of a session lock; 0 is none
+
+	value string        // of ONCE: the key of what the lock's holder makes; "" for others
+	early time.Duration // EARLY, of ONCE; 0 is none
 }
 
 // who is the client in the lock record: its address, and its connection's name if it has one.
@@ -72,6 +75,14 @@ func (r lockRequest) limitText() string {
 		return "-"
 	}
 	return strconv.FormatInt(r.limit, 10)
+}
+
+// earlyText is ARGV[5] of once.lua.
+func (r lockRequest) earlyText() string {
+	if r.early == 0 {
+		return ""
+	}
+	return milliseconds(r.early)
 }
 
 // mode is LOCKINFO's name for the kind of lock.
@@ -116,6 +127,7 @@ type attempt struct {
 	token     int64         // 0 if the lock is held
 	foreign   bool          // held by, or taken over from, a foreign client
 	takenOver bool          // a grace period runs
+	made      bool          // ONCE: there is a value, and the claim was not taken
 	renewed   bool          // its owner had the lock already, and may know the token
 	before    bool          // this connection was given it before
 	given     int           // how many waiters were given a shared lock, with the first

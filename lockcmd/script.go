@@ -20,12 +20,14 @@ type Script struct {
 var sources embed.FS
 
 var (
-	lockScript   = newScript("fast_lock", "fast_share", "read", "write", "shared", "lock")
-	unlockScript = newScript("fast_unlock", "fast_leave", "read", "write", "shared", "unlock")
-	relockScript = newScript("read", "write", "shared", "relock")
-	repairScript = newScript("read", "repair")
-	infoScript   = newScript("read", "info")
-	checkScript  = newScript("read", "write", "check")
+	lockScript   = newScript("lock", "fast_lock fast_share read write shared lock")
+	unlockScript = newScript("unlock", "fast_unlock fast_leave read write notify shared unlock")
+	relockScript = newScript("relock", "read write shared relock")
+	repairScript = newScript("repair", "read repair")
+	infoScript   = newScript("info", "read info")
+	checkScript  = newScript("check", "read write check")
+	onceScript   = newScript("once", "once read write shared lock")
+	doneScript   = newScript("done", "read write notify done")
 	batchScript  = newBatch("batch", lockScript, unlockScript, relockScript, infoScript)
 	allScript    = newBatch("all", lockScript)
 	unallScript  = newBatch("unall", unlockScript)
@@ -37,14 +39,14 @@ var BatchScript = batchScript.SHA
 // alone begins a script that runs alone: it reads what batch.lua would hand over.
 var alone = readSource("stored")
 
-// newScript puts a script together from files in scripts. The last of them names it.
-func newScript(files ...string) *Script {
+// newScript puts a script together from files in scripts, with blanks between their names.
+func newScript(name, files string) *Script {
 	var source strings.Builder
 	source.WriteString(loadOnly + alone)
-	for _, file := range files {
+	for _, file := range strings.Fields(files) {
 		source.WriteString(readSource(file))
 	}
-	return newSource(files[len(files)-1], source.String())
+	return newSource(name, source.String())
 }
 
 // newBatch puts a script together that runs calls of others: see batch.lua.

@@ -27,6 +27,8 @@ type Stats struct {
 	Deadlocks  uint64 // found between owners, whether or not one of them was refused
 	Fenced     uint64 // FENCEs that were refused with FENCED
 
+	Once Once
+
 	Foreign foreign.Counts // locks of foreign clients of this proxy
 
 	Waiters int // clients that wait now
@@ -35,6 +37,15 @@ type Stats struct {
 	Waiting    time.Duration // the sum of their times
 	Queues     int           // locks that they wait for
 	Holding    int           // locks that were taken here and have not been seen to end
+}
+
+// Once is what has happened to ONCE and DONE through this proxy.
+type Once struct {
+	Hits    uint64 // ONCEs answered with a value that was there
+	Makers  uint64 // that were given the claim
+	Shared  uint64 // that waited, and were answered with the value
+	Stored  uint64 // DONEs that stored a value
+	GivenUp uint64 // DONEs without a value that gave up a claim
 }
 
 // Stats returns what has happened so far.
@@ -59,8 +70,10 @@ func (l *queries) Stats() Stats {
 		Unlocked: t.unlocked.Load(), Forced: t.forced.Load(), Disconnect: t.disconnect.Load(),
 		Expired: t.expired.Load(), Lost: t.lost.Load(), Fenced: t.fenced.Load(),
 		Deadlocks: t.deadlocks.Load(),
-		Foreign:   l.traffic.known.Counts(time.Now()),
-		Waiters:   int(l.queues.waiters.Load()), OldestWait: oldest, Waiting: waiting,
+		Once: Once{Hits: t.onceHits.Load(), Makers: t.onceMakers.Load(), Shared: t.onceShared.Load(),
+			Stored: t.onceStored.Load(), GivenUp: t.onceGivenUp.Load()},
+		Foreign: l.traffic.known.Counts(time.Now()),
+		Waiters: int(l.queues.waiters.Load()), OldestWait: oldest, Waiting: waiting,
 		Queues: lines, Holding: holding,
 	}
 }

@@ -14,7 +14,7 @@ type Client struct {
 // session is a Client whose command waits in a goroutine, which asks for scripts.
 type session struct {
 	Client
-	evaluator
+	upstream
 }
 
 // Step is a part of a lock command: it asks for one thing, and says what follows. A command is a
@@ -25,13 +25,16 @@ type Step struct {
 	*Call // a script's answer; nil for none
 	// Do is commands of the proxy's own, which go together by the client's own connection. None is
 	// sent on another connection than those before, until the command has its reply.
-	Do    [][][]byte
+	Do [][][]byte
+	// Reads says that Do depends on nothing, and goes by any connection.
+	Reads bool
 	Pause time.Duration // asks for nothing, and goes on after this time
 	// Further says that it is one of many that do no harm if they are left out. Where the client has
 	// closed its side, and they take long, the driver answers ErrOverdue.
 	Further bool
-	// Wait is a LOCK or LOCKALL with WAIT, which takes a goroutine. There is no other step then.
-	Wait func(context.Context, evaluator) Reply
+	// Wait waits for other clients, which takes a goroutine. No step follows, and only with ONCE does
+	// one come before.
+	Wait func(context.Context, upstream) Reply
 	// Finish takes the answer, or the failure to get one. It returns the reply, or the step that
 	// follows. It gets nothing by which it could wait: what takes another answer is another step, or
 	// a job of the timers.

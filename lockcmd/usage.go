@@ -17,6 +17,8 @@ const (
 const (
 	wantLock     = "SHARED, LIMIT n, WAIT seconds, SESSION, MAX seconds or OWNER name"
 	wantLockAll  = "WAIT seconds, SESSION or OWNER name"
+	wantOnce     = "EARLY seconds, WAIT seconds, SESSION, MAX seconds or OWNER name"
+	wantDone     = "EX seconds or PX milliseconds"
 	wantScan     = "MATCH pattern, COUNT n or KIND lockproxy|timestamp|other|all"
 	wantTop      = "BY wait|hold|count, COUNT n or SHAPES"
 	wantToken    = "a token"

@@ -40,7 +40,7 @@ func (l *waits) wait(ctx context.Context, s session, r lockRequest, patience tim
 			pause, err = l.queues.pollAfter(w, err), nil
 		}
 	}
-	queued := err == nil && l.queues.stateOf(w) != granted
+	queued := err == nil && !l.queues.ended(w)
 	if queued {
 		l.seen.waitBegan(w)
 		endWatch := l.deadlocks.watch(w)
@@ -95,12 +95,12 @@ func (l *waits) waitTurn(
 		case <-w.wake:
 			woken = true
 		}
-		if granted, err := l.queues.outcome(w); granted || err != nil {
-			return err
+		if ended, err := l.queues.outcome(w); ended || err != nil {
+			return l.handedClaim(s, w, err)
 		}
 		if l.queues.takeOwnerHolds(w) {
 			err := l.check(s, w)
-			if err != nil && !l.isTransient(err) || l.queues.stateOf(w) == granted {
+			if err != nil && !l.isTransient(err) || l.queues.ended(w) {
 				return err
 			}
 		}
@@ -108,7 +108,7 @@ func (l *waits) waitTurn(
 			continue
 		}
 		pause, err := l.pollOrPause(s, w)
-		if err != nil || l.queues.stateOf(w) == granted {
+		if err != nil || l.queues.ended(w) {
 			return err
 		}
 		l.seen.findHolder(w)
@@ -143,6 +143,7 @@ func (l *waits) endWait(ctx context.Context, s session, w *waiter, queued bool, 
 	l.awaitOffer(w)
 	l.queues.mu.Lock()
 	won, unknown := w.state == granted, w.unknownOutcome
+	found := w.found
 	if !won {
 		w.state = left
 	}
@@ -158,12 +159,15 @@ func (l *waits) endWait(ctx context.Context, s session, w *waiter, queued bool, 
 	if queued {
 		l.seen.waitEnded(w, won)
 	}
-	l.seen.observeWaited(w, won, err)
+	l.seen.observeWaited(w, won || found != nil, err)
 
 	if !won && unknown {
 		l.releases.releaseAbandoned(w.lock(0))
 	}
 	switch {
+	case found != nil:
+		l.seen.counters.onceShared.Add(1)
+		return bulkReply(*found)
 	case won && (err == ErrGone || queued && context.Cause(ctx) == ErrGone):
 		// The client has gone while the lock was on its way.
 		if !w.before {

@@ -39,6 +39,11 @@ func (s *slowSession) Eval(*Call) (a Answer, err error) {
 }
 
 // session is what a command that waits sees of it.
+// Get implements upstream: there is no value.
+func (s *slowSession) Get(string, time.Time) (resp.Value, error) {
+	return resp.Value{Type: '_'}, nil
+}
+
 func (s *slowSession) session() session { return session{Client{Holder: &s.holder}, s} }
 
 // A release gives the lock to a waiter while its poll is under way, and the lease ends before the
@@ -207,7 +212,7 @@ func TestForeignAnswers(t *testing.T) {
 }
 
 // runAll runs a command that asks for scripts.
-func runAll(l *Locks, spec *Spec, on evaluator, args [][]byte) Reply {
+func runAll(l *Locks, spec *Spec, on upstream, args [][]byte) Reply {
 	step := l.Begin(spec, Client{Holder: &Holder{LockLost: func(string, int64) {}}}, args)
 	if step.Wait != nil {
 		return step.Wait(context.Background(), on)

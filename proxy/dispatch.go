@@ -155,8 +155,8 @@ func (d *dispatcher) addLock(req resp.Request, it *eventloop.Iteration) bool {
 		return false
 	}
 	cmd := d.batch.lookup(req.Args[0])
-	if cmd.lock == nil || cmd.lock.CheckArity(req.Args) != nil || cmd.lock.Waits(req.Args) ||
-		it != nil && cmd.lock.Heavy || d.client.drains() {
+	if cmd.lock == nil || cmd.lock.CheckArity(req.Args) != nil ||
+		cmd.lock.Waits(req.Args) && !cmd.lock.ReadsFirst || it != nil && cmd.lock.Heavy || d.client.drains() {
 		return false
 	}
 	if !d.begun.takes(cmd.lock, req.Args) {

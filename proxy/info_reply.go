@@ -107,5 +107,10 @@ func (st Stats) section() string {
 	line("lock_handoffs", c.HandedOver)
 	line("lock_deadlocks", c.Deadlocks)
 	line("fences_refused", c.Fenced)
+	line("once_hits", c.Once.Hits)
+	line("once_makers", c.Once.Makers)
+	line("once_shared", c.Once.Shared)
+	line("once_stored", c.Once.Stored)
+	line("once_given_up", c.Once.GivenUp)
 	return b.String()
 }

@@ -57,8 +57,14 @@ func (l *locker) runLock(spec *lockcmd.Spec, req resp.Request) {
 		l.pipe.Pin(passthrough.Pinned)
 		defer l.pipe.Pin(passthrough.Unpinned)
 	}
-	reply := l.timed(spec, l.runsAs(state), req.Args)
+	l.give(spec, l.timed(spec, l.runsAs(state), req.Args))
+}
+
+// give gives the client the answer to a lock command that has run by itself.
+func (l *locker) give(spec *lockcmd.Spec, reply lockcmd.Reply) {
+	l.client.guard.Start()    // it may have acquired a session lock
 	l.client.corkIfDraining() // the server may have begun to shut down meanwhile
+	state, _ := l.pipe.State()
 	text := encodeReply(spec.Name, reply, state.Proto)
 	var late lockcmd.LateError
 	isLate := errors.As(reply.Err, &late)
@@ -79,14 +85,13 @@ func (l *locker) runLock(spec *lockcmd.Spec, req resp.Request) {
 func (l *locker) timed(
 	spec *lockcmd.Spec, client lockcmd.Client, args [][]byte,
 ) (reply lockcmd.Reply) {
-	l.client.publish()           // it can take long
-	defer l.client.guard.Start() // it may have acquired a session lock
+	l.client.publish() // it can take long
 	began := time.Now()
 	step := l.server.locks.Begin(spec, client, args)
-	if step.Wait != nil {
-		return step.Wait(l.command(), &l.lockSession)
-	}
 	for step != nil {
+		if step.Wait != nil {
+			return step.Wait(l.command(), &l.lockSession)
+		}
 		a, err := l.askFor(step, began)
 		reply, step = step.Finish(a, err)
 	}

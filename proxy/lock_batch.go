@@ -29,6 +29,8 @@ type lockBatch []batchedLock
 type batchedLock struct {
 	*lockcmd.Step
 	cmd     *command
+	key     string // of the lock that it is about, if that is one
+	waits   bool   // it can wait for other clients
 	began   time.Time
 	answer  *passthrough.Answer   // nil if it was not asked
 	answers []*passthrough.Answer // to Step.Do; answer is the last of them
@@ -75,14 +77,15 @@ func (b lockBatch) arrived() int {
 }
 
 // takes reports whether a command can be asked together with these: all are about one lock, each
-// about another.
+// about another, and none can wait for other clients.
 func (b lockBatch) takes(spec *lockcmd.Spec, args [][]byte) bool {
 	if len(b) == 0 {
 		return true
 	}
 	return len(b) < maxLockBatch && b.asked() && spec.OneLock && b[0].cmd.lock.OneLock &&
+		!b[0].waits && !spec.Waits(args) &&
 		!slices.ContainsFunc(b, func(one batchedLock) bool {
-			return one.Call != nil && one.Keys[0] == string(args[1])
+			return one.key == string(args[1])
 		})
 }
 
@@ -110,7 +113,10 @@ func (r *lockReplies) add(reply lockcmd.Reply, text []byte) {
 func (l *locker) startLock(cmd *command, args [][]byte, it *eventloop.Iteration) {
 	l.client.publish() // it can take long
 	state, _ := l.pipe.State()
-	one := batchedLock{cmd: cmd, began: time.Now()}
+	one := batchedLock{cmd: cmd, waits: cmd.lock.Waits(args), began: time.Now()}
+	if cmd.lock.OneLock {
+		one.key = string(args[1])
+	}
 	one.Step = l.server.locks.Begin(cmd.lock, l.runsAs(state), args)
 	if cmd.way == passthrough.Home {
 		l.pipe.Pin(passthrough.Pinned) // until it is done
@@ -127,11 +133,13 @@ func (l *locker) startLock(cmd *command, args [][]byte, it *eventloop.Iteration)
 }
 
 // goesTogether reports whether a step asks for a script that can go with others.
-func (one *batchedLock) goesTogether() bool { return one.Call != nil && one.cmd.lock.OneLock }
+func (one *batchedLock) goesTogether() bool {
+	return one.Call != nil && one.cmd.lock.OneLock && len(one.Call.More) == 0
+}
 
 // asksNothing reports whether a step is finished without an answer.
 func (one *batchedLock) asksNothing() bool {
-	return one.Call == nil && len(one.Do) == 0 && one.Pause == 0
+	return one.Call == nil && len(one.Do) == 0 && one.Pause == 0 && one.Wait == nil
 }
 
 // askStep asks the upstream for a step, if one request is enough: in an event loop, where it is not
@@ -140,10 +148,10 @@ func (l *locker) askStep(one *batchedLock, it *eventloop.Iteration) {
 	one.answer, one.answers, one.err = nil, nil, nil
 	way := passthrough.Shared
 	switch {
-	case one.asksNothing(), one.Pause > 0, one.Call != nil && one.Call.Confirm.Needed(),
+	case one.asksNothing(), one.Pause > 0, one.Wait != nil, one.Call != nil && one.Call.Confirm.Needed(),
 		one.Further && time.Since(one.began) > lockcmd.GoneFor: // see askFor
 		return
-	case len(one.Do) > 0:
+	case len(one.Do) > 0 && !one.Reads:
 		way = passthrough.Home
 	}
 	if err := l.route(way, it); err != nil {
@@ -176,6 +184,11 @@ func (l *locker) finishLocks(orInput bool) {
 		l.pipe.Flush(nil)
 	}
 	for len(l.begun) > 0 {
+		if one := l.begun[0]; one.Wait != nil { // it is alone
+			l.begun = l.begun[:0]
+			l.give(one.cmd.lock, one.Wait(l.command(), &l.lockSession))
+			return
+		}
 		n := len(l.begun)
 		if orInput && l.begun[0].answer != nil {
 			if !l.awaitAnswer(&l.begun[0], true) {
@@ -205,7 +218,7 @@ func (l *locker) finishFirst(n int, it *eventloop.Iteration) {
 		reply, next := l.finishLock(one)
 		for ; next != nil; reply, next = l.finishLock(one) {
 			one.Step, one.answer, one.err = next, nil, nil
-			if it == nil || one.asksNothing() {
+			if one.Wait == nil && (it == nil || one.asksNothing()) {
 				continue
 			}
 			l.askStep(one, it)

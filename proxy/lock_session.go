@@ -52,7 +52,11 @@ func (s *lockSession) askFor(step *lockcmd.Step, began time.Time) (a lockcmd.Ans
 		case <-s.ctx.Done():
 		}
 	case len(step.Do) > 0:
-		if err = s.route(passthrough.Home, nil); err == nil {
+		way := passthrough.Home
+		if step.Reads {
+			way = passthrough.Shared
+		}
+		if err = s.route(way, nil); err == nil {
 			a.Raw, err = s.repliesTo(step, s.pipe.Do(nil, requestsOf(step)...))
 		}
 	}
@@ -86,6 +90,12 @@ func (s *lockSession) repliesTo(
 		replies[i] = raw
 	}
 	return replies, nil
+}
+
+// Get asks for the value of a key, and waits until a time.
+func (s *lockSession) Get(key string, until time.Time) (resp.Value, error) {
+	v, err := s.askNow(resp.AppendCommand(nil, "GET", key), until)
+	return v, s.failure(err)
 }
 
 // asker sends a request for a script and returns its answer.

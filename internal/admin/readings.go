@@ -101,6 +101,14 @@ var readings = []reading{
 	counter("fence_refusals_total", "FENCEs whose token did not hold the lock (any more): "+
 		"nothing was run.",
 		func(st *proxy.Stats) uint64 { return st.Locks.Fenced }),
+	labeled("once_total", "ONCEs and DONEs, by what happened: hit (the value was there), maker (the "+
+		"caller was told to make it), shared (the caller waited for it), stored, or given_up.",
+		prometheus.CounterValue, "event", func(st *proxy.Stats) []sample {
+			o := &st.Locks.Once
+			return []sample{{"hit", float64(o.Hits)}, {"maker", float64(o.Makers)},
+				{"shared", float64(o.Shared)}, {"stored", float64(o.Stored)},
+				{"given_up", float64(o.GivenUp)}}
+		}),
 	gauge("lock_waiters", "Clients that wait for a lock at this proxy.",
 		func(st *proxy.Stats) float64 { return float64(st.Locks.Waiters) }),
 	gauge("lock_oldest_wait_seconds", "The longest time that a client has been waiting for a "+

@@ -176,7 +176,7 @@ var table = []Command{
 	{Name: "debug|restart debug|segfault", Effect: StickyState, Refused: endsOneNode},
 
 	// lockproxy's own.
-	{Name: "lock lockall unlock unlockall relock lockinfo lockscan locktop locklog", Class: Lock},
+	{Name: "lock lockall unlock unlockall relock once done lockinfo lockscan locktop locklog", Class: Lock},
 	{Name: "fence", Class: Stateful},              // a transaction
 	{Name: "lockproxy.wait", Effect: StickyState}, // see package cluster
 }

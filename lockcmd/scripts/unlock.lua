@@ -17,11 +17,9 @@ A[5]  what its own waiters want: "none", there are none; "next", the waiter belo
 A[6]  the first waiter's timeout, ms   A[7]  unit   A[8]  connection   A[9]  request   A[10]  client
 A[11]  session; its owner is ARGV[2]
 A[12]  how long a lock is reserved for another proxy's waiter, ms; longer if its way is long
-A[13]  the database. The release notification to a proxy, on the channel "lockproxy:wake:" and its
-       name, is the database, ":" and the lock. To the proxies of those whose lock is taken from
-       them it is the same behind "lost:"
-A[14]  "-", or in a cluster a hash tag of the lock's slot. The channel is then
-       "lockproxy:wake:{tag}:" and the proxy's name
+A[13]  the database. The release notification to a proxy is the database, ":" and the lock. To the
+       proxies of those whose lock is taken from them it is the same behind "lost:"
+A[14]  "-", or in a cluster a hash tag of the lock's slot: see notify.lua
 A[15]  how the proxy that asks waits, as in the record, if its waiters must go on waiting
 A[16]  how long a proxy without notifications must have waited to get its turn, ms
 A[17]  how long a lock is then reserved for it, until it polls, ms; longer likewise
@@ -73,20 +71,9 @@ local function proof()
 end
 
 local message = A[13] .. ':' .. KEYS[1]
--- Tells another proxy of a release, or that its client has lost the lock. Returns whether that proxy
--- listens, or nil if the caller may not publish.
+-- Tells another proxy of a release, or that its client has lost the lock: see publish.
 local function notify(name, lost)
-  local message = lost and 'lost:' .. message or message
-  if A[14] ~= '-' then
-    local reached = redis.pcall('SPUBLISH', 'lockproxy:wake:{' .. A[14] .. '}:' .. name, message)
-    if type(reached) == 'number' then return reached > 0 end
-    if not string.find(reached.err, 'Unknown Redis command', 1, true) then return nil end
-    -- Before Redis 7: it reaches those who listen at any node, but counts only those at this one.
-    return type(redis.pcall('PUBLISH', 'lockproxy:wake:' .. name, message)) == 'number' or nil
-  end
-  local reached = redis.pcall('PUBLISH', 'lockproxy:wake:' .. name, message)
-  if type(reached) ~= 'number' then return nil end
-  return reached > 0
+  return publish(A[14], name, lost and 'lost:' .. message or message)
 end
 
 local shared, leaves = held and state == 'shared', nil

@@ -1,0 +1,161 @@
+package lockcmd
+
+import (
+	"context"
+	"strconv"
+
+	"lockproxy/internal/resp"
+)
+
+// ONCE reads a value by a GET, and only if there is none, asks for the right to make it: the claim,
+// a lock at a key next to the value's. once.lua takes that only while the value is missing, so no
+// client makes what another has just made.
+//
+// Who waits for the claim, waits for the value. DONE stores it and frees the claim in one step, and
+// tells all proxies that wait. There the first waiter reads the value for all of its login. Only if
+// it finds none does it ask for the claim.
+
+// beginOnce is ONCE.
+func (l *waits) beginOnce(c Client, args [][]byte) *Step {
+	o, err := parseOptions(args[1:], l.cfg.MaxTimeout, wantOnce)
+	if err == nil {
+		err = l.permit(o)
+	}
+	if err != nil {
+		return answered(errorReply(err))
+	}
+	o.value = string(args[0])
+	return l.readStep(c, c.request(claimKey(args[0]), o), o)
+}
+
+// readStep answers with the value, if it is there and need not be made again.
+func (l *waits) readStep(c Client, r lockRequest, o lockOptions) *Step {
+	do := [][][]byte{words("GET", r.value)}
+	if r.early > 0 {
+		do = append(do, words("PTTL", r.value))
+	}
+	return &Step{Do: do, Reads: true, Finish: func(a Answer, err error) (Reply, *Step) {
+		if err != nil {
+			return errorReply(err), nil
+		}
+		value, there, err := valueOf(parseReply(a.Raw[0]))
+		soonGone := false
+		if err == nil && r.early > 0 {
+			var lives resp.Value
+			lives, err = parseReply(a.Raw[1])
+			soonGone = lives.Int >= 0 && FromMS(lives.Int) < r.early
+		}
+		switch {
+		case err != nil:
+			return errorReply(err), nil
+		case there && !soonGone:
+			l.seen.counters.onceHits.Add(1)
+			return bulkReply(value), nil
+		case !there && o.waits:
+			return Reply{}, &Step{Wait: func(ctx context.Context, on upstream) Reply {
+				return l.wait(ctx, session{c, on}, r, o.wait)
+			}}
+		}
+		present := nullReply
+		if there {
+			present = bulkReply(value)
+		}
+		return Reply{}, l.claimStep(c, r, o, present)
+	}}
+}
+
+// claimStep asks for the claim. present is the reply if another client has it.
+func (l *waits) claimStep(c Client, r lockRequest, o lockOptions, present Reply) *Step {
+	t, held := l.beginTry(LockID{c.As.DB, r.key}, r, modeTry, nil)
+	if held != nil {
+		return &Step{Finish: func(Answer, error) (Reply, *Step) {
+			return l.tried(c, lockRequests{r}, attempt{}, held)
+		}}
+	}
+	return &Step{Call: &t.Call, Finish: func(answer Answer, err error) (Reply, *Step) {
+		a, err := l.finishTry(t, answer, err)
+		if a.made {
+			return Reply{}, l.readStep(c, r, o)
+		}
+		reply, next := l.tried(c, lockRequests{r}, a, err)
+		if next == nil && reply.Kind == NullReply {
+			reply = present
+		}
+		return reply, next
+	}}
+}
+
+// valueOf is what a GET has answered.
+func valueOf(v resp.Value, failed error) (value string, there bool, err error) {
+	if failed == nil && v.IsError() {
+		failed = errorOf(v.Text)
+	}
+	return string(v.Text), failed == nil && !v.IsNull(), failed
+}
+
+// readForAll reads the value for which w waits. If it is there, w has it, and all who wait here with
+// w's login. Otherwise w asks for the claim at once, unless that is what it has just done.
+func (l *waits) readForAll(s session, w *waiter) (there bool, err error) {
+	value, there, err := valueOf(s.Get(w.value, l.queues.answerBy(w)))
+	l.queues.mu.Lock()
+	defer l.queues.mu.Unlock()
+	if !there {
+		return false, err
+	}
+	w.answer(&value)
+	if q := l.queues.of[w.id()]; q != nil {
+		q.answer(w.as, w.value, &value)
+	}
+	return true, nil
+}
+
+// handedClaim follows a wait that has ended. Who was handed the claim looks whether others have
+// stored a value meanwhile: only the script of a poll knows.
+func (l *waits) handedClaim(s session, w *waiter, err error) error {
+	if err != nil || w.value == "" || l.queues.stateOf(w) != granted {
+		return err
+	}
+	there, err := l.readForAll(s, w)
+	if err != nil {
+		l.queues.mu.Lock()
+		w.state = left
+		l.queues.mu.Unlock()
+	}
+	if (there || err != nil) && !w.before {
+		l.releases.releaseAbandoned(w.lock(w.token))
+	}
+	return err
+}
+
+// beginDone is DONE.
+func (l *Locks) beginDone(c Client, args [][]byte) *Step {
+	p, stored, err := parseDone(args[1:])
+	if err != nil {
+		return answered(errorReply(err))
+	}
+	id := LockID{c.As.DB, claimKey(args[0])}
+	c.suspend(id, p)
+	var r *unlockCall
+	if stored == nil {
+		r = l.beginRelease(c.Holder, id, c.As, p, true)
+	} else {
+		r = &unlockCall{by: c.Holder, id: id, as: c.As, proof: p, handOver: handOver{kind: "none"}}
+		r.Call = l.call(doneScript, id.Key, *stored, "", p.value, l.retention,
+			strconv.Itoa(id.DB), l.slotTag(id.Key), l.proxy)
+		r.More = []string{string(args[0])}
+	}
+	return l.releaseStep(r, func(released bool, err error) Reply {
+		l.unlocked(c.Holder, r, released)
+		switch {
+		case err != nil:
+			return errorReply(err)
+		case !released:
+			return intReply(0)
+		case stored != nil:
+			l.counters.onceStored.Add(1)
+		default:
+			l.counters.onceGivenUp.Add(1)
+		}
+		return intReply(1)
+	})
+}

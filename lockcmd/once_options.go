@@ -1,0 +1,29 @@
+package lockcmd
+
+import (
+	"strings"
+
+	"lockproxy/internal/resp"
+)
+
+// parseDone reads "token [value [EX seconds | PX milliseconds]]", the arguments of DONE after the
+// key. stored are the value and how long it lives, as done.lua takes them; nil gives up.
+func parseDone(args [][]byte) (p proof, stored *fastArgs, err error) {
+	p, err = parseToken(args[0], wantToken)
+	if err != nil || len(args) == 1 {
+		return p, nil, err
+	}
+	stored = &fastArgs{string(args[1])}
+	if len(args) == 2 {
+		return p, stored, nil
+	}
+	unit := strings.ToUpper(string(args[2]))
+	if unit != "EX" && unit != "PX" || len(args) == 3 {
+		return p, nil, syntaxError(args[2], wantDone)
+	}
+	if n, ok := resp.ParseInt(args[3]); !ok || n < 1 {
+		return p, nil, integerError(args[3], unit+", at least 1")
+	}
+	stored[1], stored[2] = unit, string(args[3])
+	return p, stored, nil
+}

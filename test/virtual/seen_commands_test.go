@@ -30,7 +30,9 @@ func TestLockTopAndLogOfForeignLocks(t *testing.T) {
 			time.Sleep(60 * time.Millisecond)
 		}
 		first.Del(proxytest.Ctx, job)
+		time.Sleep(time.Millisecond) // events of one moment have no order
 		second.SetNX(proxytest.Ctx, job, "two", time.Minute)
+		time.Sleep(time.Millisecond)
 		second.SetNX(proxytest.Ctx, short, "two", 50*time.Millisecond)
 		time.Sleep(60 * time.Millisecond)
 		reply, err := ask.Do(proxytest.Ctx, "LOCKTOP", "COUNT", 1).Result()

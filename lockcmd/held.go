@@ -46,7 +46,7 @@ func (lock *heldLock) id() LockID { return LockID{lock.as.DB, lock.key} }
 // login is as whom the proxy works for the lock. A session lock's client can have logged in again
 // since its LOCK, because the password or token that it had then expires.
 func (lock *heldLock) login() Identity {
-	if lock.by != nil {
+	if lock.by != nil && lock.by.Login != nil {
 		if now := lock.by.Login(); now.LoggedIn {
 			now.DB = lock.as.DB
 			return now
@@ -87,7 +87,8 @@ type Holder struct {
 	// wait.
 	LockLost func(key string, token int64)
 
-	// Login is as whom the client is logged in by now. Any goroutine can call it.
+	// Login is as whom the client is logged in by now. Any goroutine can call it. If it is nil, that
+	// does not change.
 	Login func() Identity
 
 	// Only the session uses these:

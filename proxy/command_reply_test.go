@@ -38,13 +38,14 @@ func TestIntrospectionOfOlderRedis(t *testing.T) {
 		{"COMMAND GETKEYSANDFLAGS LOCK a 600", "-ERR Unknown subcommand", "-ERR Unknown subcommand"},
 		{"COMMAND GETKEYS LOCK a 600", "-ERR Invalid command specified\r\n", "*1\r\n$1\r\na\r\n"},
 		{"COMMAND GETKEYS LOCK a 600", "*1\r\n$1\r\nx\r\n", "*1\r\n$1\r\nx\r\n"},
-		{"COMMAND COUNT", "*1\r\n" + old, ":11\r\n"},
+		{"COMMAND COUNT", "*1\r\n" + old, ":13\r\n"},
 		{"COMMAND COUNT", "+what\r\n", "+what\r\n"},
 		{"COMMAND COUNT", "-NOPERM no", "-NOPERM no"},
-		{"COMMAND LIST", "*2\r\n$4\r\nLOCK\r\n$3\r\nget\r\n", "*11\r\n$3\r\nget\r\n$4\r\nlock\r\n" +
+		{"COMMAND LIST", "*2\r\n$4\r\nLOCK\r\n$3\r\nget\r\n", "*13\r\n$3\r\nget\r\n$4\r\nlock\r\n" +
 			"$7\r\nlockall\r\n$9\r\nunlockall\r\n$6\r\nunlock\r\n$6\r\nrelock\r\n" +
 			"$8\r\nlockinfo\r\n$8\r\nlockscan\r\n" +
-			"$7\r\nlocktop\r\n$7\r\nlocklog\r\n$5\r\nfence\r\n"},
+			"$7\r\nlocktop\r\n$7\r\nlocklog\r\n$4\r\nonce\r\n$4\r\ndone\r\n" +
+			"$5\r\nfence\r\n"},
 	} {
 		q := newCommandQuery(words(c.request))
 		if q == nil {
@@ -56,7 +57,7 @@ func TestIntrospectionOfOlderRedis(t *testing.T) {
 	bare := "*3\r\n" + old + strings.Replace(old, "$3\r\nget", "$4\r\nlock", 1) +
 		strings.Replace(old, "get", "set", 1)
 	for request, want := range map[string]string{
-		"COMMAND COUNT":                     ":12\r\n",
+		"COMMAND COUNT":                     ":14\r\n",
 		"COMMAND LIST FILTERBY PATTERN *x*": string(errNoSubcommands),
 		"COMMAND GETKEYS LOCK a 600":        "*1\r\n$1\r\na\r\n",
 		"COMMAND GETKEYS LOCKSCAN 0":        string(errNoKeyArgs),
@@ -72,8 +73,8 @@ func TestIntrospectionOfOlderRedis(t *testing.T) {
 	}
 	all := newCommandQuery(words("COMMAND")).answer([]byte("*1\r\n" + old))
 	_, elems, err := resp.Elements(all)
-	if err != nil || len(elems) != 11 || string(elems[0]) != old ||
-		!strings.HasPrefix(string(elems[10]), "*6\r\n$5\r\nfence\r\n") {
+	if err != nil || len(elems) != 13 || string(elems[0]) != old ||
+		!strings.HasPrefix(string(elems[12]), "*6\r\n$5\r\nfence\r\n") {
 		t.Errorf("COMMAND: %q, %v", all, err)
 	}
 }

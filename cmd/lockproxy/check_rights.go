@@ -60,6 +60,8 @@ var rights = []right{
 	{"pubsub|channels", linking, levelWarn, []any{"PUBSUB", "CHANNELS", wakeChannel}},
 	{"client|tracking", []string{"being told at once of changes by other clients"}, levelWarn,
 		[]any{"CLIENT", "TRACKING", "OFF"}},
+	{"get", []string{"ONCE"}, levelWarn, []any{"GET", probeKey}},
+	{"type", []string{"DONE"}, levelWarn, []any{"TYPE", probeKey}},
 	{"scan", []string{"LOCKSCAN"}, levelWarn, []any{"SCAN", "0", "COUNT", "1"}},
 	{"watch", fencing, levelWarn, []any{"WATCH", probeKey}},
 	{"unwatch", fencing, levelWarn, []any{"UNWATCH"}},

@@ -44,7 +44,7 @@ func TestRunPassesStatusesOn(t *testing.T) {
 		{"-- /", 126, "cannot run /"},
 		{"--key text -- true", 125, "WRONGTYPE"},
 		{"--key a --key text -- true", 125, "WRONGTYPE"},
-		{"--key a --key b --shared -- true", 125, "--shared and --limit are for one --key"},
+		{"--key a --key b --shared -- true", 125, "--shared, --limit and --max are for one --key"},
 		{"--shared --limit 2 -- true", 125, "can't be used together"},
 		{"--limit 0 -- true", 125, "--limit: want a number from 1 to 10000"},
 		{"--timeout 90000 -- true", 125, "out of range"},

@@ -1,6 +1,7 @@
 package locks_test
 
 import (
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -8,7 +9,16 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
+
+// awaitListens waits until a proxy is told of releases.
+func awaitListens(t *testing.T, server *testredis.Server, p *proxytest.Proxy) {
+	t.Helper()
+	testwait.Until(t, "the proxy listens for releases", func() bool {
+		return strings.Contains(server.Ask("PUBSUB", "CHANNELS"), "lockproxy:wake:"+p.Server.ID())
+	})
+}
 
 // A proxy that is 100 ms or 500 ms (one way) from Redis gets at least half of its fair share of a
 // lock next to a near one: a released lock is kept for it until it can ask.
@@ -46,6 +56,9 @@ func TestShareOfAFarProxy(t *testing.T) {
 				}
 			}
 			awaitPlaces(t, holder, "job", 5) // four near, and the far proxy
+			for _, p := range proxies {      // one that does not listen yet would lose its first turn
+				awaitListens(t, server, p)
+			}
 			holder.Expect(proxytest.Unlock("job", held), ":1\r\n")
 			clients.Wait()
 			near, far := grants[0].Load(), grants[1].Load()

@@ -37,6 +37,7 @@ var (
 			`[^ "]+:\d+:\w+:[0-9a-f]{16}`), // the owner's name of lockproxy run
 		changes(`\b\d+(?:\.\d+)?(?:µs|ms)`, `\d+(?:\.\d+)?(?:µs|ms|s)`), // how long it took
 		changes(`"remaining_ms" => \(integer\) \d+`, `"remaining_ms" => \(integer\) \d+`),
+		changes(`"held_ms" => \(integer\) \d+`, `"held_ms" => \(integer\) \d+`),
 		changes(`Redis \d+\.\d+\.\d+`, `Redis \d+\.\d+\.\d+`),
 		changes(`…`, `.*`),
 	}

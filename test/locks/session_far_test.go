@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testwait"
 )
 
 // farLocks is session locks of a proxy whose Redis is far away.
@@ -84,24 +85,11 @@ func (far *farLocks) heldFor(d time.Duration) {
 	}
 }
 
-// close ends all clients at once, and returns how long their locks took to be released. It fails if
-// they are not soon after they should be.
-func (far *farLocks) close(within time.Duration) (took time.Duration) {
+// close ends all clients at once, and waits until their locks are released.
+func (far *farLocks) close() {
 	far.t.Helper()
-	start := time.Now()
 	for _, c := range far.clients {
 		c.Close()
 	}
-	left := len(far.keys)
-	for end := start.Add(within + 5*time.Second); left > 0 &&
-		time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		left = far.held()
-	}
-	took = time.Since(start)
-	far.t.Logf("%d session locks of %d clients: %d are left %v after the clients closed",
-		len(far.keys), len(far.clients), left, took)
-	if left > 0 {
-		far.t.Error("want none to be left")
-	}
-	return took
+	testwait.Until(far.t, "the locks are released", func() bool { return far.held() == 0 })
 }

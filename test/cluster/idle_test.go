@@ -74,7 +74,9 @@ func TestUnreadTokenNextToASilentMaster(t *testing.T) {
 		key = fmt.Sprintf("job%d", n)
 	}
 	next, log := proxytest.Dial(t, q.Addr), proxytest.Dial(t, p.Addr)
-	next.Expect("EXISTS "+key, ":0\r\n")
+	for _, c := range []*proxytest.Conn{next, log} { // whether they must log in is known from now on
+		c.Expect("EXISTS "+key, ":0\r\n")
+	}
 	dying := make([]*proxytest.Conn, 30)
 	for i := range dying {
 		dying[i] = proxytest.Dial(t, p.Addr)

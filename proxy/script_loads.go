@@ -25,7 +25,7 @@ const (
 	// loadParts is how many parts the slots have. The slots of a node mostly follow one another.
 	loadParts = 16
 	// maxLoadWait bounds how long a session waits for the load of another, whose connection may
-	// answer nothing. Then it loads by itself.
+	// answer nothing. Then it loads in its place.
 	maxLoadWait = time.Second
 	// maxLoads is for how many loads of others a session waits, one after the other, before it
 	// loads by itself.
@@ -54,13 +54,22 @@ func (l *scriptLoads) begin(cluster bool, key string, missing time.Time) (end fu
 	case <-done:
 		return nil, false
 	case <-time.After(maxLoadWait):
-		return func() {}, true
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if load.done != done {
+		return nil, false // a third has taken over
+	}
+	mineDone := make(chan struct{}) // those who come later need not wait for the one that hangs
+	*load = scriptLoad{done: mineDone}
+	return func() { l.end(load, mineDone) }, true
 }
 
 func (l *scriptLoads) end(load *scriptLoad, done chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	load.ended = time.Now()
+	if load.done == done {
+		load.ended = time.Now()
+	}
 	close(done)
 }

@@ -33,7 +33,7 @@ func TestWaitersAtAServerThatVanishes(t *testing.T) {
 				for i := 0; name == "cluster" && i < 8; i++ {
 					k := fmt.Sprintf("{kept%d}%s", i, how)
 					if at := up.cluster.MasterOf(up.cluster.Slot(k)); at != up.at {
-						session.Lock(k + " 6 SESSION")
+						session.Lock(k + " 30 SESSION")
 						kept[k] = at
 					}
 				}

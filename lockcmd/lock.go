@@ -156,15 +156,21 @@ func (l *waits) beginLock(c Client, args [][]byte) *Step {
 			return l.wait(ctx, session{c, on}, r, o.wait)
 		}}
 	}
+	return l.tryStep(c, r, func(a attempt, err error) (Reply, *Step) {
+		return l.tried(c, lockRequests{r}, a, err)
+	})
+}
+
+// tryStep tries once to take a lock, and goes on with then.
+func (l *locking) tryStep(
+	c Client, r lockRequest, then func(attempt, error) (Reply, *Step),
+) *Step {
 	t, held := l.beginTry(LockID{c.As.DB, r.key}, r, modeTry, nil)
 	if held != nil {
-		return &Step{Finish: func(Answer, error) (Reply, *Step) {
-			return l.tried(c, lockRequests{r}, attempt{}, held)
-		}}
+		return &Step{Finish: func(Answer, error) (Reply, *Step) { return then(attempt{}, held) }}
 	}
 	return &Step{Call: &t.Call, Finish: func(answer Answer, err error) (Reply, *Step) {
-		a, err := l.finishTry(t, answer, err)
-		return l.tried(c, lockRequests{r}, a, err)
+		return then(l.finishTry(t, answer, err))
 	}}
 }
 

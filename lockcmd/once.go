@@ -11,7 +11,7 @@ import (
 // a lock at a key next to the value's. once.lua takes that only while the value is missing, so no
 // client makes what another has just made.
 //
-// Who waits for the claim, waits for the value. DONE stores it and frees the claim in one step, and
+// A client that waits for the value waits for the claim. DONE stores it and frees the claim in one step, and
 // tells all proxies that wait. There the first waiter reads the value for all of its login. Only if
 // it finds none does it ask for the claim.
 
@@ -66,14 +66,7 @@ func (l *waits) readStep(c Client, r lockRequest, o lockOptions) *Step {
 
 // claimStep asks for the claim. present is the reply if another client has it.
 func (l *waits) claimStep(c Client, r lockRequest, o lockOptions, present Reply) *Step {
-	t, held := l.beginTry(LockID{c.As.DB, r.key}, r, modeTry, nil)
-	if held != nil {
-		return &Step{Finish: func(Answer, error) (Reply, *Step) {
-			return l.tried(c, lockRequests{r}, attempt{}, held)
-		}}
-	}
-	return &Step{Call: &t.Call, Finish: func(answer Answer, err error) (Reply, *Step) {
-		a, err := l.finishTry(t, answer, err)
+	return l.tryStep(c, r, func(a attempt, err error) (Reply, *Step) {
 		if a.made {
 			return Reply{}, l.readStep(c, r, o)
 		}
@@ -82,7 +75,7 @@ func (l *waits) claimStep(c Client, r lockRequest, o lockOptions, present Reply)
 			reply = present
 		}
 		return reply, next
-	}}
+	})
 }
 
 // valueOf is what a GET has answered.
@@ -93,7 +86,7 @@ func valueOf(v resp.Value, failed error) (value string, there bool, err error) {
 	return string(v.Text), failed == nil && !v.IsNull(), failed
 }
 
-// readForAll reads the value for which w waits. If it is there, w has it, and all who wait here with
+// readForAll reads the value for which w waits. If it is there, w has it, and all that wait here with
 // w's login. Otherwise w asks for the claim at once, unless that is what it has just done.
 func (l *waits) readForAll(s session, w *waiter) (there bool, err error) {
 	value, there, err := valueOf(s.Get(w.value, l.queues.answerBy(w)))
@@ -109,8 +102,8 @@ func (l *waits) readForAll(s session, w *waiter) (there bool, err error) {
 	return true, nil
 }
 
-// handedClaim follows a wait that has ended. Who was handed the claim looks whether others have
-// stored a value meanwhile: only the script of a poll knows.
+// handedClaim follows a wait that has ended. A waiter that was handed the claim looks whether others
+// have stored a value meanwhile: only the script of a poll knows.
 func (l *waits) handedClaim(s session, w *waiter, err error) error {
 	if err != nil || w.value == "" || l.queues.stateOf(w) != granted {
 		return err

@@ -60,9 +60,9 @@ func (l *scriptLoads) begin(cluster bool, key string, missing time.Time) (end fu
 	if load.done != done {
 		return nil, false // a third has taken over
 	}
-	mineDone := make(chan struct{}) // those who come later need not wait for the one that hangs
-	*load = scriptLoad{done: mineDone}
-	return func() { l.end(load, mineDone) }, true
+	next := make(chan struct{}) // later sessions need not wait for the load that hangs
+	*load = scriptLoad{done: next}
+	return func() { l.end(load, next) }, true
 }
 
 func (l *scriptLoads) end(load *scriptLoad, done chan struct{}) {

@@ -144,6 +144,13 @@ func (l *Locker) lost() {
 	}
 }
 
+// hangUp closes the connections of an owner.
+func hangUp(conns []*Locker) {
+	for _, c := range conns {
+		c.hangUp()
+	}
+}
+
 // hangUp closes the connection, if there is one.
 func (l *Locker) hangUp() {
 	if l.conn == nil {

@@ -22,17 +22,11 @@ const manyLease = 8 * time.Second
 
 // Run competes until ctx ends.
 func (m *Many) Run(ctx context.Context) {
-	defer m.hangUp()
+	defer hangUp(m.Conns)
 	for ctx.Err() == nil {
 		m.compete(ctx)
-		m.hangUp()
+		hangUp(m.Conns)
 		pause(ctx, m.Conns[0].upTo(m.Conns[0].Think))
-	}
-}
-
-func (m *Many) hangUp() {
-	for _, c := range m.Conns {
-		c.hangUp()
 	}
 }
 

@@ -26,7 +26,7 @@ const (
 
 // Run competes until ctx ends.
 func (o *Owner) Run(ctx context.Context) {
-	defer o.hangUp()
+	defer hangUp(o.Conns[:])
 	for ctx.Err() == nil {
 		for _, c := range o.Conns {
 			if c.conn == nil && !c.connect() {
@@ -37,12 +37,6 @@ func (o *Owner) Run(ctx context.Context) {
 			o.compete(ctx)
 		}
 		pause(ctx, o.Conns[0].upTo(o.Conns[0].Think))
-	}
-}
-
-func (o *Owner) hangUp() {
-	for _, c := range o.Conns {
-		c.hangUp()
 	}
 }
 

@@ -12,7 +12,7 @@
 // which asks for one thing; Step.Finish turns the Answer into a Reply, or into the next Step.
 // Nothing in a Step can wait, so an event loop drives it as well as a goroutine. And the proxy can
 // send the scripts of several requests together, also of several clients: then batch.lua runs them.
-// LOCK … WAIT and LOCKALL … WAIT are driven by a goroutine (Step.Wait).
+// LOCK … WAIT, LOCKALL … WAIT, and ONCE … WAIT if there is no value, take a goroutine (Step.Wait).
 //
 // Scripts of a client's commands run on its own connection: as its user, in its database, in its
 // order. Work for a connection that is busy or gone (renewals, releases of
@@ -47,6 +47,11 @@
 // first waiter, offers it to the waiters at the head of the queue together, in one script. The fast
 // paths of exclusive locks do not know it. LOCKALL is a waiter in several queues
 // (lockall_wait.go), and asks for all its locks in one script (all.lua) when it is first in each.
+//
+// # Values that are made once
+//
+// ONCE reads a value, and if there is none takes the claim to make it: a lock at a key next to the
+// value's. DONE stores the value and frees the claim (once.go).
 //
 // # What is known about a lock
 //

@@ -43,8 +43,8 @@ type heldLock struct {
 
 func (lock *heldLock) id() LockID { return LockID{lock.as.DB, lock.key} }
 
-// login is as whom the proxy works for the lock. A session lock's client can have logged in again
-// since its LOCK, because the password or token that it had then expires.
+// login is the login with which the proxy works for the lock. A session lock's client can have
+// logged in again since its LOCK, because the password or token that it had then expires.
 func (lock *heldLock) login() Identity {
 	if lock.by != nil && lock.by.Login != nil {
 		if now := lock.by.Login(); now.LoggedIn {
@@ -87,8 +87,7 @@ type Holder struct {
 	// wait.
 	LockLost func(key string, token int64)
 
-	// Login is as whom the client is logged in by now. Any goroutine can call it. If it is nil, that
-	// does not change.
+	// Login returns the client's present login. Any goroutine can call it. Nil: it does not change.
 	Login func() Identity
 
 	// Only the session uses these:

@@ -47,7 +47,7 @@ func (s *sessionLocks) has(id LockID) bool { return len(s.seen.registry.sessions
 // database db. No keys are all keys of all databases. why says what the proxy has seen, "" that the
 // key has changed.
 func (s *sessionLocks) VerifySessions(db int, keys []string, why string) {
-	if len(keys) == 0 { // these can be many: whoever has seen it must not wait
+	if len(keys) == 0 { // these can be many, and an event loop must not wait
 		s.timers.after(0, func(context.Context) {
 			for i, lock := range s.seen.registry.allSessions() {
 				s.verify(time.Duration(i)*verifyApart, lock, why)

@@ -199,7 +199,7 @@ func asIdentity(id upstream.Identity) lockcmd.Identity {
 	return lockcmd.Identity{User: id.User, Password: id.Password, LoggedIn: id.LoggedIn, DB: id.DB}
 }
 
-// login is as whom the client is logged in by now, according to the replies so far.
+// login is the client's present login, according to the replies so far.
 func (s *lockSession) login() lockcmd.Identity {
 	state, _ := s.pipe.State()
 	return asIdentity(state.Identity)

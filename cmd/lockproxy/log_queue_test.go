@@ -20,8 +20,8 @@ func (w *blockedWriter) Write(p []byte) (int, error) {
 	return w.Buffer.Write(p)
 }
 
-// Whoever logs does not wait for a standard error that nobody reads. Once it is read, the lines come
-// in their order, and what was lost is told.
+// A goroutine that logs does not wait for a standard error that nobody reads. Once it is read, the
+// lines come in their order, and the log says how many were lost.
 func TestLogDoesNotWait(t *testing.T) {
 	out := &blockedWriter{open: make(chan struct{})}
 	q := newLogQueue(out)

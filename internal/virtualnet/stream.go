@@ -37,7 +37,7 @@ type deadline struct {
 	timer *time.Timer
 }
 
-// setLocked changes when d passes. Whoever waits for changed is woken then. changed.L is held.
+// setLocked changes when d passes. All that wait for changed are woken then. changed.L is held.
 func (d *deadline) setLocked(at time.Time, changed *sync.Cond) {
 	if d.timer != nil {
 		d.timer.Stop()

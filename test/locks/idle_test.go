@@ -10,8 +10,8 @@ import (
 	"lockproxy/proxy"
 )
 
-// Redis disconnects idle clients. Not idle is who waits for a lock, or has one as long as it is
-// connected; whoever else does nothing is disconnected as without the proxy.
+// Redis disconnects idle clients. A client that waits for a lock, or has a session lock, is not
+// idle. Any other that does nothing is disconnected, as without the proxy.
 func TestWaitersAreNotIdle(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t, "--timeout", "4")

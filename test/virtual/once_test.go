@@ -74,7 +74,7 @@ func TestOnceMakerIsTooSlow(t *testing.T) {
 	})
 }
 
-// Whoever waits, at any proxy, is given the value at once, from one read for each proxy.
+// All clients that wait, at any proxy, are given the value at once, from one read for each proxy.
 func TestOnceWaitersShareTheValue(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {
 		const each = 100
@@ -111,8 +111,8 @@ func TestOnceWaitersShareTheValue(t *testing.T) {
 	})
 }
 
-// Who gives up, disconnects or lets the time pass is followed by who has waited longest. All others
-// wait on.
+// When a maker gives up, disconnects or lets the time pass, the longest waiting client is the next.
+// All others wait on.
 func TestOnceNextMaker(t *testing.T) {
 	for name, gives := range map[string]func(c *proxytest.Conn, token int64){
 		"gives up": func(c *proxytest.Conn, token int64) {

@@ -143,7 +143,7 @@ func (s *toy) serve() {
 	}
 }
 
-// fits reports whether a request can have a lock, whoever else waits.
+// fits reports whether the holders of a lock leave room for a request. Waiters do not count.
 func (s *toy) fits(r *toyRequest, key string) bool {
 	holders := s.holders[key]
 	if s.owns(r, key) {
@@ -196,7 +196,7 @@ func (s *toy) answer(r *toyRequest, reply toyReply) {
 	r.by.reply, r.by.until = reply, s.now+1+toyWays[r.op.Proxy]
 }
 
-// blocker is the owner whom a request waits for, if there is one.
+// blocker is the owner that a request waits for, "" for none.
 func (s *toy) blocker(r *toyRequest) string {
 	if h := s.holders[r.keys[0]]; len(h) > 0 {
 		return h[0].op.Owner

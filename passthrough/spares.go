@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"sync"
-	"time"
 
 	"lockproxy/internal/upstream"
 )
@@ -21,13 +20,8 @@ type spares struct {
 	filling bool    // guarded by mu; fillSpares runs
 	closed  bool    // guarded by mu
 
-	asking  sync.Mutex
-	askedAt time.Time // guarded by asking; when Redis was asked whether it lets new clients in
-	admits  bool      // guarded by asking; its answer
+	door door
 }
-
-// askEvery is how often that is asked, at most.
-const askEvery = time.Second
 
 // spare is a connection that can say whether it is still as new.
 type spare interface {
@@ -36,17 +30,19 @@ type spare interface {
 }
 
 // popSpare returns a home for a client that has set nothing up, or nil. It has others opened. It can
-// wait for Redis.
-//
-// Redis lets go on what it has let in before a password was set, or a user switched off. So spares
-// serve only as long as it lets in new connections, too.
+// wait for Redis. Spares serve only as long as Redis lets in new connections, too.
 func (p *Pool) popSpare(setup upstream.Setup) net.Conn {
 	if !p.Upstream.IsCluster() || setup != (upstream.Setup{Identity: p.Upstream.Initial}) {
 		return nil
 	}
 	s := &p.spares
-	if s.any() && !s.stillAdmitted(p) {
-		s.drop()
+	if s.any() {
+		switch s.door.ask(p.goroutines.Go, p.askDoor) {
+		case unknown:
+			return nil
+		case refused:
+			s.drop()
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,17 +79,17 @@ func (s *spares) drop() {
 	}
 }
 
-// stillAdmitted reports whether Redis has let in a new connection within askEvery.
-func (s *spares) stillAdmitted(p *Pool) bool {
-	s.asking.Lock()
-	defer s.asking.Unlock()
-	if time.Since(s.askedAt) >= askEvery {
-		ctx, cancel := context.WithTimeout(p.ctx, p.DialTimeout)
-		defer cancel()
-		s.askedAt = time.Now()
-		s.admits = p.Upstream.StillAdmits(ctx) == nil
+// askDoor asks Redis, on a connection of its own, whether it lets new clients in.
+func (p *Pool) askDoor() verdict {
+	ctx, cancel := context.WithTimeout(p.ctx, p.DialTimeout)
+	defer cancel()
+	switch err := p.Upstream.StillAdmits(ctx); {
+	case ctx.Err() != nil:
+		return unknown
+	case err != nil:
+		return refused
 	}
-	return s.admits
+	return admitted
 }
 
 // fillSpares opens homes until there are enough, or one can't be opened.

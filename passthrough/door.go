@@ -1,0 +1,78 @@
+package passthrough
+
+import (
+	"sync"
+	"time"
+)
+
+// askEvery is how often Redis is asked whether it lets new clients in, at most.
+const askEvery = time.Second
+
+// doorPatience is how long a client waits for that answer. A server that is silent keeps nobody
+// longer.
+const doorPatience = 100 * time.Millisecond
+
+// verdict is what Redis says of new clients.
+type verdict int
+
+const (
+	unknown verdict = iota // it has not answered
+	admitted
+	refused
+)
+
+// door knows whether Redis lets new clients in. Redis lets go on what it has let in before a
+// password was set, or a user switched off, so that no connection which is open already can tell.
+// Its zero value is ready.
+type door struct {
+	mu    sync.Mutex
+	begun time.Time     // guarded by mu; when Redis was asked last
+	done  chan struct{} // guarded by mu; closed when it has answered, or never will; nil at first
+	last  verdict       // guarded by mu; unknown until done is closed
+	hangs bool          // guarded by mu; a client has waited for this answer in vain
+}
+
+// ask returns what Redis has said within askEvery. It has run call, by which Redis is asked on a
+// connection of its own, and waits for it for up to doorPatience. start runs a function on a
+// goroutine.
+func (d *door) ask(start func(func()), call func() verdict) verdict {
+	d.mu.Lock()
+	answered := d.done != nil && isClosed(d.done)
+	if d.done == nil || answered && time.Since(d.begun) >= askEvery {
+		silent := answered && d.last == unknown
+		d.begun, d.done, d.last, d.hangs = time.Now(), make(chan struct{}), unknown, silent
+		done := d.done
+		start(func() {
+			got := call()
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.last = got
+			close(done)
+		})
+	}
+	done, hangs := d.done, d.hangs
+	d.mu.Unlock()
+	if !hangs {
+		patience := time.NewTimer(doorPatience)
+		defer patience.Stop()
+		select {
+		case <-done:
+		case <-patience.C:
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.done == done {
+		d.hangs = !isClosed(done)
+	}
+	return d.last
+}
+
+func isClosed(done chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}

@@ -33,7 +33,7 @@ func TestDoorOfASilentServer(t *testing.T) {
 			expect("a client when it is asked again", unknown, 0)
 		}
 		synctest.Wait()
-	if asked != 2 {
+		if asked != 2 {
 			t.Errorf("asked %d times", asked)
 		}
 		answer <- admitted

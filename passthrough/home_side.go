@@ -195,7 +195,8 @@ func (s *homeSide) closeIdle() {
 	if s.end >= ClientGone || s.route == gone {
 		return
 	}
-	busy := s.needsHome.any() || s.route != byLane && !s.pending.empty() || !s.pending.replaceable()
+	busy := s.needsHome.any() || s.route != byLane && !s.pending.empty() ||
+		!s.pending.replaceable() || s.pending.fresh // see Pipe.logInAgain
 	switch {
 	case s.home == nil:
 	case s.homeUse == recent:

@@ -91,11 +91,17 @@ func (p *Pipe) discard(cmd ...string) {
 }
 
 // logInAgain follows a RESET: it logs the home in as a new one. If new ones have no login, HELLO
-// finds out whether Redis admits the client without one.
+// finds out whether Redis admits the client without one. If the home has ended since, the next one
+// is logged in when it is opened.
 func (p *Pipe) logInAgain() {
-	p.mu.Lock()
-	p.pending.fresh = false
-	p.mu.Unlock()
+	defer func() { // not sooner: until then closeIdle leaves the home open
+		p.mu.Lock()
+		p.pending.fresh = false
+		p.mu.Unlock()
+	}()
+	if p.homeInUse() == nil {
+		return
+	}
 	login := p.pool.Upstream.Initial.Login()
 	for _, cmd := range login {
 		p.enqueue(pendingReply{kind: discarded, Expect: Expect{Effect: logsIn}},

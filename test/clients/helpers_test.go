@@ -48,8 +48,8 @@ var helperPrograms = []clientProgram{
 }
 
 // helperSteps are what every program must report: the lock, its queue, an exception inside, a
-// fenced write, and a lock that is lost.
-var helperSteps = []string{"acquire", "wait", "exception", "fence", "lost", "longest"}
+// fenced write, a lock that is lost, and a value that is made once.
+var helperSteps = []string{"acquire", "wait", "exception", "fence", "lost", "longest", "once"}
 
 func TestHelpers(t *testing.T) {
 	bin := proxytest.Binary(t)
@@ -93,7 +93,11 @@ func TestHelperOnPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, page := range []string{"../../README.md", "../../examples/clients/README.md"} {
+	for page, writes := range map[string][2]string{
+		"../../README.md":                  {"report:state", "done"},
+		"../../examples/clients/README.md": {"report:state", "done"},
+		"../../docs/once.md":               {"report:7", "all is well"},
+	} {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
@@ -107,8 +111,8 @@ func TestHelperOnPages(t *testing.T) {
 			c.command(t, time.Minute, "", []string{"env", "PYTHONPATH=" + helpers,
 				"/usr/bin/python3", "-c", strings.ReplaceAll(m[1], "6380", port)})
 		}
-		if written := upstream.Ask("GETDEL", "report:state"); written != "done" {
-			t.Errorf("%s: report:state is %q", page, written)
+		if written := upstream.Ask("GETDEL", writes[0]); written != writes[1] {
+			t.Errorf("%s: %s is %q", page, writes[0], written)
 		}
 	}
 }

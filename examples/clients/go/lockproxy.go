@@ -4,15 +4,19 @@
 //		func(ctx context.Context, held *lockproxy.Held) error { // ctx ends if the lock is lost
 //			return held.Fence(ctx, "SET", "report:state", "done").Err()
 //		})
+//
+// Once, in once.go, makes a value once for all who ask for it.
 package lockproxy
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -70,32 +74,36 @@ func (h *Held) Fence(ctx context.Context, command ...any) *redis.Cmd {
 // joined with the error of work. The lock has a separate connection, made like those of rdb.
 func Do(ctx context.Context, rdb *redis.Client, key string, o Options,
 	work func(context.Context, *Held) error) (err error) {
-	if o.Timeout == 0 {
-		o.Timeout = 10 * time.Second
-	}
 	s, err := dial(ctx, rdb)
 	if err != nil {
 		return err
 	}
 	defer s.close() // which also releases the lock
-	token, err := s.lock(ctx, key, o)
+	reply, err := s.acquire(ctx, o, "LOCK", key)
+	if err != nil {
+		return err
+	}
+	token, err := strconv.ParseInt(strings.TrimPrefix(reply, ":"), 10, 64)
 	if err != nil {
 		return err
 	}
 	working, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s.mustAnswerWithin(max(o.Timeout, answerWithin))
 	lost := context.AfterFunc(s.ended, func() { cancel(ErrLost) })
 	defer func() { // also when work panics
-		if !lost() || s.unlock(key, token) != ":1" {
+		if !lost() || s.end("UNLOCK", key, token) != ":1" {
 			err = errors.Join(ErrLost, err)
 		}
 	}()
 	return work(working, &Held{Key: key, Token: token, rdb: rdb})
 }
 
-func (o Options) command(key string) []string {
-	command := []string{"LOCK", key, seconds(o.Timeout), "SESSION"}
+func (o Options) timeout() time.Duration { return cmp.Or(o.Timeout, 10*time.Second) }
+
+// command is LOCK or ONCE with what both take.
+func (o Options) command(name, key string, more ...string) []string {
+	command := append([]string{name, key, seconds(o.timeout())}, more...)
+	command = append(command, "SESSION")
 	if o.Max != 0 {
 		command = append(command, "MAX", seconds(o.Max))
 	}
@@ -120,7 +128,7 @@ func myName() string {
 }
 
 // session is the connection of one lock: go-redis opens it and logs in, and is not used for it from
-// then on. All replies are single lines, and come in the order of the requests.
+// then on. Replies come in the order of the requests: single lines, or a value.
 type session struct {
 	opened  *redis.Client
 	raw     net.Conn
@@ -176,6 +184,14 @@ func (s *session) read(end func()) {
 		if err != nil {
 			return
 		}
+		line = strings.TrimSuffix(line, "\r\n")
+		if size, err := strconv.Atoi(strings.TrimPrefix(line, "$")); line[:1] == "$" && size >= 0 {
+			value := make([]byte, size+len("\r\n"))
+			if _, err = io.ReadFull(in, value); err != nil {
+				return
+			}
+			line = "=" + string(value[:size])
+		}
 		s.mu.Lock()
 		if len(s.owed) == 0 {
 			s.mu.Unlock()
@@ -185,7 +201,7 @@ func (s *session) read(end func()) {
 		s.owed, s.last = s.owed[1:], time.Now()
 		s.mu.Unlock()
 		if reply != nil {
-			reply <- strings.TrimSuffix(line, "\r\n")
+			reply <- line
 		}
 	}
 }
@@ -231,7 +247,7 @@ func (s *session) send(reply chan string, words ...string) error {
 	return err
 }
 
-// ask returns the reply's line.
+// ask returns the reply's line, or "=" and the value.
 func (s *session) ask(ctx context.Context, words ...string) (string, error) {
 	reply := make(chan string, 1)
 	if err := s.send(reply, words...); err != nil {
@@ -255,7 +271,9 @@ func (e replyError) Error() string { return string(e) }
 // RedisError makes it a redis.Error.
 func (e replyError) RedisError() {}
 
-func (s *session) lock(ctx context.Context, key string, o Options) (token int64, err error) {
+// acquire returns the reply to LOCK or ONCE: a token's line, or "=" and a value.
+func (s *session) acquire(ctx context.Context, o Options, name, key string, more ...string) (
+	string, error) {
 	waiting := ctx
 	if o.Wait >= 0 {
 		var cancel context.CancelFunc
@@ -263,24 +281,25 @@ func (s *session) lock(ctx context.Context, key string, o Options) (token int64,
 			errors.New("lockproxy does not answer"))
 		defer cancel()
 	}
-	line, err := s.ask(waiting, o.command(key)...)
+	line, err := s.ask(waiting, o.command(name, key, more...)...)
 	switch {
 	case ctx.Err() != nil:
-		return 0, ctx.Err()
+		return "", ctx.Err()
 	case err != nil:
-		return 0, err
+		return "", err
 	case strings.HasPrefix(line, "-"):
-		return 0, replyError(line[1:])
+		return "", replyError(line[1:])
 	case line == "$-1":
-		return 0, ErrNotAcquired
+		return "", ErrNotAcquired
 	}
-	return strconv.ParseInt(strings.TrimPrefix(line, ":"), 10, 64)
+	s.mustAnswerWithin(max(o.timeout(), answerWithin))
+	return line, nil
 }
 
-// unlock returns UNLOCK's reply, or "" if there is none.
-func (s *session) unlock(key string, token int64) string {
+// end returns the reply to UNLOCK or DONE, or "" if there is none.
+func (s *session) end(name, key string, token int64, more ...string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), unlockWithin)
 	defer cancel()
-	line, _ := s.ask(ctx, "UNLOCK", key, strconv.FormatInt(token, 10))
+	line, _ := s.ask(ctx, append([]string{name, key, strconv.FormatInt(token, 10)}, more...)...)
 	return line
 }

@@ -12,6 +12,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
+import java.util.Objects;
 import java.util.Queue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -30,12 +31,15 @@ import java.util.concurrent.TimeoutException;
  * }
  * </pre>
  *
- * The lock lasts until close(), or until the program dies. It is for one thread.
+ * The lock lasts until close(), or until the program dies. It is for one thread. once() makes a value
+ * once for all who ask for it.
  */
 public final class Lockproxy implements AutoCloseable {
     /** Another client holds the lock, or still held it when the wait ended. */
     public static final class NotAcquired extends RuntimeException {
-        NotAcquired(String key) { super("another client holds the lock \"" + key + "\""); }
+        NotAcquired(String does, String key) {
+            super("another client " + does + " \"" + key + "\"");
+        }
     }
 
     /** The lock was lost while it was in use: another client can hold it. */
@@ -48,6 +52,9 @@ public final class Lockproxy implements AutoCloseable {
         RedisError(String text) { super(text); }
     }
 
+    /** Makes a value. Its claim is a lock: pass on its token, and look whether it is lost. */
+    public interface Make { String make(Lockproxy claim) throws Exception; }
+
     /** Makes a connection, for example of an SSLSocketFactory. */
     public interface Connect { Socket connect() throws IOException; }
 
@@ -57,6 +64,7 @@ public final class Lockproxy implements AutoCloseable {
     public final long token;
 
     private final String key;
+    private final String value; // what ONCE has answered
     private final Socket socket;
     private final Queue<CompletableFuture<Object>> owed = new ArrayDeque<>(); // in order
     private final Thread pinger;
@@ -68,16 +76,22 @@ public final class Lockproxy implements AutoCloseable {
     /** What LOCK is asked for. */
     public static final class Options {
         double timeout = 10;
-        Double wait, max;
-        String owner = myName();
+        Double wait, max, ttl, early;
+        String owner;
         String[] auth = {};
 
         /** How long a crashed proxy can leave the lock behind, in seconds. */
         public Options timeout(double seconds) { timeout = seconds; return this; }
         /** In seconds; 0 waits forever. Without it a held lock is refused at once. */
         public Options wait(double seconds) { wait = seconds; return this; }
+        /** The same; otherwise wait(5) would be Object's. */
+        public Options wait(int seconds) { return wait((double) seconds); }
         /** How long the lock is held at most, in seconds, also if the work hangs. */
         public Options max(double seconds) { max = seconds; return this; }
+        /** For once: how long the value is stored, in seconds; without it until it is deleted. */
+        public Options ttl(double seconds) { ttl = seconds; return this; }
+        /** For once: so many seconds before it expires one client makes it again. */
+        public Options early(double seconds) { early = seconds; return this; }
         /** Who holds the lock, for people; without it the program, its host and its process. */
         public Options owner(String name) { owner = name; return this; }
         /** A password, or a user and a password. */
@@ -99,10 +113,53 @@ public final class Lockproxy implements AutoCloseable {
 
     /** Takes a lock. */
     public static Lockproxy lock(Connect to, String key, Options options) throws IOException {
-        return new Lockproxy(to.connect(), key, options);
+        Lockproxy lock = new Lockproxy(to.connect(), key, options,
+            "LOCK", key, "" + options.timeout);
+        if (lock.token == 0) {
+            throw new NotAcquired("holds the lock", key);
+        }
+        return lock;
     }
 
-    private Lockproxy(Socket socket, String key, Options options) throws IOException {
+    /**
+     * Returns the value of key. If there is none, one client makes it, and all have it.
+     *
+     * <p>It has a connection of its own: ask your client library for the value first. If make
+     * throws, the claim is given up and the error passed on. Clients that ask meanwhile wait for
+     * the value, as long as options say; then NotAcquired is thrown. If the claim is lost nothing
+     * is stored, and Lost is thrown.
+     */
+    public static String once(Connect to, String key, Options options, Make make)
+            throws Exception {
+        String[] command = {"ONCE", key, "" + options.timeout};
+        if (options.early != null) {
+            command = concat("ONCE", key, command[2], "EARLY", "" + options.early);
+        }
+        Lockproxy claim = new Lockproxy(to.connect(), key, options, command);
+        if (claim.value != null) {
+            return claim.value;
+        }
+        if (claim.token == 0) {
+            throw new NotAcquired("makes the value of", key);
+        }
+        String value, token = "" + claim.token;
+        try {
+            value = Objects.requireNonNull(make.make(claim), "the value");
+        } catch (Throwable e) {
+            try {
+                claim.close("DONE", key, token); // gives up
+            } catch (RuntimeException | IOException failed) {
+                e.addSuppressed(failed);
+            }
+            throw e;
+        }
+        claim.close(options.ttl == null ? new String[] {"DONE", key, token, value}
+            : new String[] {"DONE", key, token, value, "PX", "" + Math.round(options.ttl * 1000)});
+        return value;
+    }
+
+    private Lockproxy(Socket socket, String key, Options options, String... words)
+            throws IOException {
         this.socket = socket;
         this.key = key;
         Thread reader = new Thread(this::read, "lock " + key); // ends with the connection
@@ -117,22 +174,24 @@ public final class Lockproxy implements AutoCloseable {
             if (options.auth.length > 0) {
                 call(ANSWER_WITHIN, concat("AUTH", options.auth));
             }
-            List<String> command = new ArrayList<>(
-                Arrays.asList("LOCK", key, "" + options.timeout, "SESSION"));
+            List<String> command = new ArrayList<>(Arrays.asList(words));
+            command.add("SESSION");
             if (options.max != null) {
                 Collections.addAll(command, "MAX", "" + options.max);
             }
             if (options.wait != null) {
                 Collections.addAll(command, "WAIT", "" + options.wait);
             }
-            Collections.addAll(command, "OWNER", options.owner);
+            Collections.addAll(command, "OWNER",
+                options.owner == null ? myName() : options.owner);
             double within = options.wait == null ? ANSWER_WITHIN
                 : options.wait == 0 ? Long.MAX_VALUE / 1e9 : options.wait + ANSWER_WITHIN;
             Object reply = call(within, command.toArray(new String[0]));
-            if (!(reply instanceof Long)) {
-                throw new NotAcquired(key);
+            token = reply instanceof Long ? (Long) reply : 0;
+            value = reply instanceof String ? (String) reply : null;
+            if (token == 0) {
+                end();
             }
-            token = (Long) reply;
             heard = System.nanoTime();
             most = Math.max(options.timeout, ANSWER_WITHIN);
         } catch (RuntimeException | IOException e) {
@@ -172,8 +231,12 @@ public final class Lockproxy implements AutoCloseable {
         if (closing) {
             return;
         }
+        close("UNLOCK", key, "" + token);
+    }
+
+    private void close(String... command) throws IOException {
         try {
-            if (!Long.valueOf(1).equals(call(ANSWER_WITHIN, "UNLOCK", key, "" + token))) {
+            if (!Long.valueOf(1).equals(call(ANSWER_WITHIN, command))) {
                 throw new Lost(key);
             }
         } finally {

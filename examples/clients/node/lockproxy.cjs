@@ -6,6 +6,7 @@
 //     await fetch(url, { signal });              // aborted if the lock is lost
 //     await fence("SET", "report:state", "done"); // refused if the lock was lost
 //   });
+//   const body = await once(redis, "report:7", { ttl: 300, wait: 20 }, () => build(7));
 //
 // The lock lasts until the function's promise settles, or until the program dies. It has a
 // connection of its own, a duplicate of the client's, and the client's keyPrefix.
@@ -18,7 +19,7 @@ const { basename } = require("node:path");
 /** Another client holds the lock, or still held it when the wait ended. */
 class NotAcquired extends Error {
   name = "NotAcquired";
-  constructor(key) { super(`another client holds the lock "${key}"`); }
+  constructor(key, does = "holds the lock") { super(`another client ${does} "${key}"`); }
 }
 
 /** The lock was lost while the function ran: another client can hold it. */
@@ -40,20 +41,11 @@ const ANSWER_WITHIN = 10; // seconds
  * work: gets the token, which rises with every acquisition; fence(command, ...), which runs a
  * command only if the lock is still held; and a signal that is aborted when the lock is lost.
  */
-async function withLock(client, key, { timeout = 10, wait, max, owner = myName() } = {}, work) {
+async function withLock(client, key, { timeout = 10, ...options } = {}, work) {
   key = prefixOf(client) + key;
-  const abort = new AbortController();
-  const session = await connect(client, () => abort.abort(new Lost(key)));
-  const pings = pinging(session);
-  try {
-    const command = ["LOCK", key, timeout, "SESSION"];
-    if (max !== undefined) command.push("MAX", max);
-    if (wait !== undefined) command.push("WAIT", wait);
-    command.push("OWNER", owner);
-    const token = await within(wait === 0 ? Infinity : (wait ?? 0) + ANSWER_WITHIN,
-      send(session, command));
+  return inSession(client, key, timeout, async ({ ask, abort, held }) => {
+    const token = await held(["LOCK", key, timeout], options);
     if (token === null) throw new NotAcquired(key);
-    pings.mustBeAnsweredWithin(Math.max(timeout, ANSWER_WITHIN));
     const fence = async (...args) => {
       try {
         return await send(client, ["FENCE", key, token, ...await withPrefix(client, args)]);
@@ -65,11 +57,75 @@ async function withLock(client, key, { timeout = 10, wait, max, owner = myName()
     try {
       return await work({ token, fence, signal: abort.signal });
     } finally {
-      released = !abort.signal.aborted &&
-        (await within(ANSWER_WITHIN, send(session, ["UNLOCK", key, token])).catch(() => 0)) === 1;
+      released = !abort.signal.aborted && await ask(["UNLOCK", key, token]).catch(() => 0) === 1;
       // Even if work has thrown: most likely because of the loss.
       if (!released) throw new Lost(key);
     }
+  });
+}
+
+/**
+ * Returns the value of key, a string. If there is none, one client makes it, and all have it.
+ *
+ * make: gets a token and a signal, as the work of withLock does, and returns the value. If it
+ * throws, the claim to make it is given up and the error passed on. Clients that ask meanwhile wait
+ * for the value. If the claim is lost nothing is stored, and the promise rejects with Lost.
+ * ttl: for how many seconds the value is stored; until it is deleted if undefined.
+ * early: so many seconds before the value expires one client makes it again, while all others get
+ * the present one.
+ * The rest is as for withLock; at the end of the wait the promise rejects with NotAcquired.
+ */
+async function once(client, key, { timeout = 10, ttl, early = 0, ...options } = {}, make) {
+  const lives = early > 0 ? send(client, ["PTTL", prefixOf(client) + key]) : -1;
+  const [there, left] = await Promise.all([client.get(key), lives]);
+  if (there !== null && !(left >= 0 && left < early * 1000)) return there;
+  key = prefixOf(client) + key;
+  return inSession(client, key, timeout, async ({ ask, abort, held }) => {
+    const command = ["ONCE", key, timeout];
+    if (early > 0) command.push("EARLY", early);
+    const token = await held(command, options);
+    if (token === null) throw new NotAcquired(key, "makes the value of");
+    if (typeof token !== "number") return token;
+    let value;
+    try {
+      value = await make({ token, signal: abort.signal });
+      if (typeof value !== "string" && typeof value !== "number") {
+        throw new TypeError(`a value is a string or a number, not ${typeof value}`);
+      }
+    } catch (err) {
+      await ask(["DONE", key, token]).catch(() => {}); // gives up
+      throw err;
+    }
+    const done = ["DONE", key, token, String(value)];
+    if (ttl !== undefined) done.push("PX", Math.round(ttl * 1000));
+    if (abort.signal.aborted) throw new Lost(key);
+    const stored = await ask(done).catch((err) => {
+      throw abort.signal.aborted ? new Lost(key, { cause: err }) : err;
+    });
+    if (stored !== 1) throw new Lost(key);
+    return String(value);
+  });
+}
+
+// Runs work with a connection, of which it gets: ask(command); held(command, options), which sends
+// LOCK or ONCE; and abort, which is aborted when the connection closes. It closes at the end.
+async function inSession(client, key, timeout, work) {
+  const abort = new AbortController();
+  const session = await connect(client, () => abort.abort(new Lost(key)));
+  const pings = pinging(session);
+  const ask = (command) => within(ANSWER_WITHIN, send(session, command));
+  const held = async (command, { wait, max, owner = myName() }) => {
+    command.push("SESSION");
+    if (max !== undefined) command.push("MAX", max);
+    if (wait !== undefined) command.push("WAIT", wait);
+    command.push("OWNER", owner);
+    const token = await within(wait === 0 ? Infinity : (wait ?? 0) + ANSWER_WITHIN,
+      send(session, command));
+    pings.mustBeAnsweredWithin(Math.max(timeout, ANSWER_WITHIN));
+    return token;
+  };
+  try {
+    return await work({ ask, abort, held });
   } finally {
     pings.stop();
     session.removeAllListeners();
@@ -102,7 +158,8 @@ function pinging(session) {
     unanswered ??= now;
     send(session, ["PING"]).then(answered, answered); // also if the user may not
     // The proxy keeps the pings of a long wait.
-    const every = most < Infinity ? PING_EVERY : Math.min(Math.max((now - began) / 60, PING_EVERY), 15000);
+    const every = most < Infinity ? PING_EVERY
+      : Math.min(Math.max((now - began) / 60, PING_EVERY), 15000);
     timer = setTimeout(ping, every);
   };
   timer = setTimeout(ping, PING_EVERY);
@@ -183,5 +240,6 @@ async function withPrefix(client, words) {
 }
 
 exports.withLock = withLock;
+exports.once = once;
 exports.NotAcquired = NotAcquired;
 exports.Lost = Lost;

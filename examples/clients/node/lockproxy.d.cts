@@ -14,18 +14,28 @@ export interface LockOptions {
   owner?: string;
 }
 
-export interface Held {
+export interface OnceOptions extends LockOptions {
+  /** For how many seconds the value is stored; until it is deleted if undefined. */
+  ttl?: number;
+  /** So many seconds before the value expires one client makes it again, while others get it. */
+  early?: number;
+}
+
+export interface Claim {
   /** Rises with every acquisition: it fences other databases too. */
   token: number;
-  /** Runs a command in Redis only if the lock is still held; otherwise it rejects with Lost. */
-  fence(command: string, ...args: (string | number)[]): Promise<unknown>;
   /** Aborted, for the reason Lost, as soon as the lock is lost. */
   signal: AbortSignal;
 }
 
+export interface Held extends Claim {
+  /** Runs a command in Redis only if the lock is still held; otherwise it rejects with Lost. */
+  fence(command: string, ...args: (string | number)[]): Promise<unknown>;
+}
+
 /** Another client holds the lock, or still held it when the wait ended. */
 export class NotAcquired extends Error {
-  constructor(key: string);
+  constructor(key: string, does?: string);
 }
 
 /** The lock was lost while the function ran: another client can hold it. */
@@ -36,3 +46,7 @@ export class Lost extends Error {
 /** Runs work under a lock and returns what it returns. */
 export function withLock<T>(client: Client, key: string, options: LockOptions | undefined,
   work: (held: Held) => T | Promise<T>): Promise<T>;
+
+/** Returns the value of key. If there is none, one client makes it, and all have it. */
+export function once(client: Client, key: string, options: OnceOptions | undefined,
+  make: (claim: Claim) => string | number | Promise<string | number>): Promise<string>;

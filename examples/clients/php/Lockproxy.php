@@ -6,6 +6,7 @@
 //       $held->fence('SET', 'report:state', 'done'); // refused if the lock was lost
 //       $held->check();                              // throws Lockproxy\Lost if it was lost
 //   }, wait: 5);
+//   $body = Lockproxy\once($r, $connect, 'report:7', fn () => build(7), ttl: 300, wait: 20);
 //
 // The lock lasts until the function ends, however that is, or until the program dies. It has a
 // connection of its own, which $connect makes: no persistent one.
@@ -18,9 +19,9 @@ use RedisException;
 /** Another client holds the lock, or still held it when the wait ended. */
 class NotAcquired extends \RuntimeException
 {
-    public function __construct(string $key)
+    public function __construct(string $key, string $does = 'holds the lock')
     {
-        parent::__construct("another client holds the lock \"$key\"");
+        parent::__construct("another client $does \"$key\"");
     }
 }
 
@@ -33,13 +34,13 @@ class Lost extends \RuntimeException
     }
 }
 
-/** A lock that is held. Its token rises with every acquisition: it fences other databases too. */
-class Held
+/** The right to make a value. Its token rises with every claim: it fences other databases too. */
+class Claim
 {
     private bool $lost = false;
 
     public function __construct(
-        private Redis $session, public readonly string $key, public readonly int $token,
+        protected Redis $session, public readonly string $key, public readonly int $token,
     ) {}
 
     /**
@@ -51,13 +52,6 @@ class Held
         $this->call('PING');
     }
 
-    /** Runs a command in Redis only if the lock is still held. */
-    public function fence(mixed ...$command): mixed
-    {
-        return $this->call('FENCE', $this->key, $this->token,
-            ...withPrefix($this->session, $command));
-    }
-
     /** For a child after pcntl_fork(): the lock is its parent's, and ends with that. */
     public function leaveToParent(): void
     {
@@ -65,18 +59,16 @@ class Held
         $this->session->close();
     }
 
-    /** Whether the lock was held until it was released here. */
-    public function release(): bool
+    /** Stores the value that was made; without one the claim is given up. */
+    public function done(string ...$value): void
     {
-        try {
-            return $this->call('UNLOCK', $this->key, $this->token) === 1;
-        } catch (Lost) {
-            return false;
+        if ($this->call('DONE', $this->key, $this->token, ...$value) !== 1) {
+            throw new Lost($this->key);
         }
     }
 
     /** The connection closes when the lock is lost. */
-    private function call(mixed ...$command): mixed
+    protected function call(mixed ...$command): mixed
     {
         try {
             $reply = $this->lost ? throw new Lost($this->key) : send($this->session, ...$command);
@@ -89,6 +81,27 @@ class Held
             throw $e;
         }
         return $reply;
+    }
+}
+
+/** A lock that is held. Its token rises with every acquisition: it fences other databases too. */
+class Held extends Claim
+{
+    /** Runs a command in Redis only if the lock is still held. */
+    public function fence(mixed ...$command): mixed
+    {
+        return $this->call('FENCE', $this->key, $this->token,
+            ...withPrefix($this->session, $command));
+    }
+
+    /** Whether the lock was held until it was released here. */
+    public function release(): bool
+    {
+        try {
+            return $this->call('UNLOCK', $this->key, $this->token) === 1;
+        } catch (Lost) {
+            return false;
+        }
     }
 }
 
@@ -106,19 +119,11 @@ function lock(
 ): mixed {
     $session = $connect();
     $key = $session->_prefix($key);
-    // The read timeout must be longer than the wait.
-    $session->setOption(Redis::OPT_READ_TIMEOUT, $wait === 0.0 ? -1 : ($wait ?? 0) + 10);
-    $session->setOption(Redis::OPT_MAX_RETRIES, 0); // when it closes, the lock is lost
     try {
-        $command = ['LOCK', $key, $timeout, 'SESSION'];
-        array_push($command, ...($max === null ? [] : ['MAX', $max]));
-        array_push($command, ...($wait === null ? [] : ['WAIT', $wait]));
-        array_push($command, 'OWNER', $owner ?? myName());
-        $token = send($session, ...$command);
+        $token = acquire($session, ['LOCK', $key, $timeout], $wait, $owner, $max);
         if (!is_int($token)) {
             throw new NotAcquired($key);
         }
-        $session->setOption(Redis::OPT_READ_TIMEOUT, 10);
         $held = new Held($session, $key, $token);
         try {
             $result = $work($held);
@@ -129,6 +134,65 @@ function lock(
     } finally {
         $session->close(); // which also releases the lock
     }
+}
+
+/**
+ * Returns the value of $key. If there is none, one client makes it, and all have it.
+ *
+ * $make(Claim $claim) returns the value, a string, which is stored for $ttl seconds (null: until it
+ * is deleted). If it throws, the claim is given up and the error passed on. Clients that ask
+ * meanwhile wait for the value; at the end of the wait NotAcquired is thrown. $early: so many
+ * seconds before the value expires one client makes it again, while all others get the present one.
+ * If the claim is lost nothing is stored, and Lost is thrown. $redis is a connection for values
+ * that are there; the claim has one of its own. The rest is as for lock().
+ */
+function once(
+    Redis $redis, callable $connect, string $key, callable $make, ?float $ttl = null,
+    float $timeout = 10, ?float $wait = null, float $early = 0, ?string $owner = null,
+    ?float $max = null,
+): string {
+    $key = $redis->_prefix($key);
+    $value = send($redis, 'GET', $key);
+    $lives = $early > 0 && is_string($value) ? send($redis, 'PTTL', $key) : -1;
+    if (is_string($value) && !($lives >= 0 && $lives < $early * 1000)) {
+        return $value;
+    }
+    $session = $connect();
+    try {
+        $command = ['ONCE', $key, $timeout, ...($early > 0 ? ['EARLY', $early] : [])];
+        $token = acquire($session, $command, $wait, $owner, $max);
+        if (!is_int($token)) {
+            return is_string($token) ? $token : throw new NotAcquired($key, 'makes the value of');
+        }
+        $claim = new Claim($session, $key, $token);
+        try {
+            $value = (string) $make($claim);
+        } catch (\Throwable $e) {
+            try {
+                $claim->done();
+            } catch (\RuntimeException) { // the end of the connection also gives up
+            }
+            throw $e;
+        }
+        $claim->done($value, ...($ttl === null ? [] : ['PX', (string) round($ttl * 1000)]));
+        return $value;
+    } finally {
+        $session->close();
+    }
+}
+
+/** Returns the reply to LOCK or ONCE, for as long as this connection lasts. */
+function acquire(Redis $session, array $command, ?float $wait, ?string $owner, ?float $max): mixed
+{
+    // The read timeout must be longer than the wait.
+    $session->setOption(Redis::OPT_READ_TIMEOUT, $wait === 0.0 ? -1 : ($wait ?? 0) + 10);
+    $session->setOption(Redis::OPT_MAX_RETRIES, 0); // when it closes, the lock is lost
+    array_push($command, 'SESSION', ...($max === null ? [] : ['MAX', $max]));
+    array_push($command, ...($wait === null ? [] : ['WAIT', $wait]));
+    array_push($command, 'OWNER', $owner ?? myName());
+    $reply = send($session, ...$command);
+    $session->setOption(Redis::OPT_READ_TIMEOUT, 10);
+    return $reply;
 }
 
 /** Says which program this is; the random part is this lock's, since owners share theirs. */

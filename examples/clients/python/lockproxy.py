@@ -10,6 +10,8 @@
     @lockproxy.locked(r, "nightly")
     def nightly(): ...
 
+    body = lockproxy.once(r, "report:7", lambda claim: build(7), ttl=300, wait=20)
+
 A lock lasts until the block ends, however that is, or until the program dies. It has a connection
 of its own, made like those of r. lockproxy_asyncio.py has the same for asyncio.
 """
@@ -32,8 +34,8 @@ ANSWER_WITHIN = 10
 class NotAcquired(Exception):
     """Another client holds the lock, or still held it when the wait ended."""
 
-    def __init__(self, key):
-        super().__init__(f"another client holds the lock {key!r}")
+    def __init__(self, key, does="holds the lock"):
+        super().__init__(f"another client {does} {key!r}")
 
 
 class Lost(Exception):
@@ -43,16 +45,24 @@ class Lost(Exception):
         super().__init__(f"the lock {key!r} was lost")
 
 
-class Held:
-    """A lock that is held. `token` rises with every acquisition: it fences other databases too."""
+class Claim:
+    """The right to make a value. `token` rises with every claim: it fences other databases."""
 
-    def __init__(self, r, key, token):
-        self.key, self.token, self._redis = key, token, r
+    def __init__(self, key, token):
+        self.key, self.token = key, token
         self.lost = threading.Event()
 
     def check(self):
         if self.lost.is_set():
             raise Lost(self.key)
+
+
+class Held(Claim):
+    """A lock that is held. `token` rises with every acquisition: it fences other databases too."""
+
+    def __init__(self, r, key, token):
+        super().__init__(key, token)
+        self._redis = r
 
     def fence(self, *command):
         """Runs a command in Redis only if the lock is still held."""
@@ -73,13 +83,9 @@ def lock(r, key, timeout=10, wait=None, owner=None, on_lost=None, max=None):
     from another thread as soon as the lock is lost. At the end of the block Lost is raised then.
     max is how long the lock is held at most, in seconds, also if the block hangs; None is forever.
     """
-    command = ["LOCK", key, timeout, "SESSION"]
-    command += [] if max is None else ["MAX", max]
-    command += [] if wait is None else ["WAIT", wait]
     session = _Session(r)
     try:
-        within = None if wait == 0 else (wait or 0) + ANSWER_WITHIN
-        token = session.ask(within, *command, "OWNER", owner or my_name())
+        token = session.ask_for(wait, max, owner, "LOCK", key, timeout)
         if token is None:
             raise NotAcquired(key)
         session.held = held = Held(r, key, token)
@@ -87,9 +93,54 @@ def lock(r, key, timeout=10, wait=None, owner=None, on_lost=None, max=None):
             with _watch(session, held, on_lost, timeout):
                 yield held
         finally:
-            released = _release(session, held)
+            released = _release(session, held, "UNLOCK")
         if not released:
             raise Lost(key)
+    finally:
+        session.close()
+
+
+def once(r, key, make, ttl=None, timeout=10, wait=None, early=None, owner=None, max=None):
+    """Returns the value of key. If there is none, one client makes it, and all have it.
+
+    make(claim) returns the value, which is stored for ttl seconds (None: until it is deleted). If
+    it raises, the claim is given up and the error passed on. Clients that ask meanwhile wait for
+    the value. wait: seconds, 0 waits forever, None doesn't wait; NotAcquired is raised at the end.
+    early: so many seconds before the value expires one client makes it again, while all others get
+    the present one. If the claim is lost nothing is stored, and Lost is raised. The rest is as for
+    lock: the claim is a lock with a connection of its own.
+    """
+    if early is None:
+        value, lives = r.get(key), -1
+    else:
+        value, lives = r.pipeline(transaction=False).get(key).pttl(key).execute()
+    if value is not None and not 0 <= lives < (early or 0) * 1000:
+        return value
+    session = _Session(r)
+    try:
+        command = ["ONCE", key, timeout] + ([] if early is None else ["EARLY", early])
+        got = session.ask_for(wait, max, owner, *command)
+        if got is None:
+            raise NotAcquired(key, "makes the value of")
+        if not isinstance(got, int):
+            return got
+        session.held = claim = Claim(key, got)
+        encoder = session.connection.encoder
+        try:
+            with _watch(session, claim, None, timeout):
+                value = encoder.encode(make(claim))
+        except BaseException:
+            _release(session, claim, "DONE")
+            raise
+        claim.check()
+        command = ["DONE", key, got, value] + ([] if ttl is None else ["PX", round(ttl * 1000)])
+        try:
+            stored = session.ask(ANSWER_WITHIN, *command) == 1
+        except (redis.ConnectionError, redis.TimeoutError) as e:
+            raise Lost(key) from e
+        if not stored:
+            raise Lost(key)
+        return encoder.decode(value)  # as GET would
     finally:
         session.close()
 
@@ -137,6 +188,13 @@ class _Session:
             else:
                 self.ping()
 
+    def ask_for(self, wait, max, owner, *command):
+        """Returns the reply to LOCK or ONCE, for as long as this connection lasts."""
+        command += ("SESSION",) + (() if max is None else ("MAX", max))
+        command += () if wait is None else ("WAIT", wait)
+        within = None if wait == 0 else (wait or 0) + ANSWER_WITHIN
+        return self.ask(within, *command, "OWNER", owner or my_name())
+
     def ping(self):
         self.connection.send_command("PING")
         self.asked = self.asked if self.pings else time.monotonic()
@@ -175,12 +233,12 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_Session.leave_to_parent)
 
 
-def _release(session, held):
+def _release(session, held, command):
     """False if the lock was not held to the end."""
     if held.lost.is_set():
         return False
     try:
-        return session.ask(ANSWER_WITHIN, "UNLOCK", held.key, held.token) == 1
+        return session.ask(ANSWER_WITHIN, command, held.key, held.token) == 1
     except redis.RedisError:
         return False
 

@@ -9,6 +9,8 @@
     @lockproxy_asyncio.locked(r, "nightly")
     async def nightly(): ...
 
+    body = await lockproxy_asyncio.once(r, "report:7", make, ttl=300, wait=20)  # await make(claim)
+
 If the lock is lost, the block is cancelled at its next await, and Lost is raised. A lock has a
 connection of its own, made like those of r.
 """
@@ -30,8 +32,8 @@ ANSWER_WITHIN = 10
 class NotAcquired(Exception):
     """Another client holds the lock, or still held it when the wait ended."""
 
-    def __init__(self, key):
-        super().__init__(f"another client holds the lock {key!r}")
+    def __init__(self, key, does="holds the lock"):
+        super().__init__(f"another client {does} {key!r}")
 
 
 class Lost(Exception):
@@ -41,11 +43,19 @@ class Lost(Exception):
         super().__init__(f"the lock {key!r} was lost")
 
 
-class Held:
+class Claim:
+    """The right to make a value. `token` rises with every claim: it fences other databases."""
+
+    def __init__(self, key, token):
+        self.key, self.token = key, token
+
+
+class Held(Claim):
     """A lock that is held. `token` rises with every acquisition: it fences other databases too."""
 
     def __init__(self, r, key, token):
-        self.key, self.token, self._redis = key, token, r
+        super().__init__(key, token)
+        self._redis = r
 
     async def fence(self, *command):
         """Runs a command in Redis only if the lock is still held."""
@@ -65,49 +75,87 @@ async def lock(r, key, timeout=10, wait=None, owner=None, max=None):
     the lock, for people: this program's name, host and process if it is None. max is how long the
     lock is held at most, in seconds, also if the block hangs; None is forever.
     """
-    command = ["LOCK", key, timeout, "SESSION"]
-    command += [] if max is None else ["MAX", max]
-    command += [] if wait is None else ["WAIT", wait]
     session = await _Session.open(r)
     try:
-        # The read timeout must be longer than the wait.
-        within = None if wait == 0 else (wait or 0) + ANSWER_WITHIN
-        token = await session.ask(within, *command, "OWNER", owner or my_name())
+        token = await session.ask_for(wait, max, owner, "LOCK", key, timeout)
         if token is None:
             raise NotAcquired(key)
-        session.ping_within(timeout)
-        task = asyncio.current_task()
-        lost = releasing = released = False
-        cancelled = 0  # how often the task had been cancelled before it was for the loss
-
-        async def watch():  # nothing else comes while the lock is held
-            nonlocal lost, cancelled
-            reply = None
-            with contextlib.suppress(redis.RedisError, OSError):
-                reply = await session.last_reply()
-            if not releasing:
-                lost, cancelled = True, task.cancelling()
-                task.cancel()
-            return reply
-
-        watcher = asyncio.create_task(watch())
-        try:
+        async with _holding(session, key, timeout, ["UNLOCK", key, token]):
             yield Held(r, key, token)
-        except asyncio.CancelledError:
-            if not lost or task.uncancel() > cancelled:  # or for another reason, too
-                raise
-        finally:
-            session.stop_pings()
-            releasing = True
-            if not lost:
-                with contextlib.suppress(redis.RedisError, OSError):
-                    await session.connection.send_command("UNLOCK", key, token)
-            with contextlib.suppress(asyncio.TimeoutError):
-                released = await asyncio.wait_for(watcher, ANSWER_WITHIN) == 1
-        if not released:
-            raise Lost(key)
     finally:
         await session.close()
+
+
+async def once(r, key, make, ttl=None, timeout=10, wait=None, early=None, owner=None, max=None):
+    """Returns the value of key. If there is none, one client makes it, and all have it.
+
+    await make(claim) is the value, which is stored for ttl seconds (None: until it is deleted). If
+    it raises, the claim is given up and the error passed on. Clients that ask meanwhile wait for
+    the value. wait: seconds, 0 waits forever, None doesn't wait; NotAcquired is raised at the end.
+    early: so many seconds before the value expires one client makes it again, while all others get
+    the present one. If the claim is lost make is cancelled, nothing is stored, and Lost is raised.
+    The rest is as for lock: the claim is a lock with a connection of its own.
+    """
+    if early is None:
+        value, lives = await r.get(key), -1
+    else:
+        value, lives = await r.pipeline(transaction=False).get(key).pttl(key).execute()
+    if value is not None and not 0 <= lives < (early or 0) * 1000:
+        return value
+    session = await _Session.open(r)
+    try:
+        command = ["ONCE", key, timeout] + ([] if early is None else ["EARLY", early])
+        got = await session.ask_for(wait, max, owner, *command)
+        if got is None:
+            raise NotAcquired(key, "makes the value of")
+        if not isinstance(got, int):
+            return got
+        encoder, done = session.connection.encoder, ["DONE", key, got]  # which gives up
+        try:
+            async with _holding(session, key, timeout, done):
+                value = encoder.encode(await make(Claim(key, got)))
+                done += [value] + ([] if ttl is None else ["PX", round(ttl * 1000)])
+        except Lost as e:
+            raise e.__cause__ or e  # what DONE was answered
+        return encoder.decode(value)  # as GET would
+    finally:
+        await session.close()
+
+
+@contextlib.asynccontextmanager
+async def _holding(session, key, timeout, end):
+    """Cancels the block when the lock is lost; end is the command that releases it."""
+    session.ping_within(timeout)
+    task = asyncio.current_task()
+    lost, releasing, released = False, False, None
+    cancelled = 0  # how often the task had been cancelled before it was for the loss
+
+    async def watch():  # nothing else comes while the lock is held
+        nonlocal lost, cancelled
+        reply = None
+        with contextlib.suppress(redis.RedisError, OSError):
+            reply = await session.last_reply()
+        if not releasing:
+            lost, cancelled = True, task.cancelling()
+            task.cancel()
+        return reply
+
+    watcher = asyncio.create_task(watch())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not lost or task.uncancel() > cancelled:  # or for another reason, too
+            raise
+    finally:
+        session.stop_pings()
+        releasing = True
+        if not lost:
+            with contextlib.suppress(redis.RedisError, OSError):
+                await session.connection.send_command(*end)
+        with contextlib.suppress(asyncio.TimeoutError):
+            released = await asyncio.wait_for(watcher, ANSWER_WITHIN)
+    if released != 1:
+        raise Lost(key) from (released if isinstance(released, Exception) else None)
 
 
 def my_name():
@@ -147,12 +195,21 @@ class _Session:
         self._ping_later()
         return await asyncio.wait_for(self.connection.read_response(), within)
 
+    async def ask_for(self, wait, max, owner, *command):
+        """Returns the reply to LOCK or ONCE, for as long as this connection lasts."""
+        command += ("SESSION",) + (() if max is None else ("MAX", max))
+        command += () if wait is None else ("WAIT", wait)
+        # The read timeout must be longer than the wait.
+        within = None if wait == 0 else (wait or 0) + ANSWER_WITHIN
+        return await self.ask(within, *command, "OWNER", owner or my_name())
+
     async def last_reply(self):
-        """The reply that comes behind those to all pings."""
+        """The reply, or the error, that comes behind those to all pings."""
         while True:
-            reply = None
-            with contextlib.suppress(redis.ResponseError):  # the user may not PING
+            try:
                 reply = await self.connection.read_response()
+            except redis.ResponseError as e:  # the user may not PING
+                reply = e
             if self.pings == 0:
                 return reply
             self.pings, self.asked = self.pings - 1, time.monotonic()

@@ -4,6 +4,7 @@
 #     held.fence("SET", "report:state", "done")  # refused if the lock was lost
 #     held.check                                 # raises Lockproxy::Lost if the lock was lost
 #   end
+#   body = Lockproxy.once(r, "report:7", redis: { port: 6380 }, ttl: 300, wait: 20) { build(7) }
 #
 # The lock lasts until the block ends, however that is, or until the program dies. It has a
 # connection of its own.
@@ -15,7 +16,7 @@ require "timeout"
 module Lockproxy
   # Another client holds the lock, or still held it when the wait ended.
   class NotAcquired < StandardError
-    def initialize(key) = super("another client holds the lock #{key.inspect}")
+    def initialize(key, does = "holds the lock") = super("another client #{does} #{key.inspect}")
   end
 
   # The lock was lost while the block ran: another client can hold it.
@@ -33,6 +34,8 @@ module Lockproxy
 
     def lost? = @lost
 
+    def by?(session) = @session.equal?(session)
+
     def check = lost? ? raise(Lost, key) : self
 
     # Runs a command in Redis only if the lock is still held.
@@ -47,6 +50,13 @@ module Lockproxy
       !lost? && call("UNLOCK", key, token) == 1
     rescue Redis::BaseError, Lost
       false
+    end
+
+    # The value will not be made here.
+    def give_up
+      call("DONE", key, token)
+    rescue Redis::BaseError, Lost
+      nil # the end of the connection also gives up
     end
 
     # Sends a command by the lock's connection, which closes when the lock is lost. redis-rb also
@@ -106,26 +116,72 @@ module Lockproxy
   #           raised then.
   def self.lock(key, redis: {}, timeout: 10, wait: nil, max: nil, owner: nil,
                 on_lost: nil)
+    in_session(redis, ["LOCK", key, timeout], wait, max, owner) do |session, token|
+      held = hold(key, token || raise(NotAcquired, key), session)
+      begin
+        result = watch(held, on_lost) { yield held }
+      ensure
+        released = held.release
+      end
+      released ? result : raise(Lost, key)
+    end
+  end
+
+  # Returns the value of key. If there is none, one client makes it, and all have it.
+  #
+  # The block returns the value, which is stored as a string. It is given what that of lock is. If
+  # it raises, the claim is given up and the error passed on. Clients that ask meanwhile wait for
+  # the value; at the end of the wait NotAcquired is raised. If the claim is lost nothing is stored,
+  # and Lost is raised.
+  #
+  # r:: a connection for values that are there; the claim has one of its own
+  # ttl:: for how many seconds the value is stored; nil is until it is deleted
+  # early:: so many seconds before the value expires one client makes it again, while all others
+  #         get the present one
+  #
+  # The rest is as for lock.
+  def self.once(r, key, ttl: nil, early: 0, redis: {}, timeout: 10, wait: nil, max: nil, owner: nil,
+                on_lost: nil)
+    value = r.get(key)
+    lives = value && early.positive? ? r.pttl(key) : -1
+    return value if value && !(0...early * 1000).cover?(lives)
+
+    command = ["ONCE", key, timeout, *(["EARLY", early] if early.positive?)]
+    in_session(redis, command, wait, max, owner) do |session, token|
+      raise NotAcquired.new(key, "makes the value of") if token.nil?
+      next token unless token.is_a?(Integer)
+
+      claim = hold(key, token, session)
+      begin
+        value = watch(claim, on_lost) { yield claim }.to_s
+      ensure
+        claim.give_up if value.nil?
+      end
+      lives = ttl ? ["PX", (ttl * 1000).round] : []
+      claim.call("DONE", key, token, value, *lives) == 1 ? value : raise(Lost, key)
+    end
+  end
+
+  # Yields the lock's connection, which closes at the end, and the reply to LOCK or ONCE.
+  def self.in_session(redis, command, wait, max, owner)
     # The read timeout must be longer than the wait.
     reading = wait&.zero? ? FOREVER : (wait || 0) + 10
     session = Redis.new(**redis, reconnect_attempts: 0, read_timeout: reading)
-    command = ["LOCK", key, timeout, "SESSION"]
+    command.push("SESSION")
     command.push("MAX", max) if max
     command.push("WAIT", wait) if wait
-    command.push("OWNER", owner || my_name)
-    token = session.call(*command) or raise NotAcquired, key
-    held = Held.new(key, token, session)
-    self.held[held.object_id] = held
-    begin
-      result = watch(held, on_lost) { yield held }
-    ensure
-      released = held.release
-    end
-    released ? result : raise(Lost, key)
+    yield session, session.call(*command, "OWNER", owner || my_name)
   ensure
-    self.held.delete(held.object_id) if held
+    held.delete_if { |_, of| of.by?(session) }
     session&.close
   end
+  private_class_method :in_session
+
+  # A lock that a child after a fork leaves to its parent.
+  def self.hold(key, token, session)
+    Held.new(key, token, session).tap { |it| held[it.object_id] = it }
+  end
+  private_class_method :hold
 
   # Says which program this is; the random part is this lock's, since owners share theirs.
   def self.my_name

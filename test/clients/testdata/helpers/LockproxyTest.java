@@ -36,6 +36,9 @@ public class LockproxyTest {
         System.out.println("ok lost");
         longest();
         System.out.println("ok longest");
+        once();
+        System.out.println("ok once");
+        optionsUsedTwice();
         closesTwice();
         interrupted();
         readTimeout();
@@ -128,6 +131,78 @@ public class LockproxyTest {
                 lock.lost.get();
             }
         });
+    }
+
+    static String once(String key, Lockproxy.Options options, Lockproxy.Make make)
+            throws Exception {
+        return Lockproxy.once(connect, key, options, make);
+    }
+
+    /** What a proxy answers to one request, which has one line or is an array of bulk strings. */
+    static String ask(String request) throws IOException {
+        try (Socket socket = connect.connect()) {
+            socket.getOutputStream().write((request + "\r\nQUIT\r\n").getBytes());
+            return new String(socket.getInputStream().readAllBytes());
+        }
+    }
+
+    static String claimOf(String key) throws IOException {
+        String scan = ask("LOCKSCAN 0 MATCH " + key + ":once:* COUNT 100000");
+        return scan.substring(scan.indexOf(key)).split("\r\n")[0];
+    }
+
+    static void once() throws Exception {
+        String key = PREFIX + "once";
+        Lockproxy.Make fail = claim -> { throw new IllegalStateException(); };
+        Lockproxy.Options none = new Lockproxy.Options();
+        CompletableFuture<String> second = new CompletableFuture<>();
+        String value = once(key, new Lockproxy.Options().ttl(300), claim -> {
+            check("token", claim.token > 0, true);
+            raises("a second maker", Lockproxy.NotAcquired.class, () -> once(key, none, fail));
+            Thread waiter = new Thread(() -> {
+                try {
+                    second.complete(once(key, new Lockproxy.Options().wait(0), fail));
+                } catch (Exception e) {
+                    second.completeExceptionally(e);
+                }
+            });
+            waiter.start();
+            while (ask("LOCKINFO " + claimOf(key) + " WAITERS").startsWith("*0")) {
+                Thread.sleep(10);
+            }
+            return "the value";
+        });
+        check("made", value, "the value");
+        check("given", second.get(), "the value");
+        check("there", once(key, none, fail), "the value");
+        check("how long it lives", ask("TTL " + key).compareTo(":200") > 0, true);
+        check("early enough", once(key, new Lockproxy.Options().early(100), fail), "the value");
+        Lockproxy.Options early = new Lockproxy.Options().early(400).ttl(600);
+        check("soon gone", once(key, early, claim -> {
+            check("while it is made again", once(key, early, fail), "the value");
+            return "newer";
+        }), "newer");
+        check("stored", once(key, none, fail), "newer");
+        raises("the maker's own error", IllegalStateException.class,
+            () -> once(key + ":2", none, fail));
+        check("after it", once(key + ":2", none, claim -> "5"), "5");
+        raises("the end of a lost claim", Lockproxy.Lost.class,
+            () -> once(key + ":3", new Lockproxy.Options().timeout(600), claim -> {
+                ask("UNLOCK " + claimOf(key + ":3") + " FORCE");
+                claim.lost.get();
+                return "late";
+            }));
+        raises("what DONE says", Lockproxy.RedisError.class,
+            () -> once(key + ":3", new Lockproxy.Options().ttl(0), claim -> "1"));
+    }
+
+    /** Options that are used twice name two holders, which exclude each other. */
+    static void optionsUsedTwice() throws Exception {
+        Lockproxy.Options options = new Lockproxy.Options();
+        try (Lockproxy lock = Lockproxy.lock(connect, PREFIX + "options", options)) {
+            raises("a second one", Lockproxy.NotAcquired.class,
+                () -> Lockproxy.lock(connect, PREFIX + "options", options));
+        }
     }
 
     static void closesTwice() throws Exception {

@@ -8,9 +8,9 @@ declare(strict_types=1);
 
 require __DIR__ . '/../../../../examples/clients/php/Lockproxy.php';
 
-use Lockproxy\{Held, Lost, NotAcquired};
+use Lockproxy\{Claim, Held, Lost, NotAcquired};
 
-use function Lockproxy\lock;
+use function Lockproxy\{lock, once};
 
 const PREFIX = 'helper:php:';
 
@@ -116,6 +116,52 @@ $steps = [
                 }
             }, timeout: 30, max: 0.3));
     },
+    'once' => function () use ($r) {
+        $key = PREFIX . 'once';
+        $once = function (callable $make, mixed ...$options) use ($r, &$key) {
+            return once($r, 'connect', $key, $make, ...$options);
+        };
+        $fail = fn () => throw new DomainException();
+        check('made', $once(function (Claim $claim) use ($once, $fail) {
+            check('token', $claim->token > 0);
+            raises('a second maker', NotAcquired::class, fn () => $once($fail));
+            raises('a wait that ends', NotAcquired::class, fn () => $once($fail, wait: 0.1));
+            $claim->check();
+            return 'the value';
+        }, ttl: 300), 'the value');
+        check('how long it lives', $r->ttl($key) > 200);
+        check('there', $once($fail), 'the value');
+        check('early enough', $once($fail, early: 100), 'the value');
+        check('soon gone', $once(function () use ($once, $fail) {
+            check('while it is made again', $once($fail, early: 400), 'the value');
+            return 'newer';
+        }, ttl: 600, early: 400), 'newer');
+        check('stored', $r->get($key), 'newer');
+
+        $key = PREFIX . 'once:2';
+        raises("the maker's own error", DomainException::class, fn () => $once($fail));
+        check('after it', $once(fn () => '5'), '5');
+        check('how long it lives', $r->ttl($key), -1);
+
+        $key = PREFIX . 'once:3';
+        $token = $r->rawCommand('ONCE', $key, '600'); // another makes it
+        $claim = $r->rawCommand('LOCKSCAN', '0', 'MATCH', "$key:once:*", 'COUNT', '100000')[1][0];
+        $cli = sprintf('redis-cli -h %s -p %d', $GLOBALS['argv'][1], $GLOBALS['argv'][2]);
+        $script = "until $cli LOCKINFO $claim WAITERS | grep -q .; do sleep 0.01; done; "
+            . "$cli DONE $key $token theirs";
+        $other = popen($script, 'r');
+        check('a value that another makes', $once($fail, wait: 0), 'theirs');
+        pclose($other);
+
+        $key = PREFIX . 'once:4';
+        raises('the end of a lost claim', Lost::class, fn () => $once(function () use ($r, $key) {
+            $claim = $r->rawCommand('LOCKSCAN', '0', 'MATCH', "$key:once:*", 'COUNT', '100000')[1][0];
+            check('UNLOCK FORCE', $r->rawCommand('UNLOCK', $claim, 'FORCE'), 1);
+            return 'late';
+        }, timeout: 600));
+        check('not stored', $r->exists($key), 0);
+        raises('what DONE says', RedisException::class, fn () => $once(fn () => '1', ttl: 0));
+    },
     'prefix' => function () use ($r) {
         $prefixed = function () {
             $r = connect();
@@ -132,6 +178,8 @@ $steps = [
             raises('a key that may be a value', LogicException::class, fn () => $held->fence(
                 'EVAL', 'return 1', '1', 'c', 'c'));
         });
+        once($prefixed(), $prefixed, 'value', fn () => 'x', ttl: 300);
+        check('a value', $r->get(PREFIX . 'value'), 'x');
     },
 ];
 foreach ($steps as $name => $step) {

@@ -114,6 +114,60 @@ def longest():
     raises("the end of the block", lockproxy.Lost, work)
 
 
+def once():
+    key, made, got = PREFIX + "once", [], []
+
+    def make(claim):
+        made.append(claim.token)
+        while r.execute_command("LOCKINFO", claim_of(key), "WAITERS") in (None, []):
+            time.sleep(0.01)
+        raises("a second maker", lockproxy.NotAcquired, lambda: lockproxy.once(r, key, make))
+        return "the value"
+
+    def ask():
+        got.append(lockproxy.once(r, key, make, ttl=300, wait=0))
+
+    askers = [threading.Thread(target=ask) for _ in range(3)]
+    for asker in askers:
+        asker.start()
+    for asker in askers:
+        asker.join()
+    check("made and given", (len(made), got), (1, [b"the value"] * 3))
+    check("how long it lives", 200 < r.ttl(key) <= 300, True)
+    check("another", lockproxy.once(r, key, fail), b"the value")
+
+    def again(claim):
+        check("while it is made again", lockproxy.once(r, key, fail, early=400), b"the value")
+        return "newer"
+
+    check("early enough", lockproxy.once(r, key, fail, early=100), b"the value")
+    check("soon gone", lockproxy.once(r, key, again, ttl=600, early=400), b"newer")
+    check("stored", r.get(key), b"newer")
+
+    raises("the maker's own error", ValueError, lambda: lockproxy.once(r, key + ":2", fail))
+    check("after it, with no end", lockproxy.once(r, key + ":2", lambda claim: 5), b"5")
+    check("how long it lives", r.ttl(key + ":2"), -1)
+
+    def forced(claim):
+        check("UNLOCK FORCE", r.execute_command("UNLOCK", claim_of(key + ":3"), "FORCE"), 1)
+        check("told", claim.lost.wait(60), True)
+        return "late"
+
+    raises("the end of a lost claim", lockproxy.Lost, lambda: lockproxy.once(
+        r, key + ":3", forced, timeout=600))
+    check("stored", r.get(key + ":3"), None)
+    raises("what DONE says", redis.ResponseError, lambda: lockproxy.once(
+        r, key + ":3", lambda claim: "1", ttl=0))
+
+
+def fail(claim):
+    raise ValueError
+
+
+def claim_of(key):
+    return r.execute_command("LOCKSCAN", 0, "MATCH", key + ":once:*", "COUNT", 100000)[1][0]
+
+
 def child():
     """A child that leaves the block does not release its parent's lock."""
     key, pid = PREFIX + "child", None
@@ -199,7 +253,7 @@ def silent():
 
 if len(sys.argv) > 3:
     hold(sys.argv[4], sys.argv[3])
-for step in [acquire, wait, exception, fence, lost, longest, child, decorator, files, silent]:
+for step in [acquire, wait, exception, fence, lost, longest, once, child, decorator, files, silent]:
     step()
     print("ok", step.__name__, flush=True)
 check("threads that are left", threading.active_count(), 1)

@@ -114,6 +114,60 @@ async def longest():
     await raises("the block", lockproxy.Lost, work())
 
 
+async def once():
+    key, made = PREFIX + "once", []
+
+    async def make(claim):
+        made.append(claim.token)
+        claim = await claim_of(key)
+        while await r.execute_command("LOCKINFO", claim, "WAITERS") in (None, []):
+            await asyncio.sleep(0.01)
+        await raises("a second maker", lockproxy.NotAcquired, lockproxy.once(r, key, make))
+        return "the value"
+
+    got = await asyncio.gather(
+        *(lockproxy.once(r, key, make, ttl=300, wait=0) for _ in range(3)))
+    check("made and given", (len(made), got), (1, [b"the value"] * 3))
+    check("how long it lives", 200 < await r.ttl(key) <= 300, True)
+    check("another", await lockproxy.once(r, key, fail), b"the value")
+
+    async def again(claim):
+        check("while it is made again", await lockproxy.once(r, key, fail, early=400),
+              b"the value")
+        return "newer"
+
+    check("early enough", await lockproxy.once(r, key, fail, early=100), b"the value")
+    check("soon gone", await lockproxy.once(r, key, again, ttl=600, early=400), b"newer")
+    check("stored", await r.get(key), b"newer")
+
+    async def five(claim):
+        return 5
+
+    await raises("the maker's own error", ValueError, lockproxy.once(r, key + ":2", fail))
+    check("after it, with no end", await lockproxy.once(r, key + ":2", five), b"5")
+    check("how long it lives", await r.ttl(key + ":2"), -1)
+
+    async def forced(claim):
+        claim = await claim_of(key + ":3")
+        check("UNLOCK FORCE", await r.execute_command("UNLOCK", claim, "FORCE"), 1)
+        await asyncio.sleep(600)  # is cancelled
+
+    await raises("the end of a lost claim", lockproxy.Lost, lockproxy.once(
+        r, key + ":3", forced, timeout=600))
+    check("stored", await r.get(key + ":3"), None)
+    await raises("what DONE says", redis.ResponseError, lockproxy.once(
+        r, key + ":3", five, ttl=0))
+
+
+async def fail(claim):
+    raise ValueError
+
+
+async def claim_of(key):
+    scan = await r.execute_command("LOCKSCAN", 0, "MATCH", key + ":once:*", "COUNT", 100000)
+    return scan[1][0]
+
+
 async def decorator():
     key = PREFIX + "decorator"
 
@@ -167,7 +221,7 @@ async def unix():
 async def main():
     if len(sys.argv) > 3:
         await hold(sys.argv[4], sys.argv[3])
-    for step in [acquire, wait, exception, fence, lost, longest, decorator, health, unix]:
+    for step in [acquire, wait, exception, fence, lost, longest, once, decorator, health, unix]:
         await step()
         print("ok", step.__name__, flush=True)
     check("tasks that are left", len(asyncio.all_tasks()), 1)

@@ -103,6 +103,42 @@ def longest
   end
 end
 
+def once(key, **options, &block) = Lockproxy.once(R, key, redis: OPTIONS, **options, &block)
+
+def claim_of(key) = R.call("LOCKSCAN", 0, "MATCH", "#{key}:once:*", "COUNT", 100_000)[1][0]
+
+def made_once
+  key, fail = "#{PREFIX}once", ->(_) { raise ArgumentError }
+  waiters = []
+  value = once(key, ttl: 300) do |claim|
+    check "token", claim.token.positive?
+    raises("a second maker", Lockproxy::NotAcquired) { once(key, &fail) }
+    2.times { waiters << Thread.new { once(key, wait: 0, &fail) } }
+    sleep 0.01 until R.call("LOCKINFO", claim_of(key), "WAITERS")&.size == 2
+    "the value"
+  end
+  check "made and given", [value, *waiters.map(&:value)], ["the value"] * 3
+  check "how long it lives", R.ttl(key) > 200
+  check "there", once(key, &fail), "the value"
+  check "early enough", once(key, early: 100, &fail), "the value"
+  newer = once(key, ttl: 600, early: 400) do
+    check "while it is made again", once(key, early: 400, &fail), "the value"
+    "newer"
+  end
+  check "soon gone", [newer, R.get(key)], %w[newer newer]
+  raises("the maker's own error", ArgumentError) { once("#{key}:2", &fail) }
+  check "after it", once("#{key}:2") { 5 }, "5"
+  check "how long it lives", R.ttl("#{key}:2"), -1
+  raises("the end of a lost claim", Lockproxy::Lost) do
+    once("#{key}:3", timeout: 600) do |claim|
+      check "UNLOCK FORCE", R.call("UNLOCK", claim_of(claim.key), "FORCE"), 1
+      sleep 0.01 until claim.lost?
+    end
+  end
+  check "not stored", R.exists("#{key}:3"), 0
+  raises("what DONE says", Redis::CommandError) { once("#{key}:3", ttl: 0) { 1 } }
+end
+
 # A child that leaves the block does not release its parent's lock.
 def child
   key, pid = "#{PREFIX}child", nil
@@ -160,8 +196,9 @@ def refused
   R.call("ACL", "DELUSER", user)
 end
 
-%i[acquire wait exception fence lost longest child reconnecting interrupted refused].each do |step|
+%i[acquire wait exception fence lost longest made_once child reconnecting interrupted
+   refused].each do |step|
   send(step)
-  puts "ok #{step}"
+  puts "ok #{step.to_s.delete_prefix('made_')}"
 end
 check "threads that are left", Thread.list.size, 1

@@ -5,11 +5,12 @@
 //                                                     wait KEY   waits for it before
 
 import assert from "node:assert/strict";
-import { once } from "node:events";
+import { once as event } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { createClient } from "redis";
-import { Lost, NotAcquired, withLock } from "../../../../examples/clients/node/lockproxy.cjs";
+import { Lost, NotAcquired, once as shared, withLock }
+  from "../../../../examples/clients/node/lockproxy.cjs";
 
 const [host, port, library, hold, holdKey] = process.argv.slice(2);
 const prefix = `helper:${library}:`;
@@ -72,7 +73,7 @@ async function fence() {
 async function lost() {
   const key = prefix + "lost";
   await assert.rejects(withLock(r, key, { timeout: 30 }, async ({ signal }) => {
-    const told = once(signal, "abort", { signal: AbortSignal.timeout(1000) });
+    const told = event(signal, "abort", { signal: AbortSignal.timeout(1000) });
     assert.equal(await send("UNLOCK", key, "FORCE"), 1);
     await told;
     assert.ok(signal.reason instanceof Lost);
@@ -81,7 +82,46 @@ async function lost() {
 
 async function longest() {
   await assert.rejects(withLock(r, prefix + "max", { timeout: 30, max: 0.3 },
-    ({ signal }) => once(signal, "abort")), Lost);
+    ({ signal }) => event(signal, "abort")), Lost);
+}
+
+const claimOf = async (key) =>
+  (await send("LOCKSCAN", 0, "MATCH", key + ":once:*", "COUNT", 100000))[1][0];
+const fail = () => { throw new RangeError("mine"); };
+
+async function once() {
+  const key = prefix + "once";
+  let made = 0;
+  const make = async () => {
+    made++;
+    const claim = await claimOf(key);
+    while (!(await send("LOCKINFO", claim, "WAITERS"))?.length) await sleep(10);
+    await assert.rejects(shared(r, key, {}, make), NotAcquired);
+    return "the value";
+  };
+  const got = await Promise.all([1, 2, 3].map(() => shared(r, key, { ttl: 300, wait: 0 }, make)));
+  assert.deepEqual(got, Array(3).fill("the value"));
+  assert.equal(made, 1);
+  assert.ok(await r.ttl(key) > 200);
+  assert.equal(await shared(r, key, {}, fail), "the value");
+  assert.equal(await shared(r, key, { early: 100 }, fail), "the value");
+  assert.equal(await shared(r, key, { ttl: 600, early: 400 }, async () => {
+    assert.equal(await shared(r, key, { early: 400 }, fail), "the value");
+    return "newer";
+  }), "newer");
+  assert.equal(await r.get(key), "newer");
+  await assert.rejects(shared(r, key + ":2", {}, fail), RangeError);
+  await assert.rejects(shared(r, key + ":2", {}, () => {}), TypeError);
+  assert.equal(await shared(r, key + ":2", {}, ({ token }) => token > 0 ? 5 : 6), "5");
+  assert.equal(await r.ttl(key + ":2"), -1);
+  await assert.rejects(shared(r, key + ":3", { timeout: 600 }, async ({ signal }) => {
+    const told = event(signal, "abort");
+    assert.equal(await send("UNLOCK", await claimOf(key + ":3"), "FORCE"), 1);
+    await told;
+    return "late";
+  }), Lost);
+  assert.equal(await r.get(key + ":3"), null);
+  await assert.rejects(shared(r, key + ":3", { ttl: 0 }, () => "1"), /integer/);
 }
 
 // The client's prefix is before the lock's name, and before the keys of what is fenced.
@@ -99,6 +139,9 @@ async function keyPrefix() {
     assert.equal(await client.get("c"), "d");
     await assert.rejects(fence("EVAL", "return 1", 1, "c", "c"), /is a key is not known/);
   });
+  assert.equal(await shared(client, "value", { ttl: 300 }, () => "x"), "x");
+  assert.equal(await shared(client, "value", { early: 100 }, fail), "x");
+  assert.equal(await r.get(prefix + "value"), "x");
   await client.quit();
 }
 
@@ -120,7 +163,8 @@ async function options() {
   client.disconnect();
 }
 
-for (const step of [acquire, wait, exception, fence, lost, longest, keyPrefix, nobodyThere, options]) {
+for (const step of [acquire, wait, exception, fence, lost, longest, once, keyPrefix, nobodyThere,
+  options]) {
   await step();
   console.log("ok", step.name);
 }

@@ -1,7 +1,7 @@
 // Not run: the types of the Node helper, used as a program in TypeScript would.
 import { Redis } from "ioredis";
 import { createClient } from "redis";
-import { Lost, NotAcquired, withLock } from "../../../../examples/clients/node/lockproxy.cjs";
+import { Lost, NotAcquired, once, withLock } from "../../../../examples/clients/node/lockproxy.cjs";
 
 const done: string = await withLock(new Redis(), "a", { wait: 5, max: 60 }, async (held) => {
   const token: number = held.token;
@@ -14,5 +14,10 @@ const sum: number = await withLock(createClient(), done, undefined, () => 1);
 await withLock(createClient(), "a", { waits: sum }, () => {});
 // @ts-expect-error: a lock needs work
 await withLock(createClient(), "a", {});
+const value: string = await once(new Redis(), "c", { ttl: 300, early: 30, wait: 5 },
+  async ({ token, signal }) => signal.aborted ? token : "value");
+await once(createClient(), value, undefined, () => 1);
+// @ts-expect-error: a value is a string or a number
+await once(createClient(), value, {}, () => ({}));
 const errors: Error[] = [new Lost("a", { cause: done }), new NotAcquired("a")];
 console.log(errors);

@@ -77,32 +77,15 @@ func startCluster(t testing.TB, far *time.Duration, masters, replicas int,
 	c.Nodes = make([]*Server, masters*(1+replicas))
 	for i := range c.Nodes {
 		c.Nodes[i] = c.newNode()
-		c.Nodes[i].start()
 	}
-	for i, node := range c.Nodes[:masters] {
-		// or they would have to quarrel about it
-		c.must(node, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
-		add := []string{"CLUSTER", "ADDSLOTS"}
-		for slot := i * Slots / masters; slot < (i+1)*Slots/masters; slot++ {
-			add = append(add, strconv.Itoa(slot))
-		}
-		c.must(node, add...)
+	p := c.plan()
+	for i := range c.Nodes {
+		p.start(c, i)
 	}
-	for i, node := range c.Nodes {
-		c.meet(node, c.Nodes[:i])
-	}
-	c.waitFor("all nodes know each other", func() bool {
-		return !slices.ContainsFunc(c.Nodes,
-			func(s *Server) bool {
-				return c.clusterInfo(s,
-					"cluster_known_nodes") != strconv.Itoa(len(c.Nodes))
-			})
-	})
+	p.forgetPhantoms(c)
 	for i, node := range c.Nodes[masters:] {
-		c.must(node, "CLUSTER", "REPLICATE", c.ID(c.Nodes[i%masters]))
-	}
-	for _, node := range c.Nodes[masters:] {
 		node.WaitInSync()
+		c.tellOffset(c.Nodes[i%masters], node)
 	}
 	c.WaitOK()
 	return c
@@ -115,7 +98,7 @@ func (c *Cluster) newNode() *Server {
 		s.dir, "--save", "",
 		"--cluster-enabled", "yes", nodeTimeout,
 		strconv.Itoa(clusterPatience),
-		"--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0",
+		"--cluster-replica-validity-factor", "0", "--repl-diskless-sync", "no",
 		"--repl-ping-replica-period", "1"}, c.args...)
 	if canFixRoles() {
 		s.args = append(s.args, "--cluster-allow-replica-migration", "no")

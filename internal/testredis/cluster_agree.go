@@ -20,15 +20,16 @@ func (c *Cluster) WaitOK() {
 func (c *Cluster) agrees() bool {
 	view := ""
 	for _, s := range c.alive() {
-		if c.clusterInfo(s, "cluster_state") != "ok" {
+		says := s.askAll([][]string{{"CLUSTER", "INFO"}, {"CLUSTER", "NODES"}, {"CLUSTER", "SLOTS"}})
+		if !strings.Contains(string(says[0]), "cluster_state:ok\r\n") {
 			return false
 		}
-		nodes := s.Ask("CLUSTER", "NODES")
+		_, nodes, _ := strings.Cut(string(says[1]), "\r\n")
 		seen := nodesSeen(nodes)
 		if view == "" {
 			view = seen
 		}
-		if seen != view || !namesReplicas(s.Ask("CLUSTER", "SLOTS"), nodes) {
+		if seen != view || !namesReplicas(string(says[2]), nodes) {
 			return false
 		}
 	}

@@ -48,11 +48,11 @@ func (s *Server) Replicate(master *Server) {
 	s.WaitInSync()
 }
 
-// SyncAtOnce makes a master give a new replica its data at once, instead of waiting some seconds
-// for others.
+// SyncAtOnce makes a master give a new replica its data at once and by a file: otherwise it waits
+// some seconds for other replicas, and then a second for the replica's word.
 func (s *Server) SyncAtOnce() {
 	s.t.Helper()
-	if got := s.Ask("CONFIG", "SET", "repl-diskless-sync-delay", "0"); got != "+OK" {
+	if got := s.Ask("CONFIG", "SET", "repl-diskless-sync", "no"); got != "+OK" {
 		s.t.Fatalf("CONFIG SET: %s", got)
 	}
 }

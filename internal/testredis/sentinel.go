@@ -54,7 +54,7 @@ func StartGroup(t testing.TB, o GroupOptions) *Group {
 		args = append([]string{"--requirepass", o.Password, "--masterauth", o.Password}, args...)
 	}
 	g := &Group{Name: "mymaster"}
-	args = append([]string{"--repl-diskless-sync-delay", "0"}, args...)
+	args = append([]string{"--repl-diskless-sync", "no"}, args...)
 	for range 1 + o.Replicas {
 		s := newServer(t, args)
 		if o.Linked {

@@ -143,7 +143,7 @@ func TestClusterWakesMigrate(t *testing.T) {
 		cluster.MigrateSlots(from, to, slot)
 		from, to = to, from
 		testwait.Until(t, "it listens at the new node", func() bool {
-			return strings.Contains(from.Ask("PUBSUB", "SHARDCHANNELS"), "lockproxy:wake:{")
+			return len(wakeChannels(from, "spublish")) > 0
 		})
 		wake(t, from, "spublish", holder, waiter, "job", token)
 	}

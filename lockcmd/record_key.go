@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"strconv"
+	"strings"
 	"sync"
 
 	"lockproxy/internal/slot"
@@ -36,6 +37,16 @@ func fenceKey(key []byte, token int64) string {
 
 // claimKey names the lock that ONCE takes to make the value of a key.
 func claimKey(key []byte) string { return keyNextTo(key, claimInfix) }
+
+// MadeBy is the key whose value the holder of a lock makes, if the lock is ONCE's claim.
+func MadeBy(claim string) (key string, ok bool) {
+	i := strings.LastIndex(claim, claimInfix)
+	if i < 0 {
+		return "", false
+	}
+	key = claim[:i]
+	return key, claimKey([]byte(key)) == claim
+}
 
 // keyNextTo is a name that begins with a lock's, in the lock's cluster slot.
 func keyNextTo(key []byte, infix string) string {

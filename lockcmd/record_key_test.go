@@ -52,6 +52,13 @@ func checkRecordKey(t interface {
 	if lock, ok := lockOf(record); !ok || lock != key {
 		t.Errorf("the record of %.40q is taken for that of %.40q, %v", key, lock, ok)
 	}
+	claim := claimKey([]byte(key))
+	if made, ok := MadeBy(claim); !ok || made != key || specified(claim) != specified(key) {
+		t.Errorf("the claim %.40q of %.40q makes %.40q, %v", claim, key, made, ok)
+	}
+	if made, ok := MadeBy(record); ok {
+		t.Errorf("the record %.40q makes %.40q", record, made)
+	}
 	notifications := &releaseNotifications{background: &background{
 		callMaker: &callMaker{proxy: "0123456789abcdef"},
 	}}

@@ -173,7 +173,7 @@ func costReply(c journal.Cost) Reply {
 			blame.Elems = append(blame.Elems, bulkReply(who), msReply(b.Wait))
 		}
 	}
-	return mapReply(
+	reply := mapReply(
 		"key", bulkReply(c.Key),
 		"acquired", intReply(int64(c.Acquired)),
 		"refused", intReply(int64(c.Refused)),
@@ -184,6 +184,10 @@ func costReply(c journal.Cost) Reply {
 		"longest_hold_ms", msReply(c.LongestHold),
 		"blame", blame,
 	)
+	if key, ok := MadeBy(c.Key); ok {
+		reply.Elems = append(reply.Elems, mapReply("makes", bulkReply(key)).Elems...)
+	}
+	return reply
 }
 
 func msReply(d time.Duration) Reply { return intReply(d.Milliseconds()) }

@@ -45,7 +45,8 @@ type lockRow struct {
 	// ID is the name's bytes, base64; not there if it is too long to be asked for.
 	ID          *string `json:"id,omitempty"`
 	DB          int     `json:"db"`
-	Key         string  `json:"key"` // printable
+	Key         string  `json:"key"`   // printable
+	Makes       string  `json:"makes"` // the value that its holder makes, if it is ONCE's claim
 	Kind        string  `json:"kind"`
 	Token       int64   `json:"token"`
 	Owner       string  `json:"owner"`
@@ -128,6 +129,9 @@ func rowOf(r survey.Row) *lockRow {
 	}
 	if r.Age < 0 {
 		row.HeldMS = -1
+	}
+	if key, ok := lockcmd.MadeBy(r.Key); ok {
+		row.Makes = shortened(survey.Printable(key))
 	}
 	return row
 }

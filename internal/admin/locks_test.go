@@ -23,6 +23,7 @@ type lock struct {
 	Remaining int64 `json:"remaining_ms"`
 	Full      int64 `json:"full_ms"`
 	Session   bool
+	Makes     string
 	Waiters   int
 }
 
@@ -93,9 +94,14 @@ func TestLocks(t *testing.T) {
 			t.Error("a session lock isn't shown as one")
 		}
 	}
+	c.Do(ctx, "ONCE", "report:7", 60)
+	testwait.Until(t, "the claim of a value", func() bool { return s.locks("").Total == 5 })
+	if l := s.locks("?filter=report:7:once:").Locks; len(l) != 1 || l[0].Makes != "report:7" {
+		t.Errorf("the claim of a value: %+v", l)
+	}
 	c.Do(ctx, "UNLOCK", "imports", "FORCE")
 	testwait.Until(t, "its end",
-		func() bool { return other.locks("?filter=imports").Total == 3 })
+		func() bool { return other.locks("?filter=imports").Total == 4 })
 }
 
 // Locks of other databases are shown too, once the proxy knows of one there.

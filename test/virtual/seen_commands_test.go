@@ -74,6 +74,32 @@ func TestLockLogHasHolders(t *testing.T) {
 	})
 }
 
+// A claim says which value its holder makes. The claims of values of one shape have one, too.
+func TestLockTopOfClaims(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		_, p := virtualtest.StartBoth(t)
+		c := proxytest.Dial(t, p.Addr)
+		proxytest.Token(t, c.Do("ONCE report:7 30"))
+		proxytest.Token(t, c.Do("ONCE report:8 30"))
+		proxytest.Token(t, c.Do("ONCE report:9 30"))
+		top := func(args ...any) []map[string]any {
+			reply, err := proxytest.GoRedis(t, p.Addr).Do(proxytest.Ctx, args...).Result()
+			return asMaps(t, reply, err)
+		}
+		made := map[any]bool{}
+		for _, l := range top("LOCKTOP") {
+			made[l["makes"]] = true
+		}
+		if len(made) != 3 || !made["report:7"] || !made["report:8"] || !made["report:9"] {
+			t.Errorf("they make %v", made)
+		}
+		shapes := top("LOCKTOP", "SHAPES")
+		if len(shapes) != 1 || shapes[0]["key"] != "report:*:once:*" {
+			t.Errorf("shapes: %v", shapes)
+		}
+	})
+}
+
 // asMaps reads an array of maps.
 func asMaps(t *testing.T, reply any, err error) (list []map[string]any) {
 	t.Helper()

@@ -21,6 +21,7 @@ function fillLock(lock) {
   const held = lock.holder, tags = [];
   if (lock.db) tags.push("db " + lock.db);
   if (held && held.kind !== "lockproxy") tags.push(byWhat(held));
+  if (held && held.makes) tags.push("makes " + held.makes);
   if (held && held.session) tags.push("session");
   if (held && held.shared) tags.push(held.holders === 1 ? "shared" : `${held.holders} holders`);
   setText($("lock-tag"), tags.join(" · "));

@@ -93,6 +93,7 @@ function update(row, lock) {
   const tags = [];
   if (lock.free) tags.push("between two holders");
   else if (lock.kind !== "lockproxy") tags.push(byWhat(lock));
+  if (lock.makes) tags.push("makes " + lock.makes);
   if (lock.session) tags.push("session");
   if (lock.shared) tags.push(lock.holders === 1 ? "shared" : `${lock.holders} holders`);
   if (lock.db) tags.push("db " + lock.db);

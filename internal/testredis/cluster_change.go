@@ -109,7 +109,7 @@ func (m *Migration) Finish() {
 		if m.c.agrees() {
 			return true
 		}
-		if looks++; looks%200 == 0 {
+		if looks++; looks%100 == 0 {
 			for _, s := range m.c.alive() {
 				if s.Role() == "master" {
 					m.each(s, "CLUSTER", "SETSLOT", "", "NODE", id)
@@ -129,9 +129,8 @@ func (m *Migration) auth() []string {
 	return nil
 }
 
-// failoverLooks takes a bit longer than Redis, which gives up a failover by agreement after 5 s: Until
-// looks each 2 ms at most.
-const failoverLooks = 3000
+// failoverLooks takes a bit longer than Redis, which gives up a failover by agreement after 5 s.
+const failoverLooks = 400
 
 // Failover has a replica take its master's place by agreement, and returns the new master when all
 // nodes know.

@@ -11,8 +11,12 @@ import (
 // now and then, and a test that passes never waits for it.
 const Patience = 2 * time.Minute
 
-// pause is how long Until sleeps between two looks.
-const pause = 2 * time.Millisecond
+// Until sleeps for firstPause between two looks, and when it has waited for long, for up to
+// lastPause: looking takes time of the processor, which what is waited for needs too.
+const (
+	firstPause = 2 * time.Millisecond
+	lastPause  = 25 * time.Millisecond
+)
 
 // Until returns once ok holds. It ends the test if that takes longer than Patience. It must be
 // called by the test's own goroutine.
@@ -25,10 +29,12 @@ func Until(t testing.TB, what string, ok func() bool) {
 
 // Holds is Until for any goroutine: it returns false if ok does not hold within Patience.
 func Holds(ok func() bool) bool {
-	for deadline := Deadline(); !ok(); time.Sleep(pause) {
-		if time.Now().After(deadline) {
+	for began := time.Now(); !ok(); {
+		waited := time.Since(began)
+		if waited > Patience {
 			return false
 		}
+		time.Sleep(min(max(waited/50, firstPause), lastPause))
 	}
 	return true
 }

@@ -71,7 +71,7 @@ func (c *contenders) foreign(addr, key string) {
 	c.client(func(holds func()) error {
 		ok, err := client.SetNX(proxytest.Ctx, key, value, 5*time.Minute).Result()
 		if err != nil || !ok { // it polls after a while, as its kind does
-			client.Do(proxytest.Ctx, "BLPOP", "nothing", "0.005")
+			client.Do(proxytest.Ctx, "BLPOP", "nothing", "0.05")
 			return err
 		}
 		holds()

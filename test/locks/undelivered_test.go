@@ -12,15 +12,17 @@ import (
 )
 
 // leaves closes a client that p has answered, and returns when p has released what it is going to
-// release of the client's. What is done then comes behind the end.
-func leaves(t *testing.T, p *proxytest.Proxy, c *proxytest.Conn, then ...func()) {
+// release of the client's.
+func leaves(t *testing.T, p *proxytest.Proxy, c *proxytest.Conn) {
 	t.Helper()
 	left := p.Server.Stats().Clients - 1
 	c.Close()
-	for _, do := range then {
-		do()
-	}
-	testwait.Until(t, "the client has gone", func() bool {
+	awaitClients(t, p, left)
+}
+
+func awaitClients(t *testing.T, p *proxytest.Proxy, left int) {
+	t.Helper()
+	testwait.Until(t, "the client is disconnected", func() bool {
 		return p.Server.Stats().Clients == left
 	})
 }
@@ -122,7 +124,11 @@ func TestTokenThatMayHaveBeenReadIsKept(t *testing.T) {
 	next := proxytest.Dial(t, p.Addr)
 	kept := func(c *proxytest.Conn, name string, token int64, then ...func()) {
 		t.Helper()
-		leaves(t, p, c, then...)
+		c.Close()
+		for _, do := range then {
+			do()
+		}
+		awaitClients(t, p, 1) // next
 		next.Expect("LOCK "+name+" 300", "$-1\r\n")
 		if token != 0 {
 			next.Expect(proxytest.Unlock(name, token), ":1\r\n")

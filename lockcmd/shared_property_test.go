@@ -136,7 +136,7 @@ func TestSharedLocksProperty(t *testing.T) {
 	}
 	id := LockID{Key: "job"}
 	seen := map[string]int{}
-	rapid.Check(t, func(t *rapid.T) {
+	history := func(t *rapid.T) {
 		ctx := t.Context()
 		client.FlushAll(ctx)
 		m := &modelLock{now: time.Unix(1_790_000_000, 0)}
@@ -296,12 +296,16 @@ func TestSharedLocksProperty(t *testing.T) {
 					[]int64{highest, latest, int64(len(m.holders))})
 			}
 		}
-	})
-	for _, what := range []string{"lock 0", "lock 1", "lock 2", "unlock 0 0", "unlock 1 0",
-		"unlock 2 0", "unlock 1 1", "unlock 1 2", "unlock 2 1", "unlock 2 2", "relock 0",
-		"relock 1"} {
-		if seen[what] < 3 {
-			t.Errorf("%q was seen %d times: %v", what, seen[what], seen)
-		}
+	}
+	missing := func() []string {
+		all := []string{"lock 0", "lock 1", "lock 2", "unlock 0 0", "unlock 1 0", "unlock 2 0",
+			"unlock 1 1", "unlock 1 2", "unlock 2 1", "unlock 2 2", "relock 0", "relock 1"}
+		return slices.DeleteFunc(all, func(what string) bool { return seen[what] >= 3 })
+	}
+	for round := 0; round == 0 || round < 20 && len(missing()) > 0; round++ {
+		rapid.Check(t, history)
+	}
+	if what := missing(); len(what) > 0 {
+		t.Errorf("%q were hardly seen: %v", what, seen)
 	}
 }

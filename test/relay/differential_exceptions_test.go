@@ -23,7 +23,7 @@ var diffExceptions = []struct {
 	// The two servers differ.
 	{"time,lastsave,object idletime,acl log,slowlog get,latency latest,latency history,latency " +
 		"doctor," +
-		"pttl,function stats,memory usage,client list,client info", diffNumbers,
+		"ttl,pttl,function stats,memory usage,client list,client info", diffNumbers,
 		"clocks, addresses, ids and memory sizes"},
 	{"memory stats", diffSigned, "memory sizes, and differences of them, which can be negative"},
 	{"latency histogram,latency graph", diffNumbers, "measured durations"},

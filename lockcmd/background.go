@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/names"
 	"lockproxy/internal/slot"
 )
 
@@ -24,7 +25,7 @@ type background struct {
 // on a session's connection. In a cluster each part of the slots has one, so that a node that does
 // not answer delays only the locks of its part.
 type backgroundClients struct {
-	connect func(Identity) *redis.Client
+	connect func(names.Identity) *redis.Client
 	parts   uint16 // 1, unless the upstream is a cluster
 	ways    *ways
 
@@ -36,7 +37,7 @@ type backgroundClients struct {
 
 // clientKey is the user and the part of the slots of a background client.
 type clientKey struct {
-	as   Identity
+	as   names.Identity
 	part uint16
 }
 
@@ -51,7 +52,9 @@ type backgroundClient struct {
 // maxIdentities bounds the clients of each part. The least recently used one is dropped.
 const maxIdentities = 256
 
-func newBackgroundClients(connect func(Identity) *redis.Client, cluster bool) *backgroundClients {
+func newBackgroundClients(
+	connect func(names.Identity) *redis.Client, cluster bool,
+) *backgroundClients {
 	c := &backgroundClients{connect: connect, parts: 1, ways: &ways{cluster: cluster},
 		clients: map[clientKey]*backgroundClient{}}
 	if cluster {
@@ -67,7 +70,7 @@ func (c *backgroundClients) patience() time.Duration {
 }
 
 // client returns the client for commands that concern no single lock.
-func (c *backgroundClients) client(as Identity) *redis.Client {
+func (c *backgroundClients) client(as names.Identity) *redis.Client {
 	return c.clientFor(clientKey{as: as}).client
 }
 
@@ -112,7 +115,7 @@ func (c *backgroundClients) close() {
 
 // on returns where scripts on a lock run as an identity. Nobody wants a reply after until.
 func (c *backgroundClients) on(
-	ctx context.Context, as Identity, lock string, until time.Time,
+	ctx context.Context, as names.Identity, lock string, until time.Time,
 ) evaluator {
 	return &backgroundEvaluator{ctx, c.clientFor(clientKey{as, c.partOf(lock)}), until}
 }

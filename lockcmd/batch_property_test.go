@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"lockproxy/internal/names"
 	"lockproxy/internal/testredis"
 )
 
@@ -23,7 +24,7 @@ func TestBatchProperty(t *testing.T) {
 	server := testredis.Start(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
-	connect := func(Identity) *redis.Client { return nil }
+	connect := func(names.Identity) *redis.Client { return nil }
 	l := New(Config{FenceRetention: 10 * time.Minute}, "p1", connect, hclog.NewNullLogger())
 	defer l.Close()
 	recorded := map[*Script]*redis.Script{}

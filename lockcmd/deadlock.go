@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"lockproxy/internal/names"
 )
 
 // The values of Config.Deadlock. "" is DeadlockRefuse.
@@ -19,8 +21,8 @@ const (
 const (
 	// A search starts from a wait that has lasted for firstSearch, and again after each of these
 	// until youngWait, since messages between proxies can be lost. Then it starts after each
-	// nextSearch: most deadlocks are closed by a wait that begins. Where the upstream is far, as long
-	// as a search takes is added.
+	// nextSearch: most deadlocks are closed by a wait that begins. Where the upstream is far, as
+	// long as a search takes is added.
 	firstSearch   = 300 * time.Millisecond
 	youngWait     = 2 * time.Second
 	nextSearch    = 500 * time.Millisecond
@@ -59,7 +61,7 @@ type deadlocks struct {
 // Deadlock is one that this proxy has found.
 type Deadlock struct {
 	When          time.Time
-	LockID               // that its youngest wait is for
+	names.Lock           // that its youngest wait is for
 	Owner, Client string // of the youngest wait
 	Cycle         string // all its owners and keys
 }
@@ -173,8 +175,8 @@ func (d *deadlocks) tick(context.Context) {
 	}
 }
 
-// byPart divides waits by where their locks are in a cluster: so a node that does not answer holds up
-// no search for the locks of others.
+// byPart divides waits by where their locks are in a cluster: so a node that does not answer holds
+// up no search for the locks of others.
 func (d *deadlocks) byPart(list []*watchedWait) map[uint16][]*watchedWait {
 	parts := map[uint16][]*watchedWait{}
 	for _, v := range list {
@@ -245,7 +247,7 @@ func (d *deadlocks) found(v *watchedWait, err DeadlockError) bool {
 	d.mu.Lock()
 	v.next = now.AddDate(100, 0, 0) // to log it once is enough
 	d.recent = append(d.recent[max(len(d.recent)-maxRecent+1, 0):],
-		Deadlock{now, LockID{lead.as.DB, key}, lead.owner, lead.client, err.describe()})
+		Deadlock{now, names.Lock{DB: lead.as.DB, Key: key}, lead.owner, lead.client, err.describe()})
 	d.mu.Unlock()
 	d.seen.counters.deadlocks.Add(1)
 	d.log.Warn("deadlock between owners", "key", key, "owner", lead.owner, "client", lead.client,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/names"
 	"lockproxy/internal/slot"
 )
 
@@ -45,7 +46,7 @@ func (d *deadlocks) channels() (list []string) {
 }
 
 // publish sends a message to all proxies. It can be lost: the next search asks again.
-func (d *deadlocks) publish(as Identity, m waitsMessage) {
+func (d *deadlocks) publish(as names.Identity, m waitsMessage) {
 	text, err := json.Marshal(m)
 	if err != nil {
 		return // it cannot fail with these types
@@ -55,7 +56,7 @@ func (d *deadlocks) publish(as Identity, m waitsMessage) {
 	}
 }
 
-func (d *deadlocks) publishOn(ctx context.Context, as Identity, channel string, text []byte) {
+func (d *deadlocks) publishOn(ctx context.Context, as names.Identity, channel string, text []byte) {
 	ctx, cancel := context.WithTimeout(ctx, d.clients.patience())
 	defer cancel()
 	client := d.clients.clientFor(clientKey{as, d.clients.partOf(channel)}).client
@@ -94,7 +95,9 @@ func (d *deadlocks) askedAgain(payload string) bool {
 
 // listenToWaits receives what other proxies say on one of a cluster's channels, until ctx ends or
 // the user is refused.
-func (w *releaseNotifications) listenToWaits(ctx context.Context, as Identity, channel string) {
+func (w *releaseNotifications) listenToWaits(
+	ctx context.Context, as names.Identity, channel string,
+) {
 	for pause := minListenRetry; ; pause = min(2*pause, maxListenRetry) {
 		subscribed, err := w.receiveWaits(ctx, as, channel)
 		if subscribed {
@@ -113,7 +116,7 @@ func (w *releaseNotifications) listenToWaits(ctx context.Context, as Identity, c
 
 // receiveWaits receives messages on a new connection until that fails.
 func (w *releaseNotifications) receiveWaits(
-	ctx context.Context, as Identity, channel string,
+	ctx context.Context, as names.Identity, channel string,
 ) (subscribed bool, err error) {
 	sub := w.clients.client(as).Subscribe(ctx)
 	defer sub.Close()

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"lockproxy/internal/names"
 )
 
 // holding says who has a lock, and who has asked for it at other proxies.
@@ -36,14 +38,14 @@ func (d *deadlocks) registered(list []*watchedWait) map[*waiter]*holding {
 	return found
 }
 
-// heldWithin is how long a search waits for the holders of a lock, and for a few round trips to a far
-// upstream. It goes on without those that are not known by then.
+// heldWithin is how long a search waits for the holders of a lock, and for a few round trips to a
+// far upstream. It goes on without those that are not known by then.
 const heldWithin = 500 * time.Millisecond
 
 // held asks the upstream for the holders of the locks that waits are for, as their clients.
 func (d *deadlocks) held(list []*watchedWait) map[*waiter]*holding {
 	type lockAs struct {
-		as  Identity
+		as  names.Identity
 		key string
 	}
 	found, asked := map[*waiter]*holding{}, map[lockAs]*holding{}
@@ -64,7 +66,8 @@ func (d *deadlocks) held(list []*watchedWait) map[*waiter]*holding {
 }
 
 func (d *deadlocks) askHolders(w *waiter) (h holding) {
-	on := d.clients.on(d.timers.ctx, w.as, w.key, time.Now().Add(heldWithin+4*d.queues.ways.roundTrip(w.key)))
+	until := time.Now().Add(heldWithin + 4*d.queues.ways.roundTrip(w.key))
+	on := d.clients.on(d.timers.ctx, w.as, w.key, until)
 	got, err := d.ask(on, infoScript, w.key, "holders", strconv.Itoa(maxBlockers))
 	if err != nil || len(got.Elems) != 4 {
 		return h

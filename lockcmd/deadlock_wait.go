@@ -3,13 +3,15 @@ package lockcmd
 import (
 	"math"
 	"slices"
+
+	"lockproxy/internal/names"
 )
 
 // waitAt returns the wait at a place here, nil if there is none.
 func (d *deadlocks) waitAt(at place) *watchedWait {
 	d.queues.mu.Lock()
 	defer d.queues.mu.Unlock()
-	q := d.queues.of[LockID{at.DB, string(at.Key)}]
+	q := d.queues.of[names.Lock{DB: at.DB, Key: string(at.Key)}]
 	if q == nil {
 		return nil
 	}

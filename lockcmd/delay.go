@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"lockproxy/internal/foreign"
+	"lockproxy/internal/names"
 )
 
 // With --park the answer to a foreign client's SET NX PX for a held lock can be delayed. Such
@@ -15,16 +15,16 @@ import (
 // DelayedSet is one SET key value NX PX ms with a delayed answer. Only its session uses it.
 type DelayedSet struct {
 	among *foreignTraffic
-	id    LockID
+	id    names.Lock
 	since time.Time     // when its client began to ask; this orders the line
 	wake  chan struct{} // holds one: ask again
 }
 
 // delayedSets are the lines of DelayedSets. No line is empty. Callers hold queues.mu.
-type delayedSets map[LockID][]*DelayedSet
+type delayedSets map[names.Lock][]*DelayedSet
 
 // wake makes the first in a lock's line ask again: the lock may be free.
-func (lines delayedSets) wake(id LockID) {
+func (lines delayedSets) wake(id names.Lock) {
 	if line := lines[id]; line != nil {
 		line[0].signal()
 	}
@@ -38,7 +38,8 @@ const (
 
 // DelaySet puts a SET into the line, in the order in which clients began to ask. Leave must follow.
 func (f *foreignTraffic) DelaySet(db int, key string, since time.Time) *DelayedSet {
-	d := &DelayedSet{among: f, id: LockID{db, key}, since: since, wake: make(chan struct{}, 1)}
+	d := &DelayedSet{among: f, id: names.Lock{DB: db, Key: key}, since: since,
+		wake: make(chan struct{}, 1)}
 	f.queues.mu.Lock()
 	defer f.queues.mu.Unlock()
 	line := f.queues.delayed[d.id]
@@ -82,7 +83,7 @@ func (d *DelayedSet) Woken() <-chan struct{} { return d.wake }
 // Pause is how long the first in line waits before it asks again without a sign.
 func (d *DelayedSet) Pause() time.Duration {
 	pause, now := jitter(minDelayedPoll, maxDelayedPoll), time.Now()
-	seen, ok := d.among.known.Get(foreign.ID(d.id), now)
+	seen, ok := d.among.known.Get(d.id, now)
 	if ok && seen.Holder.Addr != "" {
 		pause = min(pause, seen.Until.Sub(now)+2*time.Millisecond)
 	}
@@ -92,7 +93,7 @@ func (d *DelayedSet) Pause() time.Duration {
 // SeenHeld reports whether this proxy has seen the lock taken, and not released.
 func (d *DelayedSet) SeenHeld() bool {
 	f := d.among
-	taken, ok := f.known.Get(foreign.ID(d.id), time.Now())
+	taken, ok := f.known.Get(d.id, time.Now())
 	return ok && taken.Holder.Addr != "" || f.queues.waitedFor(d.id) || f.seen.registry.has(d.id)
 }
 
@@ -108,7 +109,7 @@ const undoSet = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call
 return 0`
 
 // UndoSet releases a lock that a delayed SET has taken for a client that has gone.
-func (f *foreignTraffic) UndoSet(as Identity, key, value string) {
+func (f *foreignTraffic) UndoSet(as names.Identity, key, value string) {
 	f.timers.after(0, func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, f.clients.patience())
 		defer cancel()
@@ -119,6 +120,6 @@ func (f *foreignTraffic) UndoSet(as Identity, key, value string) {
 		}
 		f.queues.mu.Lock()
 		defer f.queues.mu.Unlock()
-		f.queues.delayed.wake(LockID{as.DB, key})
+		f.queues.delayed.wake(names.Lock{DB: as.DB, Key: key})
 	})
 }

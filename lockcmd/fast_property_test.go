@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"lockproxy/internal/names"
 	"lockproxy/internal/testredis"
 )
 
@@ -217,7 +218,7 @@ func drawRequest(t *rapid.T, key string) lockRequest {
 func drawCall(t *rapid.T, l *Locks, st storedLock) Call {
 	clear(l.queues.of)
 	clear(l.queues.foreign)
-	id := LockID{Key: "{job}" + rapid.SampledFrom([]string{"", " 1"}).Draw(t, "key")}
+	id := names.Lock{Key: "{job}" + rapid.SampledFrom([]string{"", " 1"}).Draw(t, "key")}
 	if rapid.IntRange(0, 4).Draw(t, "foreign") == 0 {
 		l.queues.foreign.saw(id, time.Now())
 	}
@@ -230,7 +231,7 @@ func drawCall(t *rapid.T, l *Locks, st storedLock) Call {
 		return run.Call
 	}
 	if n := rapid.IntRange(0, 2).Draw(t, "waiters"); n > 0 {
-		as := Identity{DB: rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "waiter's database")}
+		as := names.Identity{DB: rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "waiter's database")}
 		q := &waitQueue{quota: n - 1}
 		q.join(newWaiter(drawRequest(t, id.Key), as))
 		l.queues.of[id] = q
@@ -244,7 +245,7 @@ func drawCall(t *rapid.T, l *Locks, st storedLock) Call {
 		{"given", connection1 + "/" + st.token}, {"reserved", "p1"}, {"force", ""},
 	}).Draw(t, "proof")
 	handOver := rapid.IntRange(0, 4).Draw(t, "hands over") > 0
-	c := l.beginRelease(nil, id, Identity{}, p, handOver).Call
+	c := l.beginRelease(nil, id, names.Identity{}, p, handOver).Call
 	_, shares := st.record.([]redis.Z)
 	// Holder.sharedToken
 	if shares && p.kind == "connection" && rapid.Bool().Draw(t, "knows its token") {
@@ -315,7 +316,7 @@ func TestFastPathProperty(t *testing.T) {
 	server := testredis.Start(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
-	connect := func(Identity) *redis.Client { return nil }
+	connect := func(names.Identity) *redis.Client { return nil }
 	l := New(Config{FenceRetention: 10 * time.Minute}, "p1", connect, hclog.NewNullLogger())
 	defer l.Close()
 	recorded, alone := map[*Script]*redis.Script{}, map[*Script]*redis.Script{}

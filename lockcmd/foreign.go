@@ -1,6 +1,10 @@
 package lockcmd
 
-import "time"
+import (
+	"time"
+
+	"lockproxy/internal/names"
+)
 
 // Foreign clients lock with SETNX recipes and know no LOCK. They and LOCK exclude each other by the
 // timestamp at the key; see scripts/read.lua. But they poll, are in no queue, and some write before
@@ -32,7 +36,7 @@ const (
 )
 
 // foreignClients is what is known about foreign clients, by the lock. Callers hold queues.mu.
-type foreignClients map[LockID]foreignSight
+type foreignClients map[names.Lock]foreignSight
 
 type foreignSight struct {
 	seen  time.Time // when one was last seen
@@ -41,7 +45,7 @@ type foreignSight struct {
 }
 
 // saw notes that a foreign client competes for a lock.
-func (f foreignClients) saw(id LockID, now time.Time) {
+func (f foreignClients) saw(id names.Lock, now time.Time) {
 	if len(f) >= maxForeign {
 		for old, sight := range f { // an old one, otherwise any: it will be seen again
 			delete(f, old)
@@ -56,7 +60,7 @@ func (f foreignClients) saw(id LockID, now time.Time) {
 }
 
 // won notes that a poll has found the lock theirs.
-func (f foreignClients) won(id LockID, now time.Time) {
+func (f foreignClients) won(id names.Lock, now time.Time) {
 	f.saw(id, now)
 	sight := f[id]
 	sight.turns = min(sight.turns+1, maxForeignTurns)
@@ -65,7 +69,7 @@ func (f foreignClients) won(id LockID, now time.Time) {
 
 // makeUp reports whether a release may hand the lock over although they compete: they have had more
 // turns than the waiters here. It counts as one hand-over.
-func (f foreignClients) makeUp(id LockID) bool {
+func (f foreignClients) makeUp(id names.Lock) bool {
 	sight := f[id]
 	if sight.turns == 0 {
 		return false
@@ -76,7 +80,7 @@ func (f foreignClients) makeUp(id LockID) bool {
 }
 
 // compete reports whether foreign clients have been seen at a lock lately.
-func (f foreignClients) compete(id LockID, now time.Time) bool {
+func (f foreignClients) compete(id names.Lock, now time.Time) bool {
 	sight, ok := f[id]
 	if ok && now.Sub(sight.seen) > foreignMemory {
 		delete(f, id)
@@ -86,7 +90,7 @@ func (f foreignClients) compete(id LockID, now time.Time) bool {
 }
 
 // leftFree notes that a release has left a lock free: it is their turn, if they compete.
-func (f foreignClients) leftFree(id LockID, now time.Time) {
+func (f foreignClients) leftFree(id names.Lock, now time.Time) {
 	if f.compete(id, now) {
 		sight := f[id]
 		sight.freed = now
@@ -95,12 +99,12 @@ func (f foreignClients) leftFree(id LockID, now time.Time) {
 }
 
 // haveTurn reports whether a lock has just been left free for them.
-func (f foreignClients) haveTurn(id LockID, now time.Time) bool {
+func (f foreignClients) haveTurn(id names.Lock, now time.Time) bool {
 	return f.compete(id, now) && now.Sub(f[id].freed) < minForeignPoll
 }
 
 // turnOver notes that one of them has taken a lock since it was left free.
-func (f foreignClients) turnOver(id LockID) {
+func (f foreignClients) turnOver(id names.Lock) {
 	if sight, ok := f[id]; ok {
 		sight.freed = time.Time{}
 		f[id] = sight

@@ -4,17 +4,19 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"lockproxy/internal/names"
 )
 
 // gracePeriods repairs locks that were taken over here, while their grace periods run.
 type gracePeriods struct {
 	*background
 	mu        sync.Mutex
-	takeovers map[LockID]*takeover // guarded by mu
+	takeovers map[names.Lock]*takeover // guarded by mu
 }
 
 func newGracePeriods(bg *background) *gracePeriods {
-	return &gracePeriods{background: bg, takeovers: map[LockID]*takeover{}}
+	return &gracePeriods{background: bg, takeovers: map[names.Lock]*takeover{}}
 }
 
 // takeoverGrace is how long after a takeover the loser may still write.
@@ -30,7 +32,7 @@ var repairTimes = []time.Duration{
 
 // takeover is the grace period of one lock.
 type takeover struct {
-	as     Identity
+	as     names.Identity
 	token  int64
 	checks int    // how many have begun
 	cancel func() // of the next check
@@ -39,7 +41,7 @@ type takeover struct {
 // start begins to repair the timestamp of a lock that was taken over, as long as a foreign client
 // that lost the race may replace it. It uses a background client: the holder's connection may be
 // closed or busy. Another takeover begins again.
-func (g *gracePeriods) start(as Identity, id LockID, token int64) {
+func (g *gracePeriods) start(as names.Identity, id names.Lock, token int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if old := g.takeovers[id]; old != nil {
@@ -54,7 +56,7 @@ func (g *gracePeriods) start(as Identity, id LockID, token int64) {
 }
 
 // repairAfterLocked begins the next check after a time. mu is held.
-func (g *gracePeriods) repairAfterLocked(pause time.Duration, id LockID, t *takeover) {
+func (g *gracePeriods) repairAfterLocked(pause time.Duration, id names.Lock, t *takeover) {
 	t.cancel = g.timers.after(pause, func(ctx context.Context) {
 		g.mu.Lock()
 		t.checks++
@@ -73,7 +75,7 @@ func (g *gracePeriods) repairAfterLocked(pause time.Duration, id LockID, t *take
 }
 
 // repair runs repair.lua. more says whether to check again.
-func (g *gracePeriods) repair(ctx context.Context, id LockID, t *takeover) (more bool) {
+func (g *gracePeriods) repair(ctx context.Context, id names.Lock, t *takeover) (more bool) {
 	c := g.call(repairScript, id.Key, noFastPath, "")
 	answer, err := g.clients.on(ctx, t.as, id.Key, time.Now().Add(g.clients.patience())).Eval(&c)
 	ints, err := c.ints(1, answer, err)

@@ -10,13 +10,14 @@ import (
 
 	"lockproxy/internal/journal"
 	"lockproxy/internal/monotonic"
+	"lockproxy/internal/names"
 )
 
 // heldLock is all that this proxy knows about a lock that a connection was given, or may have been
 // given. The Holder and the registry share it. Only the upstream knows whether the lock is held.
 type heldLock struct {
 	lockRequest // the LOCK that took it; its timeout is guarded by Holder.mu
-	as          Identity
+	as          names.Identity
 	token       int64   // 0 if the outcome of the LOCK is not known
 	by          *Holder // nil unless it is a session lock
 	sent        Sent    // of an undelivered token
@@ -41,11 +42,11 @@ type heldLock struct {
 	with []*heldLock // given with it by one LOCKALL
 }
 
-func (lock *heldLock) id() LockID { return LockID{lock.as.DB, lock.key} }
+func (lock *heldLock) id() names.Lock { return names.Lock{DB: lock.as.DB, Key: lock.key} }
 
 // login is the login with which the proxy works for the lock. A session lock's client can have
 // logged in again since its LOCK, because the password or token that it had then expires.
-func (lock *heldLock) login() Identity {
+func (lock *heldLock) login() names.Identity {
 	if lock.by != nil && lock.by.Login != nil {
 		if now := lock.by.Login(); now.LoggedIn {
 			now.DB = lock.as.DB
@@ -57,7 +58,7 @@ func (lock *heldLock) login() Identity {
 
 // heldID names a lock of one holder.
 type heldID struct {
-	LockID
+	names.Lock
 	token int64 // 0 unless the lock is shared, and can have several holders
 }
 
@@ -88,7 +89,7 @@ type Holder struct {
 	LockLost func(key string, token int64)
 
 	// Login returns the client's present login. Any goroutine can call it. Nil: it does not change.
-	Login func() Identity
+	Login func() names.Identity
 
 	// Only the session uses these:
 	name        string // of the connection, as of the command that is running
@@ -117,8 +118,8 @@ const (
 	maxUnknown = 64
 )
 
-// SetName says what the connection is called (CLIENT SETNAME). Only the session's goroutine may call
-// it, before a lock command.
+// SetName says what the connection is called (CLIENT SETNAME). Only the session's goroutine may
+// call it, before a lock command.
 func (h *Holder) SetName(name string) {
 	if name != "" {
 		name = connName(name)
@@ -183,7 +184,7 @@ func (h *Holder) removeLocked(id heldID) {
 
 // suspend stops the renewal of the session locks that an UNLOCK with a proof may release: a renewal
 // after the UNLOCK would take the lock for lost. renewals.unlocked must follow.
-func (h *Holder) suspend(id LockID, p proof) {
+func (h *Holder) suspend(id names.Lock, p proof) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.renewed == 0 {
@@ -195,7 +196,7 @@ func (h *Holder) suspend(id LockID, p proof) {
 }
 
 // provenLocked returns the locks that an UNLOCK with a proof may release. mu is held.
-func (h *Holder) provenLocked(id LockID, p proof) (list []*heldLock) {
+func (h *Holder) provenLocked(id names.Lock, p proof) (list []*heldLock) {
 	if p.kind != "force" {
 		if lock := h.findLocked(id, p); lock != nil {
 			list = append(list, lock)
@@ -211,7 +212,7 @@ func (h *Holder) provenLocked(id LockID, p proof) (list []*heldLock) {
 }
 
 // sharedToken is the token of the shared lock that UNLOCK without a token releases, or "-".
-func (h *Holder) sharedToken(id LockID) string {
+func (h *Holder) sharedToken(id names.Lock) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if lock := h.findLocked(id, proof{kind: "connection"}); lock != nil && lock.shared {
@@ -222,7 +223,7 @@ func (h *Holder) sharedToken(id LockID) string {
 
 // findLocked returns the lock that an UNLOCK with a proof may release, nil if the connection has
 // none. Without a token it is the last that the connection took. mu is held.
-func (h *Holder) findLocked(id LockID, p proof) (found *heldLock) {
+func (h *Holder) findLocked(id names.Lock, p proof) (found *heldLock) {
 	lock := h.locks[heldID{id, 0}]
 	if lock != nil && (p.kind != "token" || p.value == lock.tokenText()) {
 		return lock
@@ -240,14 +241,14 @@ func (h *Holder) findLocked(id LockID, p proof) (found *heldLock) {
 
 // releasedLocked forgets a lock that was released: the exclusive one, that of a token if it is not
 // 0, or those of all holders. mu is held.
-func (h *Holder) releasedLocked(id LockID, token int64, all bool) {
+func (h *Holder) releasedLocked(id names.Lock, token int64, all bool) {
 	h.removeLocked(heldID{id, 0})
 	if token != 0 {
 		h.removeLocked(heldID{id, token})
 	}
 	if all {
 		for held := range h.locks {
-			if held.LockID == id {
+			if held.Lock == id {
 				h.removeLocked(held)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lockproxy/internal/monotonic"
+	"lockproxy/internal/names"
 )
 
 // recordOf is a lock that ends at a time.
@@ -25,7 +26,7 @@ func TestHolds(t *testing.T) {
 		t.Error("a new connection holds a lock")
 	}
 	key := func(i int) string { return fmt.Sprint("lock-", i) }
-	at := func(i int) LockID { return LockID{0, key(i)} }
+	at := func(i int) names.Lock { return names.Lock{DB: 0, Key: key(i)} }
 	take := func(i int, until time.Time) *heldLock {
 		lock := recordOf(key(i), 7, until)
 		l.hold(h, lock)

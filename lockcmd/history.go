@@ -8,6 +8,7 @@ import (
 	"lockproxy/internal/foreign"
 	"lockproxy/internal/journal"
 	"lockproxy/internal/monotonic"
+	"lockproxy/internal/names"
 )
 
 // These hooks tell the journal what happens. They run within lock commands: they are short and
@@ -19,25 +20,25 @@ func (lock *heldLock) holder() journal.Holder {
 
 // journalEnd notes that a lock has ended.
 func (o *observed) journalEnd(kind journal.Kind, lock *heldLock, at int64) {
-	o.journal.Ended(kind, journal.Lock(lock.id()), lock.holder(), lock.journaled, lock.since, at)
+	o.journal.Ended(kind, lock.id(), lock.holder(), lock.journaled, lock.since, at)
 }
 
 // journalElsewhere notes a release here of a lock that this proxy had not given.
-func (o *observed) journalElsewhere(kind journal.Kind, id LockID, token int64, client string) {
+func (o *observed) journalElsewhere(kind journal.Kind, id names.Lock, token int64, client string) {
 	now := monotonic.Now()
-	o.journal.Ended(kind, journal.Lock(id), journal.Holder{Token: token, Client: client},
+	o.journal.Ended(kind, id, journal.Holder{Token: token, Client: client},
 		journal.Acquisition{}, now, now)
 }
 
 // waitBegan notes a waiter that was not given the lock at once. waitEnded must follow.
 func (o *observed) waitBegan(w *waiter) {
-	id := journal.Lock(w.id())
+	id := w.id()
 	o.journal.WaitBegan(id, monotonic.Of(w.joined), monotonic.Now())
 	o.findHolder(w)
 }
 
 func (o *observed) waitEnded(w *waiter, won bool) {
-	o.journal.WaitEnded(journal.Lock(w.id()), w.holder(), won, monotonic.Of(w.joined),
+	o.journal.WaitEnded(w.id(), w.holder(), won, monotonic.Of(w.joined),
 		monotonic.Now())
 }
 
@@ -49,7 +50,7 @@ func (w *waiter) holder() journal.Holder {
 // gave it.
 func (o *observed) findHolder(w *waiter) {
 	id, as := w.id(), w.as
-	if !o.journal.WantsHolder(journal.Lock(id), monotonic.Now()) {
+	if !o.journal.WantsHolder(id, monotonic.Now()) {
 		return
 	}
 	o.timers.after(0, func(ctx context.Context) {
@@ -63,7 +64,7 @@ func (o *observed) findHolder(w *waiter) {
 		if h.Kind != kindLockproxy {
 			holder = journal.Holder{Client: foreignHolder}
 		}
-		o.journal.SetHolder(journal.Lock(id), holder, monotonic.Now())
+		o.journal.SetHolder(id, holder, monotonic.Now())
 	})
 }
 
@@ -84,7 +85,7 @@ func (l *queries) Stacks() (list []journal.Stack, since time.Time) {
 	for id, q := range l.queues.of {
 		for place := q.waiters.Front(); place != nil; place = place.Next() {
 			w := place.Value.(*waiter)
-			waiting = append(waiting, journal.Waiting{Lock: journal.Lock(id), Holder: w.holder(),
+			waiting = append(waiting, journal.Waiting{Lock: id, Holder: w.holder(),
 				Since: monotonic.Of(w.joined)})
 		}
 	}
@@ -101,21 +102,21 @@ func foreignClient(c foreign.Client) journal.Holder {
 	return journal.Holder{Owner: c.Name, Client: c.Addr}
 }
 
-func (j foreignJournal) Taken(id foreign.ID, by foreign.Client, asked, at time.Time) {
-	j.Acquired(journal.Lock(id), foreignClient(by), at.Sub(asked), monotonic.Of(at))
+func (j foreignJournal) Taken(id names.Lock, by foreign.Client, asked, at time.Time) {
+	j.Acquired(id, foreignClient(by), at.Sub(asked), monotonic.Of(at))
 }
 
-func (j foreignJournal) Tried(id foreign.ID, since, last, now time.Time) {
-	j.Journal.Tried(journal.Lock(id), monotonic.Of(since), monotonic.Of(last), monotonic.Of(now))
+func (j foreignJournal) Tried(id names.Lock, since, last, now time.Time) {
+	j.Journal.Tried(id, monotonic.Of(since), monotonic.Of(last), monotonic.Of(now))
 }
 
 func (j foreignJournal) Ended(
-	id foreign.ID, had foreign.Client, expired bool, since, at time.Time,
+	id names.Lock, had foreign.Client, expired bool, since, at time.Time,
 ) {
 	kind := journal.Released
 	if expired {
 		kind = journal.Expired
 	}
-	j.Journal.Ended(kind, journal.Lock(id), foreignClient(had), journal.Acquisition{},
+	j.Journal.Ended(kind, id, foreignClient(had), journal.Acquisition{},
 		monotonic.Of(since), monotonic.Of(at))
 }

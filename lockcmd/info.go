@@ -8,6 +8,7 @@ import (
 
 	"lockproxy/internal/foreign"
 	"lockproxy/internal/monotonic"
+	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 )
 
@@ -40,12 +41,12 @@ func (l *queries) beginInfo(client Client, args [][]byte) *Step {
 	}
 	c := l.call(infoScript, string(args[0]), noFastPath, "", asked...)
 	return &Step{Call: &c, Finish: func(answer Answer, err error) (Reply, *Step) {
-		return reply(LockID{client.As.DB, c.Keys[0]}, answer.Value, answer.failure(err)), nil
+		return reply(names.Lock{DB: client.As.DB, Key: c.Keys[0]}, answer.Value, answer.failure(err)), nil
 	}}
 }
 
 // holdersReply is LOCKINFO HOLDERS's reply.
-func holdersReply(_ LockID, v resp.Value, err error) Reply {
+func holdersReply(_ names.Lock, v resp.Value, err error) Reply {
 	list := Reply{Kind: ArrayReply}
 	switch {
 	case err != nil:
@@ -69,7 +70,7 @@ func holdersReply(_ LockID, v resp.Value, err error) Reply {
 }
 
 // waitersReply is LOCKINFO WAITERS's reply: the queue here, then the other proxies with queues.
-func (l *queries) waitersReply(id LockID, v resp.Value, err error) Reply {
+func (l *queries) waitersReply(id names.Lock, v resp.Value, err error) Reply {
 	switch {
 	case err != nil:
 		return errorReply(err)
@@ -158,7 +159,7 @@ func fieldReply(e resp.Value) Reply {
 }
 
 // infoReply is LOCKINFO's reply. waiters are those at this proxy.
-func (l *queries) infoReply(id LockID, v resp.Value, err error) Reply {
+func (l *queries) infoReply(id names.Lock, v resp.Value, err error) Reply {
 	switch {
 	case err != nil:
 		return errorReply(err)
@@ -248,7 +249,7 @@ func heldInfo(v resp.Value) (h LockInfo, ok bool) {
 
 // LockInfo is a lock that is held.
 type LockInfo struct {
-	LockID
+	names.Lock
 	Kind      string // lockproxy, timestamp or other: see LOCKINFO
 	Token     int64  // 0 unless LOCK holds it
 	Owner     string
@@ -276,9 +277,9 @@ func (h *LockInfo) Whose() string { return cmp.Or(h.Owner, h.Name) }
 // Snapshot returns locks without asking the upstream: at most limit of those that were taken
 // through this proxy and have not been seen to end, with one of each database beyond; all that
 // clients wait for here; and those of foreign clients that were seen. A lock that was taken
-// elsewhere has only its LockID and waiters.
+// elsewhere has only its name and waiters.
 func (l *queries) Snapshot(limit int) []LockInfo {
-	index, databases := map[LockID]int{}, map[int]bool{}
+	index, databases := map[names.Lock]int{}, map[int]bool{}
 	var list []LockInfo
 	l.seen.registry.visitAll(func(lock *heldLock) {
 		if i, ok := index[lock.id()]; ok { // it has several holders
@@ -297,8 +298,8 @@ func (l *queries) Snapshot(limit int) []LockInfo {
 		list = append(list, lock.info())
 	})
 	for _, lock := range l.traffic.ForeignLocks(limit) {
-		if _, ok := index[LockID(lock.ID)]; !ok {
-			index[LockID(lock.ID)] = len(list)
+		if _, ok := index[lock.Lock]; !ok {
+			index[lock.Lock] = len(list)
 			list = append(list, foreignInfo(lock))
 		}
 	}
@@ -308,7 +309,7 @@ func (l *queries) Snapshot(limit int) []LockInfo {
 		i, ok := index[id]
 		if !ok {
 			i = len(list)
-			list = append(list, LockInfo{LockID: id})
+			list = append(list, LockInfo{Lock: id})
 		}
 		list[i].addWaiters(q)
 	}
@@ -321,7 +322,7 @@ const UnknownAge = time.Duration(-1)
 // info is what this proxy knows about the lock.
 func (lock *heldLock) info() LockInfo {
 	return LockInfo{
-		LockID: lock.id(), Kind: kindLockproxy, Token: lock.token, Owner: lock.owner,
+		Lock: lock.id(), Kind: kindLockproxy, Token: lock.token, Owner: lock.owner,
 		Client: lock.client, Name: lock.name, Age: monotonic.Since(lock.since),
 		Remaining: -monotonic.Since(lock.until.Load()), Session: lock.session,
 		Mode: lock.mode(), Holders: 1,

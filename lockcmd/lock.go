@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockproxy/internal/monotonic"
+	"lockproxy/internal/names"
 )
 
 // The modes of lock.lua, A[10].
@@ -23,7 +24,7 @@ const (
 type lockCall struct {
 	Call
 	lockRequest
-	id      LockID
+	id      names.Lock
 	askedAt time.Time
 }
 
@@ -41,7 +42,7 @@ type locking struct {
 // It fails in the hold-off after a failover. LOCK without WAIT takes no lock for which clients wait
 // here.
 func (l *locking) beginTry(
-	id LockID, r lockRequest, mode string, others []*waiter,
+	id names.Lock, r lockRequest, mode string, others []*waiter,
 ) (*lockCall, error) {
 	l.queues.mu.Lock()
 	compete, behind := l.queues.foreign.compete(id, time.Now()), int64(0)
@@ -165,7 +166,7 @@ func (l *waits) beginLock(c Client, args [][]byte) *Step {
 func (l *locking) tryStep(
 	c Client, r lockRequest, then func(attempt, error) (Reply, *Step),
 ) *Step {
-	t, held := l.beginTry(LockID{c.As.DB, r.key}, r, modeTry, nil)
+	t, held := l.beginTry(names.Lock{DB: c.As.DB, Key: r.key}, r, modeTry, nil)
 	if held != nil {
 		return &Step{Finish: func(Answer, error) (Reply, *Step) { return then(attempt{}, held) }}
 	}
@@ -189,7 +190,7 @@ func (l *locking) tried(c Client, rs lockRequests, a attempt, err error) (Reply,
 	if err == nil && a.token != 0 {
 		return l.acquired(c, rs, a), nil
 	}
-	l.seen.observeRefused(LockID{c.As.DB, rs[0].key}, err)
+	l.seen.observeRefused(names.Lock{DB: c.As.DB, Key: rs[0].key}, err)
 	if err == nil {
 		return nullReply, nil
 	}
@@ -214,7 +215,7 @@ func (l *locking) failed(c Client, rs lockRequests, a attempt, err error) (Reply
 // lockRequests are the locks of one LOCK or LOCKALL.
 type lockRequests []lockRequest
 
-func (rs lockRequests) locks(as Identity, token int64) (list []*heldLock) {
+func (rs lockRequests) locks(as names.Identity, token int64) (list []*heldLock) {
 	for _, r := range rs {
 		list = append(list, &heldLock{lockRequest: r, as: as, token: token})
 	}

@@ -4,13 +4,15 @@ import (
 	"context"
 	"strconv"
 	"time"
+
+	"lockproxy/internal/names"
 )
 
 // LOCKALL takes several locks or none. While it waits it holds none. It joins the queues of all its
 // locks at the same moment, and asks for all of them when it is first in each: see scripts/all.lua.
-// Other proxies see its place in each queue in which it is first, with the time at which it began to
-// wait. So the earlier of two requests goes first, whichever locks they want, and no two wait for
-// each other.
+// Other proxies see its place in each queue in which it is first, with the time at which it began
+// to wait. So the earlier of two requests goes first, whichever locks they want, and no two wait
+// for each other.
 
 // allCall is one call of all.lua.
 type allCall struct {
@@ -21,9 +23,9 @@ type allCall struct {
 	askedAt time.Time
 }
 
-// beginTryAll makes a call of all.lua, with modeCheck instead of modeTry if others wait here for one
-// of the locks. firstAt is its ARGV[4]. since is when the request began to wait, by the upstream's
-// clock, ms; 0 if it has not. It fails in the hold-off after a failover.
+// beginTryAll makes a call of all.lua, with modeCheck instead of modeTry if others wait here for
+// one of the locks. firstAt is its ARGV[4]. since is when the request began to wait, by the
+// upstream's clock, ms; 0 if it has not. It fails in the hold-off after a failover.
 func (l *locking) beginTryAll(
 	c Client, rs lockRequests, mode, firstAt string, since int64,
 ) (*allCall, error) {
@@ -34,8 +36,8 @@ func (l *locking) beginTryAll(
 	r, compete := rs[0], false
 	l.queues.mu.Lock()
 	for _, r := range rs {
-		compete = compete || l.queues.foreign.compete(LockID{t.db, r.key}, t.askedAt)
-		if mode == modeTry && l.queues.of[LockID{t.db, r.key}] != nil {
+		compete = compete || l.queues.foreign.compete(names.Lock{DB: t.db, Key: r.key}, t.askedAt)
+		if mode == modeTry && l.queues.of[names.Lock{DB: t.db, Key: r.key}] != nil {
 			mode = modeCheck
 		}
 	}
@@ -51,8 +53,8 @@ func (l *locking) beginTryAll(
 	return t, nil
 }
 
-// finishTryAll reads the answer. now is the upstream's time, if the locks were not taken. If an error
-// comes with a token, the caller must undo that, unless the connection had it before.
+// finishTryAll reads the answer. now is the upstream's time, if the locks were not taken. If an
+// error comes with a token, the caller must undo that, unless the connection had it before.
 func (l *locking) finishTryAll(
 	t *allCall, answer Answer, err error,
 ) (a attempt, now int64, failed error) {
@@ -84,7 +86,7 @@ func (l *locking) sawForeign(rs lockRequests, db int, which []int64, polled bool
 		if i < 1 || i > int64(len(rs)) { // none of the script's answers
 			continue
 		}
-		id := LockID{db, rs[i-1].key}
+		id := names.Lock{DB: db, Key: rs[i-1].key}
 		l.queues.foreign.saw(id, time.Now())
 		if polled {
 			l.queues.foreign.won(id, time.Now())

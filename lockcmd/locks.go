@@ -5,6 +5,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/foreign"
+	"lockproxy/internal/names"
 )
 
 // Locks runs the lock commands of one proxy. Make it with New, and end it with Close. It has the
@@ -26,7 +27,9 @@ type Locks struct {
 
 // New returns the lock commands of the proxy with this name. connect makes a client of the upstream
 // for an identity.
-func New(cfg Config, proxy string, connect func(Identity) *redis.Client, log hclog.Logger) *Locks {
+func New(
+	cfg Config, proxy string, connect func(names.Identity) *redis.Client, log hclog.Logger,
+) *Locks {
 	bg := &background{
 		callMaker: newCallMaker(cfg, proxy), log: log,
 		clients: newBackgroundClients(connect, cfg.Cluster), timers: newTimers(),

@@ -11,6 +11,7 @@ import (
 	"lockproxy/internal/foreign"
 	"lockproxy/internal/journal"
 	"lockproxy/internal/monotonic"
+	"lockproxy/internal/names"
 )
 
 // A session lock can be lost while its connection is open: it is forced, or its key is deleted or
@@ -41,7 +42,7 @@ func (s *sessionLocks) AnySession() bool { return s.total.Load() > 0 }
 func (s *sessionLocks) MayBeSession(key []byte) bool { return s.keys.May(key) }
 
 // has reports whether a lock is a session's.
-func (s *sessionLocks) has(id LockID) bool { return len(s.seen.registry.sessionsOf(id)) > 0 }
+func (s *sessionLocks) has(id names.Lock) bool { return len(s.seen.registry.sessionsOf(id)) > 0 }
 
 // VerifySessions asks the upstream, soon, whether clients still hold the session locks at keys of
 // database db. No keys are all keys of all databases. why says what the proxy has seen, "" that the
@@ -55,7 +56,7 @@ func (s *sessionLocks) VerifySessions(db int, keys []string, why string) {
 		})
 	}
 	for _, key := range keys {
-		for _, lock := range s.seen.registry.sessionsOf(LockID{db, key}) {
+		for _, lock := range s.seen.registry.sessionsOf(names.Lock{DB: db, Key: key}) {
 			s.verify(0, lock, why)
 			if lock.shared && why == "" {
 				break // its other holders change the key, too; if one loses it, all do

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/names"
 )
 
 // releaseNotifications hears from other proxies that a lock is reserved for the first waiter here.
@@ -26,9 +28,9 @@ type releaseNotifications struct {
 	deadlocks *deadlocks
 
 	mu         sync.Mutex
-	listening  map[Identity]*shardedSubscriptions // guarded by mu; user and password only
-	subscribed int                                // guarded by mu; how many of them are
-	noSharded  bool                               // guarded by mu; the nodes know no SPUBLISH
+	listening  map[names.Identity]*shardedSubscriptions // guarded by mu; user and password only
+	subscribed int                                      // guarded by mu; how many of them are
+	noSharded  bool                                     // guarded by mu; the nodes know no SPUBLISH
 }
 
 // notifyChannel begins the names of the channels. unlock.lua has it, too.
@@ -46,12 +48,12 @@ const maxListening = 8
 func newReleaseNotifications(of *releases, deadlocks *deadlocks) *releaseNotifications {
 	return &releaseNotifications{
 		background: of.background, queues: of.queues, sessions: of.sessions, releases: of,
-		deadlocks: deadlocks, listening: map[Identity]*shardedSubscriptions{},
+		deadlocks: deadlocks, listening: map[names.Identity]*shardedSubscriptions{},
 	}
 }
 
 // listen subscribes to messages about a lock, as a waiter's user, unless that user is subscribed.
-func (w *releaseNotifications) listen(as Identity, key string) {
+func (w *releaseNotifications) listen(as names.Identity, key string) {
 	as.DB = 0
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -72,7 +74,7 @@ func (w *releaseNotifications) listen(as Identity, key string) {
 // listenWhileWanted receives messages until no client waits or has a session lock, or the user is
 // refused. The user's next waiter or session lock tries again.
 func (w *releaseNotifications) listenWhileWanted(
-	ctx context.Context, as Identity, sh *shardedSubscriptions,
+	ctx context.Context, as names.Identity, sh *shardedSubscriptions,
 ) {
 	if w.cfg.Cluster {
 		var others sync.WaitGroup
@@ -110,7 +112,7 @@ func isRefused(err error) bool {
 
 // forget removes a connection that is no longer needed, or has ended for good, and reports whether
 // it did.
-func (w *releaseNotifications) forget(as Identity, ended bool) bool {
+func (w *releaseNotifications) forget(as names.Identity, ended bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !ended && (w.queues.Waiting() || w.sessions.AnySession()) {
@@ -122,7 +124,7 @@ func (w *releaseNotifications) forget(as Identity, ended bool) bool {
 
 // receive receives messages until the connection fails. subscribed says that it was subscribed.
 func (w *releaseNotifications) receive(
-	ctx context.Context, as Identity, sh *shardedSubscriptions,
+	ctx context.Context, as names.Identity, sh *shardedSubscriptions,
 ) (subscribed bool, err error) {
 	onSubscribed := func() {
 		if !subscribed {
@@ -172,7 +174,7 @@ func (w *releaseNotifications) lacksSharded() bool {
 // receiveFrom receives messages on a new connection: on the one channel for all locks, or on those
 // of sh. It calls onSubscribed with each subscription.
 func (w *releaseNotifications) receiveFrom(
-	ctx context.Context, as Identity, sh *shardedSubscriptions, onSubscribed func(),
+	ctx context.Context, as names.Identity, sh *shardedSubscriptions, onSubscribed func(),
 ) error {
 	ctx, cancel := context.WithCancel(ctx)
 	sub := w.clients.client(as).Subscribe(ctx)
@@ -227,7 +229,7 @@ var neverConnect = func() context.Context {
 // onMessage makes the first waiter poll the lock that a message names. If no client waits any more,
 // it releases the reservation. If another proxy has released a session lock, it verifies that lock.
 // It also passes on messages about deadlocks.
-func (w *releaseNotifications) onMessage(as Identity, m *redis.Message) {
+func (w *releaseNotifications) onMessage(as names.Identity, m *redis.Message) {
 	if isWaits(m.Channel) {
 		w.deadlocks.onMessage(m.Payload)
 		return
@@ -243,7 +245,7 @@ func (w *releaseNotifications) onMessage(as Identity, m *redis.Message) {
 		return
 	}
 	as.DB = n
-	id := LockID{n, key}
+	id := names.Lock{DB: n, Key: key}
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
 	if q := w.queues.of[id]; q != nil {

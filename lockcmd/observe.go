@@ -6,6 +6,7 @@ import (
 
 	"lockproxy/internal/journal"
 	"lockproxy/internal/monotonic"
+	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 )
 
@@ -69,19 +70,19 @@ func (o *observed) observeAcquired(lock *heldLock, a attempt) (earlier []*heldLo
 		if lock.shared {
 			o.counters.shared.Add(1)
 		}
-		lock.journaled = o.journal.Acquired(journal.Lock(lock.id()), lock.holder(), a.waited,
+		lock.journaled = o.journal.Acquired(lock.id(), lock.holder(), a.waited,
 			monotonic.Now())
 	}
 	return o.registry.put(lock) // from now on it can end
 }
 
 // observeRefused notes a LOCK without WAIT that got nothing.
-func (o *observed) observeRefused(id LockID, err error) {
+func (o *observed) observeRefused(id names.Lock, err error) {
 	if err != nil {
 		o.counters.failed.Add(1)
 	} else {
 		o.counters.held.Add(1)
-		o.journal.Refused(journal.Lock(id), monotonic.Now())
+		o.journal.Refused(id, monotonic.Now())
 	}
 }
 

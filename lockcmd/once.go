@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 
+	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 )
 
@@ -11,9 +12,9 @@ import (
 // a lock at a key next to the value's. once.lua takes that only while the value is missing, so no
 // client makes what another has just made.
 //
-// A client that waits for the value waits for the claim. DONE stores it and frees the claim in one step, and
-// tells all proxies that wait. There the first waiter reads the value for all of its login. Only if
-// it finds none does it ask for the claim.
+// A client that waits for the value waits for the claim. DONE stores it and frees the claim in one
+// step, and tells all proxies that wait. There the first waiter reads the value for all of its
+// login. Only if it finds none does it ask for the claim.
 
 // beginOnce is ONCE.
 func (l *waits) beginOnce(c Client, args [][]byte) *Step {
@@ -86,8 +87,8 @@ func valueOf(v resp.Value, failed error) (value string, there bool, err error) {
 	return string(v.Text), failed == nil && !v.IsNull(), failed
 }
 
-// readForAll reads the value for which w waits. If it is there, w has it, and all that wait here with
-// w's login. Otherwise w asks for the claim at once, unless that is what it has just done.
+// readForAll reads the value for which w waits. If it is there, w has it, and all that wait here
+// with w's login. Otherwise w asks for the claim at once, unless that is what it has just done.
 func (l *waits) readForAll(s session, w *waiter) (there bool, err error) {
 	value, there, err := valueOf(s.Get(w.value, l.queues.answerBy(w)))
 	l.queues.mu.Lock()
@@ -102,8 +103,8 @@ func (l *waits) readForAll(s session, w *waiter) (there bool, err error) {
 	return true, nil
 }
 
-// handedClaim follows a wait that has ended. A waiter that was handed the claim looks whether others
-// have stored a value meanwhile: only the script of a poll knows.
+// handedClaim follows a wait that has ended. A waiter that was handed the claim looks whether
+// others have stored a value meanwhile: only the script of a poll knows.
 func (l *waits) handedClaim(s session, w *waiter, err error) error {
 	if err != nil || w.value == "" || l.queues.stateOf(w) != granted {
 		return err
@@ -126,7 +127,7 @@ func (l *Locks) beginDone(c Client, args [][]byte) *Step {
 	if err != nil {
 		return answered(errorReply(err))
 	}
-	id := LockID{c.As.DB, claimKey(args[0])}
+	id := names.Lock{DB: c.As.DB, Key: claimKey(args[0])}
 	c.suspend(id, p)
 	var r *unlockCall
 	if stored == nil {

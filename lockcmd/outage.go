@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lockproxy/internal/monotonic"
+	"lockproxy/internal/names"
 )
 
 // How often a waiter polls while the upstream is being replaced.
@@ -69,7 +70,7 @@ func (qs *queues) pollFailed(w *waiter, err error) {
 }
 
 // answered notes that a poll has been answered. trusted says that the next one may be far off.
-func (qs *queues) answered(id LockID, trusted bool) {
+func (qs *queues) answered(id names.Lock, trusted bool) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if q := qs.of[id]; q != nil {
@@ -93,9 +94,9 @@ func (e silentError) Error() string {
 func (e silentError) MayHaveRun() bool { return false }
 
 // outage is the error for a waiter whose time is over: nil if another client seems to hold the
-// lock. stale says that no recent poll has shown that: the first waiter polls seldom, or is a LOCKALL
-// that waits for its turn at another lock.
-func (qs *queues) outage(id LockID) (err error, stale bool) {
+// lock. stale says that no recent poll has shown that: the first waiter polls seldom, or is a
+// LOCKALL that waits for its turn at another lock.
+func (qs *queues) outage(id names.Lock) (err error, stale bool) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.of[id]

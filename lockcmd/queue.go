@@ -4,6 +4,8 @@ import (
 	"container/list"
 	"sync/atomic"
 	"time"
+
+	"lockproxy/internal/names"
 )
 
 // waitQueue is the queue of one lock's waiters in this proxy, in order of arrival. It is pure: its
@@ -41,7 +43,7 @@ const (
 // waiter is one LOCK … WAIT.
 type waiter struct {
 	lockRequest
-	as             Identity
+	as             names.Identity
 	state          waiterState
 	attempt        // how it got the lock: the token is valid once it is granted
 	joined         time.Time
@@ -60,11 +62,11 @@ type waiter struct {
 	watched        *watchedWait  // the wait in deadlocks; of a LOCKALL only its lead has it
 }
 
-func newWaiter(r lockRequest, as Identity) *waiter {
+func newWaiter(r lockRequest, as names.Identity) *waiter {
 	return &waiter{lockRequest: r, as: as, wake: make(chan struct{}, 1)}
 }
 
-func (w *waiter) id() LockID { return LockID{w.as.DB, w.key} }
+func (w *waiter) id() names.Lock { return names.Lock{DB: w.as.DB, Key: w.key} }
 
 // lock is the lock that w was given, or with token 0 may have been given.
 func (w *waiter) lock(token int64) *heldLock {
@@ -110,8 +112,8 @@ func (q *waitQueue) join(w *waiter) (permitted bool) {
 func (w *waiter) asksAs(other *waiter) bool { return w.as == other.as && w.shared == other.shared }
 
 // leave takes w out of the queue. If w was first, it wakes the next one. That one polls if w had a
-// poll to do at once, kept it from sharing the lock with its holders, or waited for other locks while
-// this one was free.
+// poll to do at once, kept it from sharing the lock with its holders, or waited for other locks
+// while this one was free.
 func (q *waitQueue) leave(w *waiter) {
 	if w.place == nil {
 		return
@@ -143,7 +145,7 @@ func (h handOver) named() []*waiter {
 
 // offer decides what a release by an identity does for the waiters here, and marks those that it
 // names.
-func (q *waitQueue) offer(as Identity, foreignCompete bool, now time.Time) handOver {
+func (q *waitQueue) offer(as names.Identity, foreignCompete bool, now time.Time) handOver {
 	first := q.first()
 	switch {
 	case first == nil:
@@ -227,7 +229,7 @@ func (q *waitQueue) grant(w *waiter, token int64) {
 func (w *waiter) answer(value *string) { w.state, w.found = served, value }
 
 // answer gives the value of a key to all who wait for it with a login. The next one asks at once.
-func (q *waitQueue) answer(as Identity, key string, value *string) {
+func (q *waitQueue) answer(as names.Identity, key string, value *string) {
 	var next *list.Element
 	for place := q.waiters.Front(); place != nil; place = next {
 		next = place.Next()

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"lockproxy/internal/names"
 )
 
 // queueModel is a queue, with a list of its waiters in order of arrival and of the tokens that each
@@ -56,7 +58,7 @@ func TestQueueAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &queueModel{given: map[int64]*waiter{}, arrival: map[*waiter]int{}, token: 1000}
 		m.now = time.Unix(1e9, 0)
-		identities := []Identity{{}, {User: "walter"}, {DB: 3}}
+		identities := []names.Identity{{}, {User: "walter"}, {DB: 3}}
 		someone := rapid.SampledFrom(identities)
 		joined := 0
 		t.Repeat(map[string]func(*rapid.T){
@@ -161,7 +163,7 @@ func TestQueueAgainstModel(t *testing.T) {
 					return
 				}
 				for range foreignGapGrants {
-					w := newWaiter(lockRequest{}, Identity{})
+					w := newWaiter(lockRequest{}, names.Identity{})
 					m.queue.join(w)
 					m.token++
 					m.queue.grant(w, m.token)

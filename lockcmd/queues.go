@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockproxy/internal/foreign"
+	"lockproxy/internal/names"
 )
 
 // queues are the clients that wait here, and those that compete with them, by the lock.
@@ -20,23 +21,23 @@ type queues struct {
 	ways         *ways
 
 	mu      sync.Mutex
-	of      map[LockID]*waitQueue // guarded by mu; one is empty until its last waiter has ended
-	foreign foreignClients        // guarded by mu
-	alls    list.List             // guarded by mu; of *allWaiter, in order of arrival
-	delayed delayedSets           // guarded by mu
+	of      map[names.Lock]*waitQueue // guarded by mu; one is empty until its last waiter has ended
+	foreign foreignClients            // guarded by mu
+	alls    list.List                 // guarded by mu; of *allWaiter, in order of arrival
+	delayed delayedSets               // guarded by mu
 }
 
 func newQueues() *queues {
 	return &queues{
 		waitedKeys: foreign.NewFilter(), ways: &ways{},
-		of: map[LockID]*waitQueue{}, foreign: foreignClients{}, delayed: delayedSets{},
+		of: map[names.Lock]*waitQueue{}, foreign: foreignClients{}, delayed: delayedSets{},
 	}
 }
 
 // Waiting reports whether any client waits for a lock.
 func (qs *queues) Waiting() bool { return qs.waiters.Load() > 0 }
 
-func (qs *queues) waitedFor(id LockID) bool {
+func (qs *queues) waitedFor(id names.Lock) bool {
 	if !qs.Waiting() {
 		return false
 	}
@@ -46,7 +47,7 @@ func (qs *queues) waitedFor(id LockID) bool {
 }
 
 // queueLocked returns the queue of a lock, a new one if there is none. mu is held.
-func (qs *queues) queueLocked(id LockID) *waitQueue {
+func (qs *queues) queueLocked(id names.Lock) *waitQueue {
 	q := qs.of[id]
 	if q == nil {
 		q = &waitQueue{lease: maxPoll}
@@ -75,7 +76,9 @@ func (qs *queues) leaveLocked(w *waiter) (missed bool) {
 // offer decides what a release by an identity does for the waiters of a lock, and marks those that
 // it names. If it does not hand over, the first to poll takes the lock. compete says that foreign
 // clients do.
-func (qs *queues) offer(id LockID, as Identity, handsOver bool) (offer handOver, compete bool) {
+func (qs *queues) offer(
+	id names.Lock, as names.Identity, handsOver bool,
+) (offer handOver, compete bool) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q, now := qs.of[id], time.Now()
@@ -95,7 +98,7 @@ func (qs *queues) offer(id LockID, as Identity, handsOver bool) (offer handOver,
 }
 
 // noWaiter is an identity that no waiter has: offer names none.
-var noWaiter = Identity{DB: -1}
+var noWaiter = names.Identity{DB: -1}
 
 // stateOf is the state of a waiter.
 func (qs *queues) stateOf(w *waiter) waiterState {
@@ -145,7 +148,7 @@ func (qs *queues) position(w *waiter) (first bool, lease time.Duration) {
 }
 
 // foreignCompete is foreignClients.compete for a caller that does not hold mu.
-func (qs *queues) foreignCompete(id LockID) bool {
+func (qs *queues) foreignCompete(id names.Lock) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	return qs.foreign.compete(id, time.Now())
@@ -173,7 +176,7 @@ type Waiter struct {
 }
 
 // Waiters returns up to limit of the clients that wait for a lock at this proxy, in order.
-func (qs *queues) Waiters(id LockID, limit int) (list []Waiter) {
+func (qs *queues) Waiters(id names.Lock, limit int) (list []Waiter) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.of[id]
@@ -191,7 +194,7 @@ func (qs *queues) addWaiters(list []LockInfo) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for i := range list {
-		if q := qs.of[LockID{list[i].DB, list[i].Key}]; q != nil {
+		if q := qs.of[names.Lock{DB: list[i].DB, Key: list[i].Key}]; q != nil {
 			list[i].addWaiters(q)
 		}
 	}

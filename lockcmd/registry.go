@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockproxy/internal/monotonic"
+	"lockproxy/internal/names"
 )
 
 // registry has the locks that were taken through this proxy, until their ends are known. It shows
@@ -47,17 +48,17 @@ func newRegistry(onExpired func(*heldLock)) *registry {
 func (r *registry) hash(key string) uint64 { return maphash.String(r.seed, key) }
 
 // lock locks the shard of a lock and returns it.
-func (r *registry) lock(id LockID) *registryShard {
+func (r *registry) lock(id names.Lock) *registryShard {
 	s := &r.shards[r.hash(id.Key)%registryShards]
 	s.mu.Lock()
 	return s
 }
 
-// put registers a lock that was taken, or that its owner was given again. It returns the sessions of
-// an earlier holder that has not released it: they have probably lost it.
+// put registers a lock that was taken, or that its owner was given again. It returns the sessions
+// of an earlier holder that has not released it: they have probably lost it.
 func (r *registry) put(lock *heldLock) (earlier []*heldLock) {
 	id, now := lock.heldID(), lock.since
-	s := r.lock(id.LockID)
+	s := r.lock(id.Lock)
 	defer s.mu.Unlock()
 	old := s.locks[id]
 	switch {
@@ -96,7 +97,7 @@ func (lock *heldLock) sessionsExcept(connection string) []*heldLock {
 }
 
 // sessionsOf are the sessions that have a lock.
-func (r *registry) sessionsOf(id LockID) (list []*heldLock) {
+func (r *registry) sessionsOf(id names.Lock) (list []*heldLock) {
 	s := r.lock(id)
 	defer s.mu.Unlock()
 	s.visit(id, func(lock *heldLock) { list = lock.appendSessions(list) })
@@ -104,7 +105,7 @@ func (r *registry) sessionsOf(id LockID) (list []*heldLock) {
 }
 
 // visit calls f for the holders of a lock that are registered. mu is held.
-func (s *registryShard) visit(id LockID, f func(*heldLock)) {
+func (s *registryShard) visit(id names.Lock, f func(*heldLock)) {
 	if lock := s.locks[heldID{id, 0}]; lock != nil {
 		f(lock)
 	}
@@ -112,14 +113,14 @@ func (s *registryShard) visit(id LockID, f func(*heldLock)) {
 		return
 	}
 	for held, lock := range s.locks {
-		if held.LockID == id && held.token != 0 {
+		if held.Lock == id && held.token != 0 {
 			f(lock)
 		}
 	}
 }
 
 // has reports whether a lock is registered and has not expired.
-func (r *registry) has(id LockID) bool {
+func (r *registry) has(id names.Lock) bool {
 	s := r.lock(id)
 	defer s.mu.Unlock()
 	live := false
@@ -157,7 +158,7 @@ func (r *registry) leave(lock *heldLock) {
 // of its owner.
 func (r *registry) lose(lock *heldLock, tokenHolds bool) (others []*heldLock, ended bool) {
 	id := lock.heldID()
-	s := r.lock(id.LockID)
+	s := r.lock(id.Lock)
 	defer s.mu.Unlock()
 	last := s.locks[id]
 	if last == nil || last.token != lock.token {
@@ -184,7 +185,7 @@ func (s *registryShard) leave(lock, last *heldLock) {
 
 // extend sets when the lock of a token ends, unless it is a session lock: that ends with its
 // renewals.
-func (r *registry) extend(id LockID, token, until int64) {
+func (r *registry) extend(id names.Lock, token, until int64) {
 	s := r.lock(id)
 	defer s.mu.Unlock()
 	lock := s.locks[heldID{id, 0}]
@@ -198,7 +199,9 @@ func (r *registry) extend(id LockID, token, until int64) {
 
 // remove removes the lock that a release with a proof, of a token, has ended, and returns it, nil
 // if there is none. A forced release of a shared lock may have ended others.
-func (r *registry) remove(id LockID, p proof, token int64) (lock *heldLock, others []*heldLock) {
+func (r *registry) remove(
+	id names.Lock, p proof, token int64,
+) (lock *heldLock, others []*heldLock) {
 	s := r.lock(id)
 	defer s.mu.Unlock()
 	if s.shared > 0 {

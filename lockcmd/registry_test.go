@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockproxy/internal/monotonic"
+	"lockproxy/internal/names"
 	"lockproxy/internal/testwait"
 )
 
@@ -26,7 +27,7 @@ func taken(key, connection string, token int64, asked int64, timeout time.Durati
 
 func TestRegistry(t *testing.T) {
 	r, expired := testRegistry()
-	id, now := LockID{0, "a"}, monotonic.Now()
+	id, now := names.Lock{DB: 0, Key: "a"}, monotonic.Now()
 	ends := func(p proof, token int64, want bool) {
 		t.Helper()
 		one, _ := r.remove(id, p, token)
@@ -59,8 +60,8 @@ func TestRegisteredLocksExpire(t *testing.T) {
 	r.put(taken("owner", "c", 3, now, time.Minute))
 	r.put(taken("owner", "d", 3, after(time.Second/2), time.Second)) // never shortened
 	r.put(taken("next", "c", 4, now, time.Second))
-	r.extend(LockID{0, "renewed"}, 2, after(10*time.Second))
-	r.extend(LockID{0, "short"}, 99, after(10*time.Second)) // another's token
+	r.extend(names.Lock{DB: 0, Key: "renewed"}, 2, after(10*time.Second))
+	r.extend(names.Lock{DB: 0, Key: "short"}, 99, after(10*time.Second)) // another's token
 	r.put(taken("next", "d", 5, after(2*time.Second), time.Second))
 	if expired.Load() != 1 {
 		t.Errorf("%d expired by a successor, want 1", expired.Load())
@@ -71,7 +72,7 @@ func TestRegisteredLocksExpire(t *testing.T) {
 	if left := r.sweep(after(3 * time.Second)); left != 3 || expired.Load() != 2 {
 		t.Errorf("%d left, %d expired", left, expired.Load())
 	}
-	lock, _ := r.remove(LockID{0, "owner"}, proof{"token", "3"}, 0)
+	lock, _ := r.remove(names.Lock{DB: 0, Key: "owner"}, proof{"token", "3"}, 0)
 	if lock == nil || lock.since != now {
 		t.Errorf("held: %+v, since %v", lock, now)
 	}
@@ -97,8 +98,8 @@ func TestRegistryIsBounded(t *testing.T) {
 	}
 }
 
-// A relayed command that can have ended all session locks, such as FLUSHALL, has them looked up by a
-// job: an event loop has seen it.
+// A relayed command that can have ended all session locks, such as FLUSHALL, has them looked up by
+// a job: an event loop has seen it.
 func TestAllSessionsAreVerifiedByAJob(t *testing.T) {
 	l := newTestLocks()
 	defer l.Close()
@@ -117,7 +118,7 @@ func TestAllSessionsAreVerifiedByAJob(t *testing.T) {
 // An owner's earlier sessions that have a lock are kept with the last one, as long as they exist.
 func TestRegisteredSessions(t *testing.T) {
 	r, _ := testRegistry()
-	id, now := LockID{0, "a"}, monotonic.Now()
+	id, now := names.Lock{DB: 0, Key: "a"}, monotonic.Now()
 	session := func(connection string) *heldLock {
 		lock := taken("a", connection, 7, now, time.Second)
 		lock.by = &Holder{}

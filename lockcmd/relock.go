@@ -1,6 +1,9 @@
 package lockcmd
 
-import "lockproxy/internal/monotonic"
+import (
+	"lockproxy/internal/monotonic"
+	"lockproxy/internal/names"
+)
 
 func (r *renewals) beginRelock(client Client, args [][]byte) *Step {
 	p, err := parseToken(args[1], wantToken)
@@ -11,7 +14,7 @@ func (r *renewals) beginRelock(client Client, args [][]byte) *Step {
 	if err != nil {
 		return answered(errorReply(err))
 	}
-	id, asked := LockID{client.As.DB, string(args[0])}, monotonic.Now()
+	id, asked := names.Lock{DB: client.As.DB, Key: string(args[0])}, monotonic.Now()
 	c := r.relockCall(id, p.value, timeout, false)
 	return &Step{Call: c, Finish: func(answer Answer, err error) (Reply, *Step) {
 		done, err := c.ints(1, answer, err)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockproxy/internal/monotonic"
+	"lockproxy/internal/names"
 )
 
 // Session locks are renewed while their connections are open, each after a third of its timeout.
@@ -52,7 +53,7 @@ func (r *renewals) unlocked(h *Holder, u *unlockCall, released bool) {
 
 // relocked notes the timeout that RELOCK has given the lock of a token.
 func (r *renewals) relocked(
-	h *Holder, id LockID, p proof, timeout time.Duration, asked int64,
+	h *Holder, id names.Lock, p proof, timeout time.Duration, asked int64,
 ) {
 	until := asked + int64(timeout)
 	r.seen.registry.extend(id, p.token(), until)
@@ -134,7 +135,9 @@ func (r *renewals) renew(ctx context.Context, h *Holder, lock *heldLock, round i
 }
 
 // relockCall makes the lock of a token run for timeout. session marks a renewal by the proxy.
-func (m *callMaker) relockCall(id LockID, token string, timeout time.Duration, session bool) *Call {
+func (m *callMaker) relockCall(
+	id names.Lock, token string, timeout time.Duration, session bool,
+) *Call {
 	c := m.call(relockScript, id.Key, noFastPath, "",
 		token, milliseconds(timeout), m.unit(), m.retention, flag(session))
 	c.Confirm = m.cfg.confirmation()

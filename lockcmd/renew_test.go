@@ -13,6 +13,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/names"
 )
 
 // yesConn is a connection to an upstream that answers 1 to whatever it is sent, except HELLO.
@@ -39,7 +41,7 @@ func yesConn(context.Context, string, string) (net.Conn, error) {
 // The connection that tracked a session lock's key has failed. The key is tracked again once the
 // lock has been renewed: otherwise the client would learn of a DEL only at the next renewal.
 func TestRenewalTracksAgain(t *testing.T) {
-	connect := func(Identity) *redis.Client {
+	connect := func(names.Identity) *redis.Client {
 		return redis.NewClient(&redis.Options{Protocol: 2, DisableIdentity: true, MaxRetries: -1,
 			Dialer: yesConn})
 	}
@@ -66,7 +68,7 @@ func TestRenewalTracksAgain(t *testing.T) {
 
 // The proxy renews only so many locks.
 func TestSessionLocksAreBounded(t *testing.T) {
-	connect := func(Identity) *redis.Client { return nil }
+	connect := func(names.Identity) *redis.Client { return nil }
 	l := New(Config{MaxTimeout: time.Minute}, "proxy", connect, hclog.NewNullLogger())
 	defer l.Close()
 	l.renewals.sessions.total.Store(maxSessions)
@@ -85,8 +87,8 @@ func TestSessionLocksAreBounded(t *testing.T) {
 // at its LOCK may not be good any more. After RESET, which logs it out, the former login stays.
 func TestRenewedAsTheNewLogin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		asked := make(chan Identity, 100)
-		connect := func(as Identity) *redis.Client {
+		asked := make(chan names.Identity, 100)
+		connect := func(as names.Identity) *redis.Client {
 			return redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Protocol: 2,
 				DisableIdentity: true, MaxRetries: -1,
 				Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -98,11 +100,12 @@ func TestRenewedAsTheNewLogin(t *testing.T) {
 				}})
 		}
 		l := New(Config{MaxTimeout: time.Hour}, "proxy", connect, hclog.NewNullLogger())
-		var login atomic.Pointer[Identity]
+		var login atomic.Pointer[names.Identity]
 		lost := make(chan int64, 1)
-		holder := &Holder{Connection: "c", Login: func() Identity { return *login.Load() },
+		holder := &Holder{Connection: "c", Login: func() names.Identity { return *login.Load() },
 			LockLost: func(_ string, token int64) { lost <- token }}
-		first, second := Identity{"app", "one", true, 3}, Identity{"app", "two", true, 0}
+		first := names.Identity{User: "app", Password: "one", LoggedIn: true, DB: 3}
+		second := names.Identity{User: "app", Password: "two", LoggedIn: true}
 		login.Store(&first)
 		l.acquired(Client{holder, first}, lockRequests{{key: "job", timeout: 30 * time.Second,
 			session: true, connection: "c", number: "1"}},
@@ -128,7 +131,7 @@ func TestRenewedAsTheNewLogin(t *testing.T) {
 		connects("the LOCK", "one")
 		login.Store(&second)
 		connects("another login", "two")
-		login.Store(&Identity{})
+		login.Store(&names.Identity{})
 		connects("a RESET")
 		select {
 		case <-lost:
@@ -148,7 +151,7 @@ func TestMaxEndsASessionLock(t *testing.T) {
 		{time.Hour, time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			connect := func(Identity) *redis.Client {
+			connect := func(names.Identity) *redis.Client {
 				return redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Protocol: 2,
 					DisableIdentity: true, MaxRetries: -1, Dialer: yesConn})
 			}

@@ -7,20 +7,6 @@ import (
 	"time"
 )
 
-// Identity is the user and the database of a connection's commands.
-type Identity struct {
-	User     string // "" is the default user
-	Password string // never logged
-	LoggedIn bool
-	DB       int
-}
-
-// LockID names a lock within the upstream.
-type LockID struct {
-	DB  int
-	Key string
-}
-
 // lockRequest is one LOCK of a connection, as the lock record names it.
 type lockRequest struct {
 	key        string

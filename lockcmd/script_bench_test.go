@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/names"
 	"lockproxy/internal/testredis"
 )
 
@@ -25,7 +26,7 @@ func BenchmarkScripts(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	connect := func(Identity) *redis.Client { return nil }
+	connect := func(names.Identity) *redis.Client { return nil }
 	l := New(Config{FenceRetention: 10 * time.Minute}, "p", connect, hclog.NewNullLogger())
 	defer l.Close()
 	const keys = 50
@@ -39,12 +40,12 @@ func BenchmarkScripts(b *testing.B) {
 				timeout: 30 * time.Second, client: "127.0.0.1:12345",
 				connection: fmt.Sprintf("0123456789abcdef-%d", i),
 			}
-			id := LockID{Key: r.key}
+			id := names.Lock{Key: r.key}
 			lock, err := l.beginTry(id, r, modeTry, nil)
 			if err != nil {
 				b.Fatal(err)
 			}
-			unlock := l.beginRelease(nil, id, Identity{}, proof{"connection", r.connection}, true)
+			unlock := l.beginRelease(nil, id, names.Identity{}, proof{"connection", r.connection}, true)
 			for _, c := range []*Call{&lock.Call, &unlock.Call} {
 				pipe.Do(ctx, append([]any{"EVALSHA", c.Script.SHA}, c.evalArgs()...)...)
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockproxy/internal/journal"
+	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 )
 
@@ -124,7 +125,7 @@ func (l *queries) beginTop(c Client, args [][]byte) *Step {
 	if err != nil {
 		return answered(errorReply(err))
 	}
-	all := l.Costs(journal.Window, func(id LockID) bool { return id.DB == c.As.DB })
+	all := l.Costs(journal.Window, func(id names.Lock) bool { return id.DB == c.As.DB })
 	SortCosts(all, o.by)
 	all = all[:min(len(all), maxVisible)]
 	return &Step{Finish: func(Answer, error) (Reply, *Step) { return topOf(o, all, nil) }}
@@ -223,8 +224,8 @@ func (l *queries) beginLog(c Client, args [][]byte) *Step {
 	}}
 }
 
-// logOf makes LOCKLOG's reply of the last limit events, or of more if the user may not read some. may
-// says which keys it may read.
+// logOf makes LOCKLOG's reply of the last limit events, or of more if the user may not read some.
+// may says which keys it may read.
 func (l *queries) logOf(
 	count, limit int, may map[string]bool, want func(e *journal.Event) bool,
 ) (Reply, *Step) {

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"lockproxy/internal/names"
 	"lockproxy/internal/testredis"
 )
 
@@ -127,14 +128,14 @@ func TestSharedLocksProperty(t *testing.T) {
 	server := testredis.Start(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
-	connect := func(Identity) *redis.Client { return nil }
+	connect := func(names.Identity) *redis.Client { return nil }
 	l := New(Config{FenceRetention: 10 * time.Minute}, "p1", connect, hclog.NewNullLogger())
 	defer l.Close()
 	recorded := map[*Script]*redis.Script{}
 	for _, s := range []*Script{lockScript, unlockScript, relockScript, infoScript} {
 		recorded[s] = redis.NewScript(strings.Replace(recordedRun, "%s", s.Source, 1))
 	}
-	id := LockID{Key: "job"}
+	id := names.Lock{Key: "job"}
 	seen := map[string]int{}
 	history := func(t *rapid.T) {
 		ctx := t.Context()
@@ -227,7 +228,7 @@ func TestSharedLocksProperty(t *testing.T) {
 				requests := drawAll()
 				var others []*waiter
 				for _, r := range requests[1:] {
-					others = append(others, newWaiter(r, Identity{}))
+					others = append(others, newWaiter(r, names.Identity{}))
 				}
 				b, err := l.beginTry(id, requests[0], modeFirst, others)
 				if err != nil {
@@ -256,11 +257,11 @@ func TestSharedLocksProperty(t *testing.T) {
 					waiters = drawAll()
 					q := &waitQueue{quota: 5}
 					for _, r := range waiters {
-						q.join(newWaiter(r, Identity{}))
+						q.join(newWaiter(r, names.Identity{}))
 					}
 					l.queues.of[id] = q
 				}
-				got := run(l.beginRelease(nil, id, Identity{}, p, true).Call)
+				got := run(l.beginRelease(nil, id, names.Identity{}, p, true).Call)
 				released, want := m.unlock(p, waiters)
 				given := min(got[1], 1)
 				if len(got) > 4 && got[1] != 0 {

@@ -6,6 +6,7 @@ import (
 	"lockproxy/internal/foreign"
 	"lockproxy/internal/journal"
 	"lockproxy/internal/monotonic"
+	"lockproxy/internal/names"
 )
 
 // Stats is what has happened to locks through this proxy, since it started.
@@ -79,15 +80,15 @@ func (l *queries) Stats() Stats {
 }
 
 // Costs returns what matching locks have cost within a time, up to the last hour, in no order.
-func (l *queries) Costs(within time.Duration, match func(LockID) bool) []journal.Cost {
+func (l *queries) Costs(within time.Duration, match func(names.Lock) bool) []journal.Cost {
 	l.sweep()
-	list := l.seen.journal.Costs(within, monotonic.Now(), func(id *journal.Lock) bool {
-		return match(LockID(*id))
+	list := l.seen.journal.Costs(within, monotonic.Now(), func(id *names.Lock) bool {
+		return match(*id)
 	})
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
 	for i := range list {
-		if q := l.queues.of[LockID(list[i].Lock)]; q != nil && q.first() != nil {
+		if q := l.queues.of[list[i].Lock]; q != nil && q.first() != nil {
 			list[i].LongestWait = max(list[i].LongestWait, time.Since(q.first().joined))
 		}
 	}

@@ -3,12 +3,14 @@ package lockcmd
 import (
 	"context"
 	"time"
+
+	"lockproxy/internal/names"
 )
 
 // Client is a connection whose lock command runs, and what it runs as. Nothing in it waits.
 type Client struct {
 	*Holder
-	As Identity
+	As names.Identity
 }
 
 // session is a Client whose command waits in a goroutine, which asks for scripts.
@@ -29,15 +31,15 @@ type Step struct {
 	// Reads says that Do depends on nothing, and goes by any connection.
 	Reads bool
 	Pause time.Duration // asks for nothing, and goes on after this time
-	// Further says that it is one of many that do no harm if they are left out. Where the client has
-	// closed its side, and they take long, the driver answers ErrOverdue.
+	// Further says that it is one of many that do no harm if they are left out. Where the client
+	// has closed its side, and they take long, the driver answers ErrOverdue.
 	Further bool
-	// Wait waits for other clients, which takes a goroutine. No step follows, and only with ONCE does
-	// one come before.
+	// Wait waits for other clients, which takes a goroutine. No step follows, and only with ONCE
+	// does one come before.
 	Wait func(context.Context, upstream) Reply
 	// Finish takes the answer, or the failure to get one. It returns the reply, or the step that
-	// follows. It gets nothing by which it could wait: what takes another answer is another step, or
-	// a job of the timers.
+	// follows. It gets nothing by which it could wait: what takes another answer is another step,
+	// or a job of the timers.
 	Finish func(Answer, error) (Reply, *Step)
 }
 

@@ -10,13 +10,14 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 )
 
 // silentLocks returns Locks whose own connections to the upstream are not opened before end.
 func silentLocks(cfg Config) (l *Locks, end func()) {
 	ended := make(chan struct{})
-	connect := func(Identity) *redis.Client {
+	connect := func(names.Identity) *redis.Client {
 		return redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", // no name to look up
 			Dialer: func(context.Context, string, string) (net.Conn, error) {
 				<-ended
@@ -89,7 +90,7 @@ func TestStepsDoNotWait(t *testing.T) {
 					Durability: Durability{FailoverHold: time.Hour}})
 				c, began := Client{Holder: &Holder{}}, time.Now()
 				w := newWaiter(lockRequest{key: "job", timeout: time.Minute, connection: "c",
-					number: "1", client: "-"}, Identity{})
+					number: "1", client: "-"}, names.Identity{})
 				l.queues.queueLocked(w.id()).join(w)
 				finish(l, c, w)
 				if took := time.Since(began); took != 0 {

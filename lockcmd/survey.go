@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockproxy/internal/foreign"
+	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 )
 
@@ -17,7 +18,7 @@ import (
 // Scan is one step of a SCAN for locks, as an identity. It returns the next cursor, 0 at the end,
 // and names that may be locks.
 func (l *queries) Scan(
-	ctx context.Context, as Identity, cursor uint64, count int,
+	ctx context.Context, as names.Identity, cursor uint64, count int,
 ) (next uint64, keys []string, err error) {
 	names, next, err := l.clients.client(as).Scan(ctx, cursor, recordPattern, int64(count)).Result()
 	if err != nil {
@@ -34,7 +35,9 @@ func (l *queries) Scan(
 // Inspect asks the upstream about locks, as an identity, and returns those that are held now. It
 // leaves out keys that the user may not see or that are no locks. It fails if the upstream does, or
 // if the user may see none of the locks.
-func (l *queries) Inspect(ctx context.Context, as Identity, keys []string) ([]LockInfo, error) {
+func (l *queries) Inspect(
+	ctx context.Context, as names.Identity, keys []string,
+) ([]LockInfo, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
@@ -61,13 +64,13 @@ func (l *queries) Inspect(ctx context.Context, as Identity, keys []string) ([]Lo
 		default:
 			return nil, failed[i]
 		}
-		id := LockID{as.DB, keys[i]}
+		id := names.Lock{DB: as.DB, Key: keys[i]}
 		var seen foreign.Lock
 		if len(v.Elems) >= len(infoFields) {
 			seen = l.traffic.addHolder(id, v.Elems)
 		}
 		if h, ok := heldInfo(v); ok {
-			h.LockID = id
+			h.Lock = id
 			if len(v.Elems) == len(infoFields)+2 {
 				h.Elsewhere = l.waitersElsewhere(v.Elems[len(infoFields):])
 			}
@@ -85,7 +88,7 @@ func (l *queries) Inspect(ctx context.Context, as Identity, keys []string) ([]Lo
 // Proxies asks the upstream, as an identity, through which proxy a lock was taken ("" if that is
 // not known), and which other proxies have clients that wait for it. A proxy is named by its ID.
 func (l *queries) Proxies(
-	ctx context.Context, as Identity, key string,
+	ctx context.Context, as names.Identity, key string,
 ) (holder string, waiting []string, err error) {
 	on := l.clients.on(ctx, as, key, time.Now().Add(l.clients.patience()))
 	v, err := l.ask(on, infoScript, key, "waiters")
@@ -108,10 +111,10 @@ func (l *queries) Proxies(
 // Force releases a lock as an identity, if it still has f's token: an operator ends the lock that
 // was shown, not one that was acquired since. It writes a line to the log.
 func (l *queries) Force(
-	ctx context.Context, as Identity, f ForcedUnlock,
+	ctx context.Context, as names.Identity, f ForcedUnlock,
 ) (released bool, err error) {
 	as.DB = f.DB
-	id := LockID{f.DB, f.Key}
+	id := names.Lock{DB: f.DB, Key: f.Key}
 	on := l.clients.on(ctx, as, f.Key, time.Now().Add(l.clients.patience()))
 	token := proof{"revoke", strconv.FormatInt(f.Token, 10)}
 	released, err = l.releases.release(on, id, as, token, true)

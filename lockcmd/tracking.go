@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 )
 
@@ -30,8 +31,8 @@ type keyTracking struct {
 	sessions *sessionLocks
 
 	mu      sync.Mutex
-	conns   map[Identity]*trackingConn // guarded by mu
-	refused map[Identity]time.Time     // guarded by mu; when it last failed
+	conns   map[names.Identity]*trackingConn // guarded by mu
+	refused map[names.Identity]time.Time     // guarded by mu; when it last failed
 }
 
 const (
@@ -57,7 +58,7 @@ const (
 // trackingConn is one connection. A key is wanted until its EXISTS is answered, then tracked.
 type trackingConn struct {
 	by      *keyTracking
-	as      Identity
+	as      names.Identity
 	mu      sync.Mutex
 	wanted  []string              // guarded by mu; in order
 	unsent  []byte                // guarded by mu; what is to be sent for the last of them
@@ -75,12 +76,12 @@ type trackedKey struct {
 func newKeyTracking(qs *queues, s *sessionLocks) *keyTracking {
 	return &keyTracking{
 		background: s.background, queues: qs, sessions: s,
-		conns: map[Identity]*trackingConn{}, refused: map[Identity]time.Time{},
+		conns: map[names.Identity]*trackingConn{}, refused: map[names.Identity]time.Time{},
 	}
 }
 
 // want asks the upstream to report the next change of a lock's key. It returns at once.
-func (k *keyTracking) want(as Identity, key string) {
+func (k *keyTracking) want(as names.Identity, key string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	c := k.conns[as]
@@ -98,7 +99,7 @@ func (k *keyTracking) want(as Identity, key string) {
 
 // follows reports whether the upstream reports the next change of a lock's key, and whether it soon
 // will.
-func (k *keyTracking) follows(as Identity, key string) (now, soon bool) {
+func (k *keyTracking) follows(as names.Identity, key string) (now, soon bool) {
 	k.mu.Lock()
 	c := k.conns[as]
 	k.mu.Unlock()
@@ -168,7 +169,7 @@ func (c *trackingConn) lost() {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for _, key := range keys {
-		if q := qs.of[LockID{c.as.DB, key}]; q != nil {
+		if q := qs.of[names.Lock{DB: c.as.DB, Key: key}]; q != nil {
 			q.pollNow()
 		}
 	}
@@ -304,7 +305,7 @@ func (c *trackingConn) forgetUnneeded() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key, tracked := range c.tracked {
-		id := LockID{c.as.DB, key}
+		id := names.Lock{DB: c.as.DB, Key: key}
 		if tracked.now && !c.by.queues.waitedFor(id) && !c.by.sessions.has(id) {
 			delete(c.tracked, key)
 		}
@@ -313,8 +314,8 @@ func (c *trackingConn) forgetUnneeded() {
 
 // keyChanged makes the first waiter poll, unless it is the turn of foreign clients. For them, and
 // for a session, it has the key tracked again.
-func (k *keyTracking) keyChanged(as Identity, key string) {
-	id := LockID{as.DB, key}
+func (k *keyTracking) keyChanged(as names.Identity, key string) {
+	id := names.Lock{DB: as.DB, Key: key}
 	k.queues.mu.Lock()
 	q := k.queues.of[id]
 	theirs := k.queues.foreign.haveTurn(id, time.Now())
@@ -333,8 +334,8 @@ func (k *keyTracking) keyChanged(as Identity, key string) {
 // keyTracked notes that a lock's key is tracked from now on. If the key is missing, the first
 // waiter polls, after the turn of foreign clients; otherwise that turn is over. Sessions are
 // verified: the key may have changed before.
-func (k *keyTracking) keyTracked(as Identity, key string, missing bool) {
-	id := LockID{as.DB, key}
+func (k *keyTracking) keyTracked(as names.Identity, key string, missing bool) {
+	id := names.Lock{DB: as.DB, Key: key}
 	k.queues.mu.Lock()
 	switch q := k.queues.of[id]; {
 	case !missing:

@@ -6,6 +6,7 @@ import (
 
 	"lockproxy/internal/commands"
 	"lockproxy/internal/foreign"
+	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 )
 
@@ -46,10 +47,10 @@ func (f *foreignTraffic) ObserveForeign(
 ) (replied func(resp.Head)) {
 	var room [4]int
 	r := foreign.Read(role, args, keys.Positions(args, room[:0]), f.shapes, time.Now())
-	var ids []LockID
+	var ids []names.Lock
 	for _, key := range r.Keys {
-		id := LockID{db, string(key)}
-		if r.Action.Takes() || f.queues.waitedFor(id) || f.known.Knows(foreign.ID(id)) {
+		id := names.Lock{DB: db, Key: string(key)}
+		if r.Action.Takes() || f.queues.waitedFor(id) || f.known.Knows(id) {
 			ids = append(ids, id)
 		}
 	}
@@ -63,7 +64,7 @@ func (f *foreignTraffic) ObserveForeign(
 			return
 		}
 		for _, id := range ids {
-			released := f.known.Saw(foreign.ID(id), by, r, outcome, now)
+			released := f.known.Saw(id, by, r, outcome, now)
 			taken := r.Action.Takes() && outcome == foreign.Yes
 			f.answered(id, r.Action, taken, released, now)
 		}
@@ -74,7 +75,7 @@ func (f *foreignTraffic) ObserveForeign(
 // have taken the lock, the first waiter polls often from now on. If it may have released the lock,
 // the first waiter polls at once.
 func (f *foreignTraffic) answered(
-	id LockID, action foreign.Action, taken, released bool, now time.Time,
+	id names.Lock, action foreign.Action, taken, released bool, now time.Time,
 ) {
 	if !f.queues.Waiting() && !released && action != foreign.Touch {
 		return
@@ -111,14 +112,14 @@ func (f *foreignTraffic) ForeignLocks(limit int) []foreign.Lock {
 }
 
 // Trying returns the foreign clients that this proxy has lately seen refused a lock.
-func (f *foreignTraffic) Trying(id LockID) []foreign.Try {
-	lock, _ := f.known.Get(foreign.ID(id), time.Now())
+func (f *foreignTraffic) Trying(id names.Lock) []foreign.Try {
+	lock, _ := f.known.Get(id, time.Now())
 	return lock.Trying
 }
 
 // foreignInfo is what this proxy has seen of a lock of foreign clients.
 func foreignInfo(lock foreign.Lock) LockInfo {
-	h := LockInfo{LockID: LockID(lock.ID), Kind: kindOther, Age: UnknownAge}
+	h := LockInfo{Lock: lock.Lock, Kind: kindOther, Age: UnknownAge}
 	if lock.Holder.Addr != "" {
 		now := time.Now()
 		h.Owner, h.Client = lock.Holder.Name, lock.Holder.Addr
@@ -143,9 +144,9 @@ func (h *LockInfo) addSeen(lock foreign.Lock) {
 // addHolder adds the holder to info.lua's reply about a foreign client's lock, if this proxy has
 // seen the lock taken: the client's name as the owner, its address, and since when. It returns what
 // it has seen, without a Holder if another has the lock by now.
-func (f *foreignTraffic) addHolder(id LockID, fields []resp.Value) (seen foreign.Lock) {
+func (f *foreignTraffic) addHolder(id names.Lock, fields []resp.Value) (seen foreign.Lock) {
 	now := time.Now()
-	seen, _ = f.known.Get(foreign.ID(id), now)
+	seen, _ = f.known.Get(id, now)
 	left := FromMS(fields[7].Int)
 	if string(fields[1].Text) == kindLockproxy || seen.Holder.Addr == "" ||
 		(seen.Until.Sub(now)-left).Abs() > foreignSlack {
@@ -162,15 +163,15 @@ func (f *foreignTraffic) addHolder(id LockID, fields []resp.Value) (seen foreign
 	return seen
 }
 
-// notForced is err, the answer to an UNLOCK … FORCE. If that is about another library's lock, it says
-// whose it is and what frees it.
-func (f *foreignTraffic) notForced(id LockID, err error) error {
+// notForced is err, the answer to an UNLOCK … FORCE. If that is about another library's lock, it
+// says whose it is and what frees it.
+func (f *foreignTraffic) notForced(id names.Lock, err error) error {
 	said, ok := err.(ServerError)
 	if !ok || said != "WRONGTYPE Key holds another library's lock" { // by unlock.lua
 		return err
 	}
 	whose := "another library's lock"
-	if seen, _ := f.known.Get(foreign.ID(id), time.Now()); seen.Holder.Addr != "" {
+	if seen, _ := f.known.Get(id, time.Now()); seen.Holder.Addr != "" {
 		if seen.Holder.Library != "" {
 			whose = "a lock of " + seen.Holder.Library
 		}

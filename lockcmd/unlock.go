@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"lockproxy/internal/names"
 )
 
 // releases frees locks, on request and when they are abandoned, and hands them over to waiters.
@@ -24,7 +26,7 @@ func (l *Locks) beginUnlock(c Client, args [][]byte) *Step {
 	if err != nil {
 		return answered(errorReply(err))
 	}
-	id := LockID{c.As.DB, string(args[0])}
+	id := names.Lock{DB: c.As.DB, Key: string(args[0])}
 	c.suspend(id, p)
 	r := l.beginRelease(c.Holder, id, c.As, p, true)
 	return l.releaseStep(r, func(released bool, err error) Reply {
@@ -43,8 +45,8 @@ func (l *Locks) beginUnlock(c Client, args [][]byte) *Step {
 type unlockCall struct {
 	Call
 	by       *Holder // whose command it is; nil for the proxy's own
-	id       LockID
-	as       Identity
+	id       names.Lock
+	as       names.Identity
 	proof    proof
 	handOver handOver
 	token    int64 // that was released; 0 if it is unknown, or for an exclusive lock
@@ -58,10 +60,10 @@ func (l *releases) releaseStep(r *unlockCall, ended func(released bool, err erro
 	}}
 }
 
-// release frees a lock for an identity, as releaseStep. If handsOver, it offers the lock to the first
-// waiter, here or at another proxy. Otherwise the first to poll takes it.
+// release frees a lock for an identity, as releaseStep. If handsOver, it offers the lock to the
+// first waiter, here or at another proxy. Otherwise the first to poll takes it.
 func (l *releases) release(
-	on evaluator, id LockID, as Identity, p proof, handsOver bool,
+	on evaluator, id names.Lock, as names.Identity, p proof, handsOver bool,
 ) (released bool, err error) {
 	r := l.beginRelease(nil, id, as, p, handsOver)
 	drive(on, Reply{}, l.releaseStep(r, func(done bool, failed error) Reply {
@@ -71,10 +73,10 @@ func (l *releases) release(
 	return released, err
 }
 
-// beginRelease offers the lock to a waiter and makes the call. by is whose command it is, nil for the
-// proxy's own. finishRelease must follow.
+// beginRelease offers the lock to a waiter and makes the call. by is whose command it is, nil for
+// the proxy's own. finishRelease must follow.
 func (l *releases) beginRelease(
-	by *Holder, id LockID, as Identity, p proof, handsOver bool,
+	by *Holder, id names.Lock, as names.Identity, p proof, handsOver bool,
 ) *unlockCall {
 	offer, compete := l.queues.offer(id, as, handsOver && l.heldOff() == 0)
 	r := &unlockCall{by: by, id: id, as: as, proof: p, handOver: offer}
@@ -105,8 +107,8 @@ func (l *releases) beginRelease(
 	return r
 }
 
-// finishRelease ends the offer, and returns whether the lock was released, and what waiters must not
-// keep.
+// finishRelease ends the offer, and returns whether the lock was released, and what waiters must
+// not keep.
 func (l *releases) finishRelease(
 	r *unlockCall, a Answer, err error,
 ) (released bool, ends offersEnd, failed error) {
@@ -230,7 +232,7 @@ const unlistPause = 10 * time.Millisecond
 // waitsNoMore tells other proxies that no client waits here for a lock any more, unless one does
 // again. At once it releases a lock that may be reserved for this proxy. If that fails, the
 // reservation ends by itself, and others wait for this proxy a second longer.
-func (l *releases) waitsNoMore(as Identity, id LockID, reserved bool) {
+func (l *releases) waitsNoMore(as names.Identity, id names.Lock, reserved bool) {
 	pause := unlistPause
 	if reserved {
 		pause = 0

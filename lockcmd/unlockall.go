@@ -3,6 +3,8 @@ package lockcmd
 import (
 	"strconv"
 	"strings"
+
+	"lockproxy/internal/names"
 )
 
 // beginReleaseAll makes the call that releases several locks of one token. It names no waiters:
@@ -13,7 +15,7 @@ func (l *releases) beginReleaseAll(
 	as := client.As
 	kinds := make([]string, len(keys))
 	for i, key := range keys {
-		id := LockID{as.DB, string(key)}
+		id := names.Lock{DB: as.DB, Key: string(key)}
 		client.suspend(id, p)
 		offer, _ := l.queues.offer(id, noWaiter, true)
 		kinds[i] = offer.kind
@@ -25,7 +27,8 @@ func (l *releases) beginReleaseAll(
 	c = l.call(unallScript, first.Key, noFastPath, strings.Join(kinds, " "),
 		p.kind, p.value, l.retention, l.proxy, "KIND", "0", l.unit(), "-", "-", "-", "0",
 		milliseconds(reservation), strconv.Itoa(as.DB), l.slotTag(first.Key),
-		l.queues.waitsAs(first.Key, false), milliseconds(pollPatience), milliseconds(pollReservation), "-", "-")
+		l.queues.waitsAs(first.Key, false), milliseconds(pollPatience),
+		milliseconds(pollReservation), "-", "-")
 	for _, r := range calls[1:] {
 		c.addLock(r.id.Key)
 	}

@@ -12,13 +12,14 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/testwait"
 )
 
 // newTestLocks returns Locks without an upstream.
 func newTestLocks() *Locks {
-	connect := func(Identity) *redis.Client { return nil }
+	connect := func(names.Identity) *redis.Client { return nil }
 	return New(Config{}, "proxy", connect, hclog.NewNullLogger())
 }
 
@@ -63,13 +64,13 @@ func TestPollBehindGrant(t *testing.T) {
 		{what: "the poll found the lock held", granted: 100, polled: 0},
 	} {
 		l := newTestLocks()
-		id := LockID{0, "job"}
+		id := names.Lock{DB: 0, Key: "job"}
 		r := lockRequest{key: id.Key, connection: "c", number: "1"}
 		for name, step := range map[string]func(s session, w *waiter) error{
 			"poll":  func(s session, w *waiter) error { _, err := l.poll(s, w); return err },
 			"check": func(s session, w *waiter) error { return l.check(s, w) },
 		} {
-			w, q := newWaiter(r, Identity{}), &waitQueue{}
+			w, q := newWaiter(r, names.Identity{}), &waitQueue{}
 			q.join(w)
 			l.queues.of[id] = q
 			s := &slowSession{meanwhile: func() []int64 {
@@ -96,7 +97,7 @@ func TestPollBehindGrant(t *testing.T) {
 func TestOutageAsAPollFails(t *testing.T) {
 	l := newTestLocks()
 	defer l.Close()
-	w := newWaiter(lockRequest{key: "job", connection: "c", number: "1"}, Identity{})
+	w := newWaiter(lockRequest{key: "job", connection: "c", number: "1"}, names.Identity{})
 	l.queues.of[w.id()] = &waitQueue{}
 	l.queues.of[w.id()].join(w)
 	answered := make(chan struct{})
@@ -128,7 +129,7 @@ func TestOutageAsAPollFails(t *testing.T) {
 // and left since: so the queue is gone.
 func TestCheckFailsBehindGrant(t *testing.T) {
 	r := lockRequest{key: "job", connection: "c", number: "1"}
-	qs, w, other := newQueues(), newWaiter(r, Identity{}), newWaiter(r, Identity{})
+	qs, w, other := newQueues(), newWaiter(r, names.Identity{}), newWaiter(r, names.Identity{})
 	q := qs.queueLocked(w.id())
 	q.join(w)
 	q.grant(w, 7)
@@ -144,7 +145,7 @@ func TestCheckFailsBehindGrant(t *testing.T) {
 func TestCheckFindsGracePeriod(t *testing.T) {
 	l := newTestLocks()
 	defer l.Close()
-	w := newWaiter(lockRequest{key: "job", connection: "c", number: "1", owner: "o"}, Identity{})
+	w := newWaiter(lockRequest{key: "job", connection: "c", number: "1", owner: "o"}, names.Identity{})
 	l.queues.of[w.id()] = &waitQueue{}
 	l.queues.of[w.id()].join(w)
 	s := &slowSession{meanwhile: func() []int64 { return []int64{200, 2, 1} }}
@@ -158,7 +159,7 @@ func TestCheckFindsGracePeriod(t *testing.T) {
 func TestLeavePassesPollOn(t *testing.T) {
 	for _, state := range []waiterState{waiting, left, granted} {
 		q := &waitQueue{}
-		first, next := newWaiter(lockRequest{}, Identity{}), newWaiter(lockRequest{}, Identity{})
+		first, next := newWaiter(lockRequest{}, names.Identity{}), newWaiter(lockRequest{}, names.Identity{})
 		q.join(first)
 		q.join(next)
 		q.pollNow()
@@ -173,7 +174,7 @@ func TestLeavePassesPollOn(t *testing.T) {
 
 // Whatever an upstream answers to a script, it is no reason to end.
 func TestForeignAnswers(t *testing.T) {
-	connect := func(Identity) *redis.Client {
+	connect := func(names.Identity) *redis.Client {
 		return redis.NewClient(&redis.Options{MaxRetries: -1, DialerRetries: 1,
 			Dialer: func(context.Context, string, string) (net.Conn, error) {
 				return nil, errors.New("no connections here")
@@ -235,7 +236,7 @@ func TestDeadlockFoundAsPollTakes(t *testing.T) {
 	defer l.Close()
 	r := lockRequest{key: "job", connection: "c", number: "1", owner: "o"}
 	for range 2000 {
-		w := newWaiter(r, Identity{})
+		w := newWaiter(r, names.Identity{})
 		l.queues.of[w.id()] = &waitQueue{}
 		l.queues.of[w.id()].join(w)
 		v, refused, released := newWatchedWait([]*waiter{w}), make(chan bool, 1), false
@@ -266,7 +267,7 @@ func TestReplacedAsPollTakes(t *testing.T) {
 	defer l.Close()
 	l.cfg.FailoverHold = time.Minute
 	r := lockRequest{key: "job", connection: "c", number: "1"}
-	w, other, q := newWaiter(r, Identity{}), newWaiter(r, Identity{}), &waitQueue{}
+	w, other, q := newWaiter(r, names.Identity{}), newWaiter(r, names.Identity{}), &waitQueue{}
 	l.queues.of[w.id()] = q
 	q.join(w)
 	q.join(other)

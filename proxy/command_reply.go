@@ -84,7 +84,7 @@ func (q *commandQuery) answer(raw []byte) []byte {
 	plain := len(q.ask) == 1 || strings.EqualFold(string(q.ask[1]), "info")
 	if !plain && len(elems) > 0 && isEntry(elems[0]) {
 		if strings.EqualFold(string(q.args[1]), "list") && len(q.args) == 2 {
-			return q.merge(raw, kind, names(elems))
+			return q.merge(raw, kind, namesIn(elems))
 		}
 		raw = errNoSubcommands
 	}
@@ -103,8 +103,8 @@ func isEntry(elem []byte) bool {
 	return err == nil && kind == '*' && len(parts) > 2 && parts[1][0] == ':'
 }
 
-// names are the names in commands' entries.
-func names(entries [][]byte) (list [][]byte) {
+// namesIn are the names in commands' entries.
+func namesIn(entries [][]byte) (list [][]byte) {
 	for _, entry := range entries {
 		if _, parts, err := resp.Elements(entry); err == nil && len(parts) > 0 {
 			list = append(list, parts[0])
@@ -139,7 +139,7 @@ func (q *commandQuery) count(_ []byte, _ byte, entries [][]byte) []byte {
 // can't be reached.
 func withoutLocks(entries [][]byte) [][]byte {
 	return slices.DeleteFunc(entries, func(entry []byte) bool {
-		return slices.ContainsFunc(names([][]byte{entry}), isLockName)
+		return slices.ContainsFunc(namesIn([][]byte{entry}), isLockName)
 	})
 }
 

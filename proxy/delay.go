@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockproxy/internal/foreign"
+	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
 	"lockproxy/passthrough"
@@ -59,7 +60,7 @@ const delayMemory = 500 * time.Millisecond
 // delayedSet is a SET of one session whose answer can be delayed.
 type delayedSet struct {
 	*dispatcher
-	as    lockcmd.Identity
+	as    names.Identity
 	raw   []byte
 	args  [][]byte
 	cmd   *command

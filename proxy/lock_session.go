@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"lockproxy/internal/commands"
+	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream"
 	"lockproxy/lockcmd"
 	"lockproxy/passthrough"
 )
@@ -192,17 +192,13 @@ func (s *lockSession) askNow(raw []byte, until time.Time) (resp.Value, error) {
 // runsAs is what a lock command runs as on a connection in this state.
 func (s *lockSession) runsAs(state passthrough.State) lockcmd.Client {
 	s.client.holder.SetName(state.Name)
-	return lockcmd.Client{Holder: &s.client.holder, As: asIdentity(state.Identity)}
-}
-
-func asIdentity(id upstream.Identity) lockcmd.Identity {
-	return lockcmd.Identity{User: id.User, Password: id.Password, LoggedIn: id.LoggedIn, DB: id.DB}
+	return lockcmd.Client{Holder: &s.client.holder, As: state.AnyProto()}
 }
 
 // login is the client's present login, according to the replies so far.
-func (s *lockSession) login() lockcmd.Identity {
+func (s *lockSession) login() names.Identity {
 	state, _ := s.pipe.State()
-	return asIdentity(state.Identity)
+	return state.AnyProto()
 }
 
 // lostPush is how long a client may take to read the push that a session lock is lost. Then its

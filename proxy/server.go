@@ -16,6 +16,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/names"
 	"lockproxy/internal/upstream"
 	"lockproxy/lockcmd"
 	"lockproxy/passthrough"
@@ -66,11 +67,7 @@ func New(cfg Config) *Server {
 		},
 	})
 	s.prober = cfg.Upstream.Client(cfg.Upstream.Initial)
-	s.locks = lockcmd.New(cfg.Locks, s.id, func(as lockcmd.Identity) *redis.Client {
-		return cfg.Upstream.Client(upstream.Identity{
-			User: as.User, Password: as.Password, LoggedIn: as.LoggedIn, DB: as.DB,
-		})
-	}, cfg.Logger)
+	s.locks = lockcmd.New(cfg.Locks, s.id, cfg.Upstream.Client, cfg.Logger)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -198,7 +195,6 @@ func (s *Server) recordUpstreamStatus(err error) {
 func (s *Server) Locks() *lockcmd.Locks { return s.locks }
 
 // Identity is what the proxy logs in as by itself: the URL's user, on its database.
-func (s *Server) Identity() lockcmd.Identity {
-	id := s.cfg.Upstream.Initial
-	return lockcmd.Identity{User: id.User, Password: id.Password, LoggedIn: id.LoggedIn, DB: id.DB}
+func (s *Server) Identity() names.Identity {
+	return s.cfg.Upstream.Initial.AnyProto()
 }

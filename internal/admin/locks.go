@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"lockproxy/internal/names"
 	"lockproxy/internal/survey"
 	"lockproxy/lockcmd"
 	"lockproxy/proxy"
@@ -20,7 +21,7 @@ const maxKnown = 2000
 // upstreamLocks finds locks as the URL's user.
 type upstreamLocks struct{ proxy *proxy.Server }
 
-func (u upstreamLocks) as(db int) lockcmd.Identity {
+func (u upstreamLocks) as(db int) names.Identity {
 	id := u.proxy.Identity()
 	id.DB = db
 	return id

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockproxy/internal/journal"
+	"lockproxy/internal/names"
 	"lockproxy/internal/survey"
 	"lockproxy/lockcmd"
 )
@@ -111,7 +112,7 @@ func (s *Server) serveTop(w http.ResponseWriter, r *http.Request) {
 
 // costs are those of all locks within a time.
 func (s *Server) costs(within time.Duration) []journal.Cost {
-	return s.cfg.Proxy.Locks().Costs(within, func(lockcmd.LockID) bool { return true })
+	return s.cfg.Proxy.Locks().Costs(within, func(names.Lock) bool { return true })
 }
 
 const (
@@ -129,15 +130,15 @@ func (s *Server) serveLog(w http.ResponseWriter, r *http.Request) {
 }
 
 // events are the last ones of the locks that match.
-func (s *Server) events(limit int, match func(lockcmd.LockID) bool) []lockEvent {
+func (s *Server) events(limit int, match func(names.Lock) bool) []lockEvent {
 	events, _ := s.cfg.Proxy.Locks().Events(limit, func(e *journal.Event) bool {
-		return match(lockcmd.LockID(e.Lock))
+		return match(e.Lock)
 	})
 	return eventsOf(events)
 }
 
 // matchOf matches the lock of ?db= and ?key=, or of ?id= from /api/locks; without them all locks.
-func matchOf(r *http.Request) (match func(lockcmd.LockID) bool, id lockcmd.LockID) {
+func matchOf(r *http.Request) (match func(names.Lock) bool, id names.Lock) {
 	form := r.URL.Query()
 	id.DB, _ = strconv.Atoi(form.Get("db")) // 0 if it is missing
 	id.Key = form.Get("key")
@@ -146,7 +147,7 @@ func matchOf(r *http.Request) (match func(lockcmd.LockID) bool, id lockcmd.LockI
 		id.Key = string(name)
 	}
 	all := !form.Has("key") && !form.Has("id")
-	return func(of lockcmd.LockID) bool { return all || of == id }, id
+	return func(of names.Lock) bool { return all || of == id }, id
 }
 
 // lockWaiter is a client in the queue of a lock.

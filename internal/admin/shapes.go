@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"lockproxy/internal/journal"
+	"lockproxy/internal/names"
 	"lockproxy/internal/survey"
 	"lockproxy/lockcmd"
 )
@@ -72,9 +73,9 @@ func (c *shapesCollector) Collect(out chan<- prometheus.Metric) {
 
 // costliest is the costs of the shapes with labels, and last those of all others, in database -1.
 func (c *shapesCollector) costliest() []journal.Cost {
-	others := []journal.Cost{{Lock: journal.Lock{DB: -1, Key: otherShapes}}}
+	others := []journal.Cost{{Lock: names.Lock{DB: -1, Key: otherShapes}}}
 	var list []journal.Cost
-	index := map[journal.Lock]int{}
+	index := map[names.Lock]int{}
 	hour := shapesOf(c.costs(journal.Window))
 	for _, cost := range hour[:min(len(hour), c.most)] {
 		if cost.Wait > 0 {

@@ -10,13 +10,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"lockproxy/internal/journal"
+	"lockproxy/internal/names"
 )
 
 // However many locks there are, only the costliest shapes have labels, and nothing is left out of
 // the sums.
 func TestShapesAreFew(t *testing.T) {
 	cost := func(db int, key string, wait time.Duration) journal.Cost {
-		return journal.Cost{Lock: journal.Lock{DB: db, Key: key},
+		return journal.Cost{Lock: names.Lock{DB: db, Key: key},
 			Numbers: journal.Numbers{Acquired: 1, Wait: wait}}
 	}
 	hour := []journal.Cost{
@@ -47,7 +48,7 @@ func TestShapesOfAnyBytes(t *testing.T) {
 		"", `""`, "\x00", "日本語", "{}\"\n\\"}
 	c := &shapesCollector{most: 100, costs: func(time.Duration) (list []journal.Cost) {
 		for i, key := range keys {
-			list = append(list, journal.Cost{Lock: journal.Lock{Key: key},
+			list = append(list, journal.Cost{Lock: names.Lock{Key: key},
 				Numbers: journal.Numbers{Wait: time.Duration(i + 1)}})
 		}
 		return list

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"lockproxy/internal/names"
 )
 
 const (
@@ -18,12 +20,6 @@ const (
 	// candidateMemory is how long a key that SETNX has set can become a lock by its EXPIRE.
 	candidateMemory = 10 * time.Second
 )
-
-// ID names a lock within the upstream.
-type ID struct {
-	DB  int
-	Key string
-}
 
 // Client is a client that does not know LOCK.
 type Client struct {
@@ -44,7 +40,7 @@ func (t Try) fresh(now time.Time) bool { return now.Sub(t.Last) <= tryMemory }
 
 // Lock is what has been seen of one lock.
 type Lock struct {
-	ID
+	names.Lock
 	Holder  Client    // no Addr: nobody was seen to take it, it is only asked for
 	Since   time.Time // of the Holder's
 	Until   time.Time // when its TTL ends; zero if it has none
@@ -78,12 +74,12 @@ type Counts struct {
 // Watcher is told what happens to locks. It must not block.
 type Watcher interface {
 	// Taken says that a client has taken a lock, for which it had asked since a time.
-	Taken(id ID, by Client, asked, at time.Time)
+	Taken(id names.Lock, by Client, asked, at time.Time)
 	// Tried says that a client asks for a lock that others have, or has just got it: since
 	// when it asks, when it last did, and now. The first time, all three are now.
-	Tried(id ID, since, last, now time.Time)
+	Tried(id names.Lock, since, last, now time.Time)
 	// Ended says that a lock has ended that a client had since a time.
-	Ended(id ID, had Client, expired bool, since, at time.Time)
+	Ended(id names.Lock, had Client, expired bool, since, at time.Time)
 }
 
 // Locks are the locks that were seen. Its zero value is not ready: see NewLocks.
@@ -91,16 +87,16 @@ type Locks struct {
 	watcher Watcher
 
 	mu     sync.Mutex
-	locks  map[ID]*Lock // guarded by mu
-	counts Counts       // guarded by mu; without what is now
-	puts   int          // guarded by mu; since the last sweep
-	known  atomic.Int64 // len(locks)
-	keys   *Filter      // of locks
+	locks  map[names.Lock]*Lock // guarded by mu
+	counts Counts               // guarded by mu; without what is now
+	puts   int                  // guarded by mu; since the last sweep
+	known  atomic.Int64         // len(locks)
+	keys   *Filter              // of locks
 }
 
 // NewLocks returns Locks that has seen nothing.
 func NewLocks() *Locks {
-	return &Locks{watcher: noWatcher{}, locks: map[ID]*Lock{}, keys: NewFilter()}
+	return &Locks{watcher: noWatcher{}, locks: map[names.Lock]*Lock{}, keys: NewFilter()}
 }
 
 // Watch sets the Watcher. It is called before Saw.
@@ -108,9 +104,9 @@ func (l *Locks) Watch(w Watcher) { l.watcher = w }
 
 type noWatcher struct{}
 
-func (noWatcher) Taken(ID, Client, time.Time, time.Time)       {}
-func (noWatcher) Tried(ID, time.Time, time.Time, time.Time)    {}
-func (noWatcher) Ended(ID, Client, bool, time.Time, time.Time) {}
+func (noWatcher) Taken(names.Lock, Client, time.Time, time.Time)       {}
+func (noWatcher) Tried(names.Lock, time.Time, time.Time, time.Time)    {}
+func (noWatcher) Ended(names.Lock, Client, bool, time.Time, time.Time) {}
 
 // Any reports whether any lock is known. It costs nothing.
 func (l *Locks) Any() bool { return l.known.Load() > 0 }
@@ -119,7 +115,7 @@ func (l *Locks) Any() bool { return l.known.Load() > 0 }
 func (l *Locks) MayKnow(key []byte) bool { return l.Any() && l.keys.May(key) }
 
 // Knows reports whether a lock is known.
-func (l *Locks) Knows(id ID) bool {
+func (l *Locks) Knows(id names.Lock) bool {
 	if !l.Any() {
 		return false
 	}
@@ -129,7 +125,9 @@ func (l *Locks) Knows(id ID) bool {
 }
 
 // Saw records a request about a lock and its outcome. It reports whether the lock was released.
-func (l *Locks) Saw(id ID, by Client, r Request, outcome Outcome, now time.Time) (released bool) {
+func (l *Locks) Saw(
+	id names.Lock, by Client, r Request, outcome Outcome, now time.Time,
+) (released bool) {
 	if len(id.Key) > maxKey || outcome == Failed || outcome == Queued {
 		return false
 	}
@@ -177,7 +175,7 @@ func (l *Locks) Saw(id ID, by Client, r Request, outcome Outcome, now time.Time)
 }
 
 // takenLocked records that a client has taken a lock. mu is held.
-func (l *Locks) takenLocked(id ID, by Client, r Request, now time.Time) {
+func (l *Locks) takenLocked(id names.Lock, by Client, r Request, now time.Time) {
 	lock := l.putLocked(id, now)
 	if lock.held(now) && r.Proof != 0 && r.Proof == lock.proof && r.TTL > 0 {
 		lock.Holder, lock.Until = by, now.Add(r.TTL) // its holder takes it again
@@ -207,11 +205,11 @@ func (l *Locks) takenLocked(id ID, by Client, r Request, now time.Time) {
 // expiredLocked records that a lock's TTL is over. mu is held.
 func (l *Locks) expiredLocked(lock *Lock) {
 	l.counts.Expired++
-	l.watcher.Ended(lock.ID, lock.Holder, true, lock.Since, lock.Until)
+	l.watcher.Ended(lock.Lock, lock.Holder, true, lock.Since, lock.Until)
 }
 
 // refusedLocked records that a client was refused. mu is held.
-func (l *Locks) refusedLocked(id ID, by Client, now time.Time) {
+func (l *Locks) refusedLocked(id names.Lock, by Client, now time.Time) {
 	l.counts.Refused++
 	lock := l.putLocked(id, now)
 	lock.Refused++
@@ -236,7 +234,7 @@ func (l *Locks) refusedLocked(id ID, by Client, now time.Time) {
 }
 
 // putLocked finds a lock, or makes room for it. mu is held.
-func (l *Locks) putLocked(id ID, now time.Time) *Lock {
+func (l *Locks) putLocked(id names.Lock, now time.Time) *Lock {
 	if lock := l.locks[id]; lock != nil {
 		return lock
 	}
@@ -250,8 +248,8 @@ func (l *Locks) putLocked(id ID, now time.Time) *Lock {
 		delete(l.locks, old)
 		l.keys.Add(old.Key, -1)
 	}
-	lock := &Lock{ID: ID{id.DB, strings.Clone(id.Key)}}
-	l.locks[lock.ID] = lock
+	lock := &Lock{Lock: names.Lock{DB: id.DB, Key: strings.Clone(id.Key)}}
+	l.locks[lock.Lock] = lock
 	l.keys.Add(id.Key, 1)
 	l.known.Store(int64(len(l.locks)))
 	return lock
@@ -265,7 +263,7 @@ func (l *Locks) forgetLocked(lock *Lock, now time.Time) {
 	if lock.taken() {
 		l.expiredLocked(lock)
 	}
-	delete(l.locks, lock.ID)
+	delete(l.locks, lock.Lock)
 	l.keys.Add(lock.Key, -1)
 	l.known.Store(int64(len(l.locks)))
 }
@@ -319,7 +317,7 @@ func (l *Locks) List(limit int, now time.Time) []Lock {
 }
 
 // Get returns what is known of a lock.
-func (l *Locks) Get(id ID, now time.Time) (lock Lock, ok bool) {
+func (l *Locks) Get(id names.Lock, now time.Time) (lock Lock, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if lock := l.locks[id]; lock != nil {

@@ -6,13 +6,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"lockproxy/internal/names"
 )
 
 // saw tells locks of a request at a time, in seconds.
 func saw(l *Locks, key, by string, a Action, o Outcome, ttl time.Duration, at float64) bool {
 	now := time.Unix(1_700_000_000, int64(at*1e9))
 	r := Request{Action: a, TTL: ttl, Proof: proofOf([]byte(by))}
-	return l.Saw(ID{Key: key}, Client{Addr: by}, r, o, now)
+	return l.Saw(names.Lock{Key: key}, Client{Addr: by}, r, o, now)
 }
 
 // describe is the locks as text.
@@ -96,15 +98,15 @@ type diary []string
 
 func (d *diary) note(format string, args ...any) { *d = append(*d, fmt.Sprintf(format, args...)) }
 
-func (d *diary) Taken(id ID, by Client, asked, at time.Time) {
+func (d *diary) Taken(id names.Lock, by Client, asked, at time.Time) {
 	d.note("%s has %s, asked for %v", by.Addr, id.Key, at.Sub(asked))
 }
 
-func (d *diary) Tried(id ID, since, last, now time.Time) {
+func (d *diary) Tried(id names.Lock, since, last, now time.Time) {
 	d.note("tried %s for %v, last %v ago", id.Key, now.Sub(since), now.Sub(last))
 }
 
-func (d *diary) Ended(id ID, had Client, expired bool, since, at time.Time) {
+func (d *diary) Ended(id names.Lock, had Client, expired bool, since, at time.Time) {
 	d.note("%s had %s for %v, expired %v", had.Addr, id.Key, at.Sub(since), expired)
 }
 
@@ -173,7 +175,7 @@ func TestLocksAreBounded(t *testing.T) {
 	for i := range 100 {
 		saw(l, "k", fmt.Sprint(i), Take, No, 0, 0)
 	}
-	if lock, _ := l.Get(ID{Key: "k"}, time.Unix(1_700_000_000, 0)); len(lock.Trying) != maxTries ||
+	if lock, _ := l.Get(names.Lock{Key: "k"}, time.Unix(1_700_000_000, 0)); len(lock.Trying) != maxTries ||
 		lock.Refused != 100 {
 		t.Errorf("%d clients try, of %d that were refused", len(lock.Trying), lock.Refused)
 	}

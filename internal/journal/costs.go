@@ -4,18 +4,22 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"lockproxy/internal/names"
 )
 
 // Cost is what a lock has cost within a time.
 type Cost struct {
-	Lock
+	names.Lock
 	Numbers
 	Blame []Blame // the holders that others waited longest for first
 }
 
 // Costs returns what the locks that match have cost within a time before at, in whole minutes. The
 // list is not sorted.
-func (j *Journal) Costs(within time.Duration, at int64, match func(*Lock) bool) (list []Cost) {
+func (j *Journal) Costs(
+	within time.Duration, at int64, match func(*names.Lock) bool,
+) (list []Cost) {
 	if j == nil {
 		return nil
 	}
@@ -62,7 +66,7 @@ func (h *history) cost(since, at int64) Cost {
 
 // Merge adds up the costs of each Lock, in the order in which the Locks first appear.
 func Merge(list []Cost) (merged []Cost) {
-	index := map[Lock]int{}
+	index := map[names.Lock]int{}
 	var blame []map[string]time.Duration
 	for _, c := range list {
 		i, ok := index[c.Lock]

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 	"unsafe"
+
+	"lockproxy/internal/names"
 )
 
 // Kind is what happened.
@@ -31,7 +33,7 @@ func (k Kind) String() string { return kindNames[k] }
 type Event struct {
 	at int64 // as monotonic.Now
 	Kind
-	Lock
+	names.Lock
 	Holder
 	Wait time.Duration // before it was acquired, or the client gave up
 	Hold time.Duration // until it ended
@@ -57,7 +59,7 @@ type record struct {
 }
 
 func (r *record) event() Event {
-	e := Event{at: r.at, Kind: r.kind, Lock: Lock{int(r.db), r.key},
+	e := Event{at: r.at, Kind: r.kind, Lock: names.Lock{DB: int(r.db), Key: r.key},
 		Holder: Holder{r.token, r.owner, r.client}, Wait: r.wait, Hold: r.hold}
 	if r.ended != 0 {
 		e.Hold = 0

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 	"unsafe"
+
+	"lockproxy/internal/names"
 )
 
 // Numbers are what happened to a lock within a time.
@@ -42,7 +44,7 @@ type minute struct {
 
 // history is what is remembered of one lock.
 type history struct {
-	Lock
+	names.Lock
 	hash       uint64   // of Lock
 	prev, next *history // in a list of its shard
 	list       *list
@@ -162,7 +164,7 @@ func (h *history) unlink() {
 }
 
 // find returns the history of a lock, which is used now. It is nil if there is no room for one.
-func (s *shard) find(id Lock, hash uint64, at int64) *history {
+func (s *shard) find(id names.Lock, hash uint64, at int64) *history {
 	h := s.locks[hash]
 	if h != nil && !h.is(id) {
 		s.forget(h)
@@ -190,7 +192,7 @@ func (s *shard) find(id Lock, hash uint64, at int64) *history {
 // is reports whether the history, which has the hash of a lock, is that lock's. Of the key only the
 // length is compared: equal hashes are next to impossible, and reading the key takes as long as
 // much of the rest.
-func (h *history) is(id Lock) bool {
+func (h *history) is(id names.Lock) bool {
 	return h != nil && h.DB == id.DB && len(h.Key) == len(id.Key)
 }
 
@@ -203,7 +205,7 @@ func (s *shard) forget(h *history) {
 
 // room makes room for the history of a lock, and returns an empty one. Locks that clients wait for
 // are kept.
-func (s *shard) room(id Lock) *history {
+func (s *shard) room(id names.Lock) *history {
 	need := int(unsafe.Sizeof(history{})) + 2*len(id.Key) + 256
 	if need > s.limit {
 		return nil

@@ -7,13 +7,9 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
-)
 
-// Lock names a lock.
-type Lock struct {
-	DB  int
-	Key string
-}
+	"lockproxy/internal/names"
+)
 
 // Holder is who was given a lock.
 type Holder struct {
@@ -61,12 +57,12 @@ func New(limit int64) *Journal {
 }
 
 // hash is of a lock: two have the same only by chance, and nobody can make that happen.
-func (j *Journal) hash(id Lock) uint64 {
+func (j *Journal) hash(id names.Lock) uint64 {
 	return maphash.String(j.seed, id.Key) + uint64(id.DB)*0x9e3779b97f4a7c15
 }
 
 // lock returns the shard of a lock, which is locked, and the lock's hash.
-func (j *Journal) lock(id Lock) (*shard, uint64) {
+func (j *Journal) lock(id names.Lock) (*shard, uint64) {
 	hash := j.hash(id)
 	s := &j.shards[hash%shards]
 	s.mu.Lock()
@@ -74,7 +70,7 @@ func (j *Journal) lock(id Lock) (*shard, uint64) {
 }
 
 // get returns the history of a lock, or nil.
-func (s *shard) get(id Lock, hash uint64) *history {
+func (s *shard) get(id names.Lock, hash uint64) *history {
 	if h := s.locks[hash]; h.is(id) {
 		return h
 	}
@@ -82,7 +78,7 @@ func (s *shard) get(id Lock, hash uint64) *history {
 }
 
 // push records an event. lasted is the time of a wait, or the time for which the lock was held.
-func (s *shard) push(at int64, kind Kind, id Lock, who Holder, lasted time.Duration) uint64 {
+func (s *shard) push(at int64, kind Kind, id names.Lock, who Holder, lasted time.Duration) uint64 {
 	r := record{at: at, kind: kind, db: int32(id.DB), key: id.Key, token: who.Token,
 		owner: who.Owner, client: who.Client}
 	if kind == Acquired || kind == GaveUp {
@@ -102,7 +98,9 @@ type Acquisition struct {
 
 // Acquired records that a lock was given to a holder at a time, after a wait. The result makes
 // Ended cheaper.
-func (j *Journal) Acquired(id Lock, to Holder, wait time.Duration, at int64) (where Acquisition) {
+func (j *Journal) Acquired(
+	id names.Lock, to Holder, wait time.Duration, at int64,
+) (where Acquisition) {
 	if j == nil {
 		return where
 	}
@@ -139,7 +137,7 @@ func (a Acquisition) lock() (*shard, *history) {
 }
 
 // Refused records that a LOCK without WAIT was refused.
-func (j *Journal) Refused(id Lock, at int64) {
+func (j *Journal) Refused(id names.Lock, at int64) {
 	if j == nil {
 		return
 	}
@@ -154,7 +152,7 @@ func (j *Journal) Refused(id Lock, at int64) {
 
 // Ended records that a holder has lost or released a lock that it had since a time. where is what
 // Acquired has returned, if that is known.
-func (j *Journal) Ended(kind Kind, id Lock, had Holder, where Acquisition, since, at int64) {
+func (j *Journal) Ended(kind Kind, id names.Lock, had Holder, where Acquisition, since, at int64) {
 	if j == nil {
 		return
 	}
@@ -183,7 +181,7 @@ func (j *Journal) Ended(kind Kind, id Lock, had Holder, where Acquisition, since
 }
 
 // WaitBegan records that a client has begun to wait for a lock. WaitEnded must follow.
-func (j *Journal) WaitBegan(id Lock, began, at int64) {
+func (j *Journal) WaitBegan(id names.Lock, began, at int64) {
 	if j == nil {
 		return
 	}
@@ -200,7 +198,7 @@ func (j *Journal) WaitBegan(id Lock, began, at int64) {
 }
 
 // WaitEnded records that a client has stopped waiting. got says that Acquired follows.
-func (j *Journal) WaitEnded(id Lock, who Holder, got bool, began, at int64) {
+func (j *Journal) WaitEnded(id names.Lock, who Holder, got bool, began, at int64) {
 	if j == nil {
 		return
 	}
@@ -220,7 +218,7 @@ func (j *Journal) WaitEnded(id Lock, who Holder, got bool, began, at int64) {
 
 // Tried records that a client in no queue asks again for a lock that others have. It first asked at
 // began and last at from, which can be the same. It counts as waiting between its tries.
-func (j *Journal) Tried(id Lock, began, from, at int64) {
+func (j *Journal) Tried(id names.Lock, began, from, at int64) {
 	if j == nil {
 		return
 	}
@@ -246,7 +244,7 @@ func (j *Journal) Tried(id Lock, began, from, at int64) {
 const askEvery = int64(time.Second)
 
 // WantsHolder reports whether the holder of a lock is unknown, and it is time to ask for it.
-func (j *Journal) WantsHolder(id Lock, at int64) bool {
+func (j *Journal) WantsHolder(id names.Lock, at int64) bool {
 	if j == nil {
 		return false
 	}
@@ -261,7 +259,7 @@ func (j *Journal) WantsHolder(id Lock, at int64) bool {
 }
 
 // SetHolder records who has a lock, unless this proxy has given it to a client meanwhile.
-func (j *Journal) SetHolder(id Lock, to Holder, at int64) {
+func (j *Journal) SetHolder(id names.Lock, to Holder, at int64) {
 	if j == nil {
 		return
 	}

@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"lockproxy/internal/names"
 )
 
-func all(*Lock) bool { return true }
+func all(*names.Lock) bool { return true }
 
 const second = int64(time.Second)
 
@@ -21,16 +23,16 @@ func TestBlameIsTheSumOfWaitsProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		j := New(1 << 20)
 		type wait struct {
-			id    Lock
+			id    names.Lock
 			began int64
 		}
 		var waits []wait
-		sums := map[Lock]time.Duration{}
+		sums := map[names.Lock]time.Duration{}
 		now := 100 * minuteLength
 		until := now + 55*minuteLength
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			now = min(until, now+rapid.Int64Range(0, 40*second).Draw(t, "pause"))
-			id := Lock{0, rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key")}
+			id := names.Lock{DB: 0, Key: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key")}
 			holder := Holder{Owner: fmt.Sprint(rapid.IntRange(0, 20).Draw(t, "holder"))}
 			switch rapid.IntRange(0, 5).Draw(t, "step") {
 			case 0:
@@ -84,7 +86,7 @@ func TestBlameIsTheSumOfWaitsProperty(t *testing.T) {
 
 // The blame of each holder, and the cost of a lock within five minutes and an hour.
 func TestCosts(t *testing.T) {
-	j, id := New(1<<20), Lock{3, "job"}
+	j, id := New(1<<20), names.Lock{DB: 3, Key: "job"}
 	at := func(minutes float64) int64 { return 1000*minuteLength + int64(minutes*60)*second }
 	anna, bert := Holder{Token: 1, Owner: "anna", Client: "x:1"}, Holder{Token: 2, Client: "x:2"}
 	j.Acquired(id, anna, 0, at(0))
@@ -96,7 +98,7 @@ func TestCosts(t *testing.T) {
 	j.Acquired(id, bert, 10*time.Minute, at(20))
 	find := func(within time.Duration, now int64) Cost {
 		t.Helper()
-		list := j.Costs(within, now, func(id *Lock) bool { return id.DB == 3 })
+		list := j.Costs(within, now, func(id *names.Lock) bool { return id.DB == 3 })
 		if len(list) != 1 {
 			t.Fatalf("%d locks", len(list))
 		}
@@ -124,7 +126,7 @@ func TestCosts(t *testing.T) {
 
 func TestEvents(t *testing.T) {
 	j := New(1 << 20)
-	a, b := Lock{0, "a"}, Lock{0, "b"}
+	a, b := names.Lock{DB: 0, Key: "a"}, names.Lock{DB: 0, Key: "b"}
 	for i := range int64(20) {
 		j.Acquired(a, Holder{Token: i}, time.Duration(i), i*second)
 		j.Ended(Expired, b, Holder{Token: i, Owner: "o", Client: "c"}, Acquisition{}, i*second,
@@ -145,10 +147,10 @@ func TestEvents(t *testing.T) {
 func TestEndInTheOldestRecord(t *testing.T) {
 	j := New(1 << 20)
 	first := Holder{1, "anna", "client"}
-	id := Lock{0, "a"}
+	id := names.Lock{DB: 0, Key: "a"}
 	where := j.Acquired(id, first, 0, 1)
 	for i, others := int64(0), int64(1); others <= 2; i++ {
-		if other := (Lock{0, fmt.Sprint(i)}); j.hash(other)%shards == j.hash(id)%shards {
+		if other := (names.Lock{DB: 0, Key: fmt.Sprint(i)}); j.hash(other)%shards == j.hash(id)%shards {
 			j.Acquired(other, Holder{1 + others, "ben", "client"}, 0, 1+others)
 			others++
 		}
@@ -165,15 +167,15 @@ func TestEndInTheOldestRecord(t *testing.T) {
 func TestEventsProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type held struct {
-			id    Lock
+			id    names.Lock
 			who   Holder
 			where Acquisition // or none
 			since int64
 		}
 		j, now := New(64<<20), int64(1000)
-		var ids []Lock // of one shard
+		var ids []names.Lock // of one shard
 		for i := 0; len(ids) < 400; i++ {
-			if id := (Lock{i % 2, fmt.Sprint(i)}); j.hash(id)%shards == 0 {
+			if id := (names.Lock{DB: i % 2, Key: fmt.Sprint(i)}); j.hash(id)%shards == 0 {
 				ids = append(ids, id)
 			}
 		}
@@ -219,12 +221,12 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	before := heap()
 	now := 5 * minuteLength
-	waited := Lock{0, "waited for"}
+	waited := names.Lock{DB: 0, Key: "waited for"}
 	j.WaitBegan(waited, now, now)
 	j.WaitEnded(waited, Holder{}, false, now, now+second)
 	for i := range 200_000 {
 		now += second / 100
-		id := Lock{0, fmt.Sprintf("lock-%d", i)}
+		id := names.Lock{DB: 0, Key: fmt.Sprintf("lock-%d", i)}
 		holder := Holder{Token: int64(i), Owner: fmt.Sprint("owner-", i), Client: "127.0.0.1:1"}
 		if i%1000 == 0 {
 			id.Key += string(make([]byte, 1<<16))
@@ -249,14 +251,14 @@ func TestMemoryIsBounded(t *testing.T) {
 
 func TestRemembersNothing(t *testing.T) {
 	j := New(0)
-	j.Acquired(Lock{}, Holder{}, 0, 1)
-	j.Refused(Lock{}, 1)
-	j.WaitBegan(Lock{}, 1, 1)
-	j.WaitEnded(Lock{}, Holder{}, false, 1, 1)
-	j.Tried(Lock{}, 1, 1, 1)
-	j.Ended(Released, Lock{}, Holder{}, Acquisition{}, 1, 1)
-	j.SetHolder(Lock{}, Holder{}, 1)
-	if _, more := j.Events(0, 1, nil); more || j.WantsHolder(Lock{}, 1) ||
+	j.Acquired(names.Lock{}, Holder{}, 0, 1)
+	j.Refused(names.Lock{}, 1)
+	j.WaitBegan(names.Lock{}, 1, 1)
+	j.WaitEnded(names.Lock{}, Holder{}, false, 1, 1)
+	j.Tried(names.Lock{}, 1, 1, 1)
+	j.Ended(Released, names.Lock{}, Holder{}, Acquisition{}, 1, 1)
+	j.SetHolder(names.Lock{}, Holder{}, 1)
+	if _, more := j.Events(0, 1, nil); more || j.WantsHolder(names.Lock{}, 1) ||
 		j.Costs(Window, 1, nil) != nil {
 		t.Error("it remembers something")
 	}
@@ -267,14 +269,14 @@ func TestRemembersNothing(t *testing.T) {
 
 // The end of a lock that was forgotten meanwhile is not taken for that of another in its place.
 func TestEndOfAForgottenLock(t *testing.T) {
-	j, id, who := New(64<<10), Lock{0, "job"}, Holder{Owner: "anna"}
+	j, id, who := New(64<<10), names.Lock{DB: 0, Key: "job"}, Holder{Owner: "anna"}
 	now := minuteLength
 	where := j.Acquired(id, who, 0, now)
 	for i := range 10_000 {
-		j.Acquired(Lock{0, fmt.Sprint(i)}, who, 0, now)
+		j.Acquired(names.Lock{DB: 0, Key: fmt.Sprint(i)}, who, 0, now)
 	}
 	cost := func() []Cost {
-		return j.Costs(Window, now+second, func(of *Lock) bool { return *of == id })
+		return j.Costs(Window, now+second, func(of *names.Lock) bool { return *of == id })
 	}
 	if list := cost(); list != nil {
 		t.Fatalf("it is remembered: %+v", list)
@@ -283,7 +285,7 @@ func TestEndOfAForgottenLock(t *testing.T) {
 	if list := cost(); len(list) != 1 || list[0].Hold != time.Second {
 		t.Errorf("%+v", list)
 	}
-	held := func(of *Lock) bool { return *of != id }
+	held := func(of *names.Lock) bool { return *of != id }
 	for _, c := range j.Costs(Window, now, held) {
 		if c.Hold != 0 {
 			t.Errorf("another has ended: %+v", c)
@@ -293,7 +295,7 @@ func TestEndOfAForgottenLock(t *testing.T) {
 
 // An event of a known lock allocates nothing.
 func TestAllocatesNothing(t *testing.T) {
-	j, id, who := New(16<<20), Lock{0, "job"}, Holder{Token: 1, Client: "127.0.0.1:1"}
+	j, id, who := New(16<<20), names.Lock{DB: 0, Key: "job"}, Holder{Token: 1, Client: "127.0.0.1:1"}
 	now := minuteLength
 	pair := func() {
 		where := j.Acquired(id, who, 0, now)
@@ -310,7 +312,7 @@ func TestAllocatesNothing(t *testing.T) {
 
 func BenchmarkPair(b *testing.B) {
 	j, who := New(16<<20), Holder{Token: 1, Client: "127.0.0.1:1"}
-	var ids [1000]Lock
+	var ids [1000]names.Lock
 	for i := range ids {
 		ids[i].Key = fmt.Sprint("lock-", i)
 	}
@@ -326,7 +328,7 @@ func BenchmarkPair(b *testing.B) {
 func TestMerge(t *testing.T) {
 	var list []Cost
 	for i := range 20000 {
-		id := Lock{0, []string{"a", "b"}[i%2]}
+		id := names.Lock{DB: 0, Key: []string{"a", "b"}[i%2]}
 		list = append(list, Cost{id, Numbers{Acquired: 1, Wait: 2},
 			[]Blame{{"anna", 1}, {fmt.Sprint(i), 1}}})
 	}

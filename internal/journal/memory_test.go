@@ -6,16 +6,18 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"lockproxy/internal/names"
 )
 
 // A key that there is no room for leaves what is remembered of others.
 func TestKeyWithoutRoom(t *testing.T) {
 	j, anna := New(1<<20), Holder{Token: 1, Owner: "anna"}
 	for i := range 100 {
-		j.Acquired(Lock{0, fmt.Sprint(i)}, anna, 0, minuteLength)
+		j.Acquired(names.Lock{DB: 0, Key: fmt.Sprint(i)}, anna, 0, minuteLength)
 	}
 	for i := range 200 { // at least one in each shard
-		id := Lock{0, fmt.Sprint(i) + strings.Repeat("x", 1<<16)}
+		id := names.Lock{DB: 0, Key: fmt.Sprint(i) + strings.Repeat("x", 1<<16)}
 		j.Ended(Released, id, anna, j.Acquired(id, anna, 0, minuteLength), 1, minuteLength)
 	}
 	if list := j.Costs(Window, 2*minuteLength, all); len(list) != 100 {
@@ -33,7 +35,7 @@ func TestMemoryOfUsedLocksIsBounded(t *testing.T) {
 	for minute := range int64(120) {
 		now := (1 + minute) * minuteLength
 		for i := range 1000 {
-			id := Lock{0, fmt.Sprint(i)}
+			id := names.Lock{DB: 0, Key: fmt.Sprint(i)}
 			j.Refused(id, now)
 			if i%2 == 0 {
 				continue
@@ -74,7 +76,7 @@ func TestDroppedMinutes(t *testing.T) {
 
 // Of a long name only the beginning is kept, in whole characters.
 func TestLongNames(t *testing.T) {
-	j, id := New(1<<20), Lock{0, "job"}
+	j, id := New(1<<20), names.Lock{DB: 0, Key: "job"}
 	now := minuteLength
 	owner := "x" + strings.Repeat("é", 1<<20)
 	j.Acquired(id, Holder{Token: 1, Owner: owner}, 0, now)

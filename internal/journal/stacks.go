@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"lockproxy/internal/names"
 )
 
 // Stack is how long clients of one name have waited for a lock while another had it.
 type Stack struct {
 	Waiter string
-	Lock
+	names.Lock
 	Holder string // "" is unknown
 	Waits  int    // that ended with this holder, or go on
 	Wait   time.Duration
@@ -17,7 +19,7 @@ type Stack struct {
 
 // Waiting is a client that waits for a lock now.
 type Waiting struct {
-	Lock
+	names.Lock
 	Holder       // without a token
 	Since  int64 // as monotonic.Now
 }
@@ -28,7 +30,7 @@ const maxStacks = 20000
 // stackKey is what a Stack is for.
 type stackKey struct {
 	waiter string
-	lock   Lock
+	lock   names.Lock
 	holder string
 }
 
@@ -58,14 +60,14 @@ func (j *Journal) Stacks(waiting []Waiting, at int64) (list []Stack, since int64
 		for k := range events {
 			events[k] = s.events.at(k).event()
 		}
-		last := map[Lock]holding{}
+		last := map[names.Lock]holding{}
 		for _, w := range byShard[i] {
 			if h := s.get(w.Lock, j.hash(w.Lock)); h != nil && h.holder != "" {
 				last[w.Lock] = holding{h.holder, h.since}
 			}
 		}
 		s.mu.Unlock()
-		walk := stackWalk{stacks: stacks, open: map[Lock]*openWaits{}, last: last}
+		walk := stackWalk{stacks: stacks, open: map[names.Lock]*openWaits{}, last: last}
 		for _, w := range byShard[i] {
 			walk.wait(w.Lock, openWait{waiter: w.Holder.name(), from: w.Since, to: at})
 		}
@@ -95,8 +97,8 @@ type holding struct {
 // stackWalk goes back in time through the events of locks.
 type stackWalk struct {
 	stacks map[stackKey]*Stack
-	open   map[Lock]*openWaits
-	last   map[Lock]holding // that the walk has not come to
+	open   map[names.Lock]*openWaits
+	last   map[names.Lock]holding // that the walk has not come to
 }
 
 // openWaits are those for one lock. From edge on they have been blamed.
@@ -105,7 +107,7 @@ type openWaits struct {
 	edge  int64
 }
 
-func (w *stackWalk) wait(id Lock, wait openWait) {
+func (w *stackWalk) wait(id names.Lock, wait openWait) {
 	o := w.open[id]
 	if o == nil {
 		o = &openWaits{edge: wait.to}
@@ -154,7 +156,7 @@ func (w *stackWalk) ended(e Event) {
 }
 
 // held blames a holder for the waits since it was given the lock, until the next one was.
-func (w *stackWalk) held(id Lock, holder string, since int64) {
+func (w *stackWalk) held(id names.Lock, holder string, since int64) {
 	o := w.open[id]
 	if o == nil || since >= o.edge {
 		return
@@ -181,7 +183,7 @@ func (w *stackWalk) end() {
 	}
 }
 
-func (w *stackWalk) blame(id Lock, wait *openWait, holder string, from, to int64) {
+func (w *stackWalk) blame(id names.Lock, wait *openWait, holder string, from, to int64) {
 	if to <= from && (wait.counted || holder != "") {
 		return
 	}

@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"lockproxy/internal/names"
 )
 
 // Waits are blamed on holders: for holders that were given the lock here or elsewhere, before and
 // after the wait began, and of clients that gave up or still wait.
 func TestStacks(t *testing.T) {
-	j, id, other := New(1<<20), Lock{0, "job"}, Lock{1, "job"}
+	j, id, other := New(1<<20), names.Lock{DB: 0, Key: "job"}, names.Lock{DB: 1, Key: "job"}
 	at := func(seconds int64) int64 { return 1000*minuteLength + seconds*second }
 	who := func(name string) Holder { return Holder{Owner: name} }
 	j.Acquired(id, who("anna"), 0, at(0))
@@ -52,7 +54,7 @@ func TestStacksAreTheSumOfWaitsProperty(t *testing.T) {
 		total, waits := time.Duration(0), 0
 		for range rapid.IntRange(1, 100).Draw(t, "steps") {
 			now += rapid.Int64Range(1, 20*second).Draw(t, "pause")
-			id := Lock{0, rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key")}
+			id := names.Lock{DB: 0, Key: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key")}
 			who := Holder{Owner: fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "who"))}
 			switch rapid.IntRange(0, 3).Draw(t, "step") {
 			case 0:

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/names"
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/survey"
 	"lockproxy/internal/testredis"
@@ -18,7 +19,7 @@ func TestMain(m *testing.M) { proxytest.Main(m) }
 // locksOf finds the locks in a proxy's Redis as the user in its URL, like the live page.
 type locksOf struct{ proxy *proxy.Server }
 
-func (l locksOf) as(db int) lockcmd.Identity {
+func (l locksOf) as(db int) names.Identity {
 	id := l.proxy.Identity()
 	id.DB = db
 	return id

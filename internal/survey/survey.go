@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"lockproxy/internal/names"
 	"lockproxy/lockcmd"
 )
 
@@ -46,14 +47,14 @@ type Survey struct {
 	stepping sync.Mutex // held while a Step or Find runs; before mu
 
 	mu        sync.Mutex
-	locks     map[lockcmd.LockID]*seen            // guarded by mu
-	waited    map[lockcmd.LockID]lockcmd.LockInfo // guarded by mu; those of the last Snapshot
-	scans     []*scan                             // guarded by mu
-	next      int                                 // guarded by mu; of scans, whose turn it is
-	unseen    int                                 // guarded by mu; locks never asked about
-	err       error                               // guarded by mu; of the last Step
-	truncated bool                                // guarded by mu; there are more than maxLocks
-	at        time.Time                           // guarded by mu; when the last Step ended
+	locks     map[names.Lock]*seen            // guarded by mu
+	waited    map[names.Lock]lockcmd.LockInfo // guarded by mu; those of the last Snapshot
+	scans     []*scan                         // guarded by mu
+	next      int                             // guarded by mu; of scans, whose turn it is
+	unseen    int                             // guarded by mu; locks never asked about
+	err       error                           // guarded by mu; of the last Step
+	truncated bool                            // guarded by mu; there are more than maxLocks
+	at        time.Time                       // guarded by mu; when the last Step ended
 }
 
 // seen is a lock as it was when it was last inspected.
@@ -80,7 +81,7 @@ type scan struct {
 // New returns a Survey that knows nothing yet. home is the database that is always scanned; others
 // are scanned once locks are known in them.
 func New(source Source, home int, budget Budget) *Survey {
-	return &Survey{source: source, budget: budget, home: home, locks: map[lockcmd.LockID]*seen{},
+	return &Survey{source: source, budget: budget, home: home, locks: map[names.Lock]*seen{},
 		scans: []*scan{{db: home}}}
 }
 
@@ -110,11 +111,11 @@ func (s *Survey) Step(ctx context.Context) {
 func (s *Survey) merge(known []lockcmd.LockInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.waited = map[lockcmd.LockID]lockcmd.LockInfo{}
+	s.waited = map[names.Lock]lockcmd.LockInfo{}
 	for _, h := range known {
-		s.addLocked(h.LockID)
+		s.addLocked(h.Lock)
 		if h.Waiters > 0 {
-			s.waited[h.LockID] = h
+			s.waited[h.Lock] = h
 		}
 		if len(s.scans) < maxScans &&
 			!slices.ContainsFunc(s.scans, func(sc *scan) bool { return sc.db == h.DB }) {
@@ -123,7 +124,7 @@ func (s *Survey) merge(known []lockcmd.LockInfo) {
 	}
 }
 
-func (s *Survey) addLocked(place lockcmd.LockID) {
+func (s *Survey) addLocked(place names.Lock) {
 	if s.locks[place] != nil {
 		return
 	}
@@ -131,7 +132,7 @@ func (s *Survey) addLocked(place lockcmd.LockID) {
 		s.truncated = true
 		return
 	}
-	s.locks[place] = &seen{LockInfo: lockcmd.LockInfo{LockID: place}}
+	s.locks[place] = &seen{LockInfo: lockcmd.LockInfo{Lock: place}}
 	s.unseen++
 }
 
@@ -145,7 +146,7 @@ func (s *Survey) Find(ctx context.Context, name string) {
 	s.mu.Lock()
 	var unknown []int
 	for _, sc := range s.scans {
-		if s.locks[lockcmd.LockID{DB: sc.db, Key: name}] == nil && len(s.locks) < maxLocks {
+		if s.locks[names.Lock{DB: sc.db, Key: name}] == nil && len(s.locks) < maxLocks {
 			unknown = append(unknown, sc.db)
 		}
 	}
@@ -157,7 +158,7 @@ func (s *Survey) Find(ctx context.Context, name string) {
 		}
 		s.mu.Lock()
 		for _, h := range found {
-			s.addLocked(h.LockID)
+			s.addLocked(h.Lock)
 		}
 		s.mu.Unlock()
 		s.inspected(db, []string{name}, found)
@@ -180,7 +181,7 @@ func (s *Survey) scan(ctx context.Context) error {
 		next, keys, err := s.source.Scan(ctx, db, cursor, scanCount)
 		s.mu.Lock()
 		for _, key := range keys {
-			s.addLocked(lockcmd.LockID{DB: db, Key: key})
+			s.addLocked(names.Lock{DB: db, Key: key})
 		}
 		if err == nil {
 			sc.cursor = next
@@ -253,7 +254,7 @@ func (s *Survey) inspected(db int, keys []string, found []lockcmd.LockInfo) {
 		byKey[h.Key] = h
 	}
 	for _, key := range keys {
-		place := lockcmd.LockID{DB: db, Key: key}
+		place := names.Lock{DB: db, Key: key}
 		old := s.locks[place]
 		if old == nil {
 			continue
@@ -289,7 +290,7 @@ func (s *Survey) notInspected(db int, keys []string) {
 	defer s.mu.Unlock()
 	now, full := time.Now(), s.truncated
 	for _, key := range keys {
-		place := lockcmd.LockID{DB: db, Key: key}
+		place := names.Lock{DB: db, Key: key}
 		l := s.locks[place]
 		if l == nil {
 			continue
@@ -309,7 +310,7 @@ func (s *Survey) notInspected(db int, keys []string) {
 func (s *Survey) fallBackLocked(known []lockcmd.LockInfo) {
 	now := time.Now()
 	for _, h := range known {
-		if l := s.locks[h.LockID]; l != nil && h.Token != 0 && l.Token != h.Token {
+		if l := s.locks[h.Lock]; l != nil && h.Token != 0 && l.Token != h.Token {
 			*l = seen{LockInfo: h, at: now, asked: l.asked, longest: h.Remaining}
 		}
 	}

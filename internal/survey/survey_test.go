@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/names"
 	"lockproxy/lockcmd"
 )
 
@@ -114,10 +115,10 @@ func TestMoreThanCanBeFollowed(t *testing.T) {
 
 func TestKnownWithoutScan(t *testing.T) {
 	f := newFake(0)
-	f.held["mine"] = lockcmd.LockInfo{LockID: lockcmd.LockID{DB: 5, Key: "mine"}, Token: 9,
+	f.held["mine"] = lockcmd.LockInfo{Lock: names.Lock{DB: 5, Key: "mine"}, Token: 9,
 		Remaining: time.Minute, Waiters: 2}
-	f.known = []lockcmd.LockInfo{{LockID: lockcmd.LockID{DB: 5, Key: "mine"}, Token: 9,
-		Owner: "guess"}, {LockID: lockcmd.LockID{Key: "gone"}, Token: 1, Remaining: time.Hour}}
+	f.known = []lockcmd.LockInfo{{Lock: names.Lock{DB: 5, Key: "mine"}, Token: 9,
+		Owner: "guess"}, {Lock: names.Lock{Key: "gone"}, Token: 1, Remaining: time.Hour}}
 	s := New(f, 0, DefaultBudget)
 	s.Step(ctx)
 	v := s.View(Query{}, time.Now())
@@ -143,7 +144,7 @@ func TestTimeGoesOn(t *testing.T) {
 		lockcmd.LockInfo{Token: 2, Age: time.Hour, Remaining: 9 * time.Second, Session: true})
 	s := New(f, 0, DefaultBudget)
 	s.Step(ctx)
-	f.held["s"] = lockcmd.LockInfo{LockID: lockcmd.LockID{Key: "s"}, Token: 2, Age: time.Hour,
+	f.held["s"] = lockcmd.LockInfo{Lock: names.Lock{Key: "s"}, Token: 2, Age: time.Hour,
 		Remaining: 6 * time.Second, Session: true}
 	s.Step(ctx)
 	near := func(got, want time.Duration) bool { return (got - want).Abs() < time.Second/2 }
@@ -210,13 +211,13 @@ func TestPrintable(t *testing.T) {
 // A lock that clients wait for stays in the list while it goes from one holder to the next.
 func TestBetweenTwoHolders(t *testing.T) {
 	f := newFake(2)
-	id := lockcmd.LockID{Key: "hot"}
-	f.known = []lockcmd.LockInfo{{LockID: id, Waiters: 3, OldestWait: time.Second, Owner: "old",
+	id := names.Lock{Key: "hot"}
+	f.known = []lockcmd.LockInfo{{Lock: id, Waiters: 3, OldestWait: time.Second, Owner: "old",
 		Token: 7, Remaining: time.Minute}}
 	s := New(f, 0, DefaultBudget)
 	s.Step(context.Background())
 	v := s.View(Query{Sort: ByWaiters, Descending: true}, time.Now())
-	if r := v.Rows[0]; v.Total != 3 || r.LockID != id || !r.Free || r.Waiters != 3 ||
+	if r := v.Rows[0]; v.Total != 3 || r.Lock != id || !r.Free || r.Waiters != 3 ||
 		r.Owner != "" || r.Remaining != 0 {
 		t.Errorf("%+v", v)
 	}
@@ -230,7 +231,7 @@ func TestBetweenTwoHolders(t *testing.T) {
 // A lock that no scan finds is found by its name, if it is held.
 func TestFind(t *testing.T) {
 	f := newFake(0)
-	f.held["theirs"] = lockcmd.LockInfo{LockID: lockcmd.LockID{Key: "theirs"}, Kind: "timestamp",
+	f.held["theirs"] = lockcmd.LockInfo{Lock: names.Lock{Key: "theirs"}, Kind: "timestamp",
 		Age: lockcmd.UnknownAge, Remaining: time.Minute}
 	s := New(f, 0, DefaultBudget)
 	s.Step(context.Background())
@@ -250,7 +251,7 @@ func (everywhere) Inspect(
 	_ context.Context, db int, keys []string,
 ) (list []lockcmd.LockInfo, err error) {
 	for _, key := range keys {
-		list = append(list, lockcmd.LockInfo{LockID: lockcmd.LockID{DB: db, Key: key}, Token: 1,
+		list = append(list, lockcmd.LockInfo{Lock: names.Lock{DB: db, Key: key}, Token: 1,
 			Remaining: time.Minute})
 	}
 	return list, nil
@@ -259,7 +260,7 @@ func (everywhere) Inspect(
 // Of locks found by one name only those are followed that there is room for.
 func TestFindWhereOneMoreFits(t *testing.T) {
 	f := newFake(maxLocks - 2)
-	f.known = []lockcmd.LockInfo{{LockID: lockcmd.LockID{DB: 5, Key: "known"}}}
+	f.known = []lockcmd.LockInfo{{Lock: names.Lock{DB: 5, Key: "known"}}}
 	s := New(everywhere{f}, 0, Budget{Scan: 1 << 20, Inspect: 1 << 20})
 	s.Step(ctx)
 	s.Find(ctx, "found")
@@ -288,7 +289,7 @@ func TestMoreThanCanBeInspected(t *testing.T) {
 	f := newFake(0)
 	for i := range maxLocks + 1 {
 		f.known = append(f.known,
-			lockcmd.LockInfo{LockID: lockcmd.LockID{DB: 3, Key: fmt.Sprint(i)}})
+			lockcmd.LockInfo{Lock: names.Lock{DB: 3, Key: fmt.Sprint(i)}})
 	}
 	s := New(closed{f, 3}, 0, DefaultBudget)
 	s.Step(ctx)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/names"
 	"lockproxy/lockcmd"
 )
 
@@ -62,7 +63,7 @@ func (s proxySource) Inspect(
 			continue // released since, or not this user's to see
 		}
 		if h, ok := asHeld(fields); ok {
-			h.LockID = lockcmd.LockID{DB: db, Key: keys[i]}
+			h.Lock = names.Lock{DB: db, Key: keys[i]}
 			list = append(list, h)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rivo/uniseg"
 
+	"lockproxy/internal/names"
 	"lockproxy/internal/survey"
 	"lockproxy/internal/testredis"
 	"lockproxy/internal/testwait"
@@ -435,7 +436,7 @@ func TestLibraryIsShown(t *testing.T) {
 // Whatever the width, lines fit, and the least important columns are left out first.
 func TestTableFits(t *testing.T) {
 	rows := []survey.Row{{LockInfo: lockcmd.LockInfo{
-		LockID: lockcmd.LockID{Key: strings.Repeat("日本語キー", 30)}, Owner: strings.Repeat("o", 300),
+		Lock: names.Lock{Key: strings.Repeat("日本語キー", 30)}, Owner: strings.Repeat("o", 300),
 		Client: "[2001:db8::1234:5678]:65535",
 		Age:    400 * 24 * time.Hour, Remaining: 400 * 24 * time.Hour, Waiters: 99999,
 	}, Lifetime: 800 * 24 * time.Hour}}

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/names"
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/testredis"
 	"lockproxy/internal/testwait"
-	"lockproxy/lockcmd"
 )
 
 // What a single Redis does with locks, a cluster does too, whatever their names are.
@@ -200,12 +200,12 @@ func TestClusterSurvey(t *testing.T) {
 		c.Lock(keys[i] + " 60")
 	}
 	c.Do("LOCKINFO " + keys[0]) // now one node knows the script
-	held, err := p.Server.Locks().Inspect(proxytest.Ctx, lockcmd.Identity{}, keys)
+	held, err := p.Server.Locks().Inspect(proxytest.Ctx, names.Identity{}, keys)
 	if err != nil || len(held) != len(keys) {
 		t.Errorf("%d of %d locks are found: %v", len(held), len(keys), err)
 	}
 	for cursor, found := uint64(0), 0; ; {
-		next, names, err := p.Server.Locks().Scan(proxytest.Ctx, lockcmd.Identity{}, cursor, 10)
+		next, names, err := p.Server.Locks().Scan(proxytest.Ctx, names.Identity{}, cursor, 10)
 		if err != nil {
 			t.Fatal(err)
 		}

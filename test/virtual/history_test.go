@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"lockproxy/internal/journal"
+	"lockproxy/internal/names"
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testwait"
 	"lockproxy/internal/virtualtest"
-	"lockproxy/lockcmd"
 )
 
 // eventsOf are the events of a lock, the oldest first, as words.
@@ -27,7 +27,7 @@ func eventsOf(p *proxytest.Proxy, key string) string {
 
 // costOf is what a lock has cost within the last hour.
 func costOf(p *proxytest.Proxy, key string) (c journal.Cost) {
-	for _, c := range p.Server.Locks().Costs(journal.Window, func(id lockcmd.LockID) bool {
+	for _, c := range p.Server.Locks().Costs(journal.Window, func(id names.Lock) bool {
 		return id.Key == key
 	}) {
 		return c

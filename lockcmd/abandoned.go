@@ -7,14 +7,15 @@ import (
 	"time"
 
 	"lockproxy/internal/monotonic"
+	"lockproxy/lockcmd/script"
 )
 
 // A lock is abandoned if the client that was given it has gone, or does not know of it. The proxy
 // releases it on a background client, unless another connection of its owner was given it, too.
 
 // Gone releases what a closed connection can no longer have: its session locks, locks with unread
-// tokens, and those of LOCKs with unknown outcomes. It is called when the client has gone, and again
-// when its upstream connections have ended, since a LOCK may reach the upstream until then.
+// tokens, and those of LOCKs with unknown outcomes. It is called when the client has gone, and
+// again when its upstream connections have ended, since a LOCK may reach the upstream until then.
 func (l *releases) Gone(h *Holder) {
 	h.mu.Lock()
 	list := append(h.unread, h.unknown...)
@@ -33,10 +34,10 @@ func (l *releases) Gone(h *Holder) {
 // failed releases the lock of a LOCK that failed with err if it may have taken the lock. An OWNER's
 // is left alone: it may be an older one that its client knows of.
 func (l *releases) failed(h *Holder, lock *heldLock, err error) {
-	if !mayHaveRun(err) || lock.owner != "" {
+	if !mayHaveRun(err) || lock.Owner != "" {
 		return
 	}
-	lock.until.Store(monotonic.Now() + int64(lock.timeout+l.cfg.TakeoverGuard))
+	lock.until.Store(monotonic.Now() + int64(lock.Timeout+l.cfg.TakeoverGuard))
 	h.addUnknown(lock)
 	var late LateError
 	switch {
@@ -130,8 +131,8 @@ type abandonedRelease struct {
 
 func (l *releases) newRelease(lock *heldLock, done func()) *abandonedRelease {
 	timeout := l.cfg.MaxTimeout // RELOCK or its owner may have set that
-	if lock.session || lock.token == 0 {
-		timeout = lock.timeout
+	if lock.Session || lock.token == 0 {
+		timeout = lock.Timeout
 	}
 	now := time.Now()
 	end := now.Add(timeout + l.cfg.TakeoverGuard)
@@ -147,14 +148,14 @@ func (l *releases) startRelease(lock *heldLock, done func()) {
 // tryRelease runs the script once, and again later if the upstream could not do it.
 func (l *releases) tryRelease(ctx context.Context, r *abandonedRelease) {
 	as := r.login()
-	on := l.clients.on(ctx, as, r.key, r.end)
+	on := l.clients.on(ctx, as, r.Key, r.end)
 	_, err := l.release(on, r.id(), as, r.releaseProof(), true)
-	var said ServerError
+	var said script.ServerError
 	switch {
 	case err == nil:
 		l.endRelease(r)
-	case errors.As(err, &said) && !said.isTransient() &&
-		!hasCode(said, "BUSY", "MISCONF", "NOREPLICAS"): // it may take writes again soon
+	case errors.As(err, &said) && !said.IsTransient() &&
+		!script.HasCode(said, "BUSY", "MISCONF", "NOREPLICAS"): // it may take writes again soon
 		l.endRelease(r)
 		l.warnUnreleased(r, err)
 	default:
@@ -183,7 +184,7 @@ func (l *releases) releaseLater(r *abandonedRelease, err error) {
 			return
 		case n == 1:
 			l.log.Warn("cannot release a lock whose holder has gone: "+
-				"this one and others are tried again until they end", "key", r.key, "error", err)
+				"this one and others are tried again until they end", "key", r.Key, "error", err)
 		}
 	}
 	l.timers.after(r.pause, func(ctx context.Context) { l.tryRelease(ctx, r) })
@@ -201,6 +202,6 @@ func (l *releases) warnUnreleased(r *abandonedRelease, err error) {
 	if omitted, ok := l.releaseLog.allow(time.Now()); ok {
 		proof := r.releaseProof()
 		l.log.Warn("cannot release a lock whose holder has gone: it runs until its timeout",
-			"key", r.key, proof.kind, proof.value, "error", err, "others_not_logged", omitted)
+			"key", r.Key, proof.Kind, proof.Value, "error", err, "others_not_logged", omitted)
 	}
 }

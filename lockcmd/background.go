@@ -3,19 +3,24 @@ package lockcmd
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/names"
+	"lockproxy/internal/resp"
 	"lockproxy/internal/slot"
+	"lockproxy/lockcmd/script"
 )
 
 // background runs jobs outside of sessions, at their times, and scripts on the proxy's own clients.
 // All parts of Locks have it.
 type background struct {
-	*callMaker
+	scripts *script.Maker
+	cfg     Config
+	holdOff atomic.Int64 // its end, as monotonic.Now; 0 if there was none
 	log     hclog.Logger
 	clients *backgroundClients
 	timers  *timers
@@ -125,7 +130,7 @@ func (c *backgroundClients) partOf(key string) uint16 {
 	if c.parts == 1 {
 		return 0
 	}
-	return slotOf([]byte(key)) / (slot.Count / c.parts)
+	return script.SlotOf([]byte(key)) / (slot.Count / c.parts)
 }
 
 type backgroundEvaluator struct {
@@ -135,7 +140,7 @@ type backgroundEvaluator struct {
 }
 
 // Eval implements evaluator: it runs a script in a batch, and returns with the answer, or at until.
-func (e *backgroundEvaluator) Eval(c *Call) (Answer, error) {
+func (e *backgroundEvaluator) Eval(c *script.Call) (script.Answer, error) {
 	if e.on.cluster && c.Confirm.Needed() {
 		return e.evalThenWait(c)
 	}
@@ -147,21 +152,21 @@ func (e *backgroundEvaluator) Eval(c *Call) (Answer, error) {
 	case <-q.done:
 		return q.answer, q.err
 	case <-timer.C:
-		return Answer{}, errTooLate
+		return script.Answer{}, errTooLate
 	case <-e.ctx.Done():
-		return Answer{}, e.ctx.Err()
+		return script.Answer{}, e.ctx.Err()
 	}
 }
 
 // evalThenWait has a script confirmed in a cluster. Only its answer shows which node has written:
 // WAIT cannot be sent with it.
-func (e *backgroundEvaluator) evalThenWait(c *Call) (a Answer, err error) {
+func (e *backgroundEvaluator) evalThenWait(c *script.Call) (a script.Answer, err error) {
 	timeout := min(time.Until(e.until), e.on.patience()) + c.Confirm.Within
 	ctx, cancel := context.WithTimeout(e.ctx, timeout)
 	defer cancel()
 	conn := e.on.client.Conn()
 	defer conn.Close()
-	words := c.evalArgs()
+	words := evalArgs(c)
 	got := conn.Do(ctx, append([]any{"EVALSHA", c.Script.SHA}, words...)...)
 	if redis.HasErrorPrefix(got.Err(), "NOSCRIPT") {
 		got = conn.Do(ctx, append([]any{"EVAL", c.Script.Source}, words...)...)
@@ -172,4 +177,25 @@ func (e *backgroundEvaluator) evalThenWait(c *Call) (a Answer, err error) {
 	wait := conn.Do(ctx, anys(c.ConfirmRequest(true))...)
 	a.Confirmed, err = replyValue(wait.Result())
 	return a, err
+}
+
+// evaluator is where scripts run: a session, or a background client. Eval waits for the answer. It
+// fails if there is none, or if the confirmation has none.
+type evaluator interface {
+	Eval(c *script.Call) (script.Answer, error)
+}
+
+// upstream is what a session that waits asks. Get waits for the value of a key, until a time.
+type upstream interface {
+	evaluator
+	Get(key string, until time.Time) (resp.Value, error)
+}
+
+// ask runs a script that needs no replicas, and returns its reply.
+func (bg *background) ask(
+	on evaluator, of *script.Script, key string, args ...string,
+) (resp.Value, error) {
+	c := bg.scripts.Call(of, key, script.NoFastPath, "", args...)
+	a, err := on.Eval(&c)
+	return a.Value, a.Failure(err)
 }

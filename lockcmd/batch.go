@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/script"
 )
 
 // Background scripts that are due at the same time, such as renewals of many session locks, go to
@@ -31,15 +32,15 @@ const (
 
 // queuedCall is a Call that waits to be sent, or for its answer.
 type queuedCall struct {
-	*Call
+	*script.Call
 	until time.Time // no client needs an answer after it
 
 	done   chan struct{} // closed when the following are set
-	answer Answer
+	answer script.Answer
 	err    error
 }
 
-func (c *queuedCall) finish(a Answer, err error) {
+func (c *queuedCall) finish(a script.Answer, err error) {
 	c.answer, c.err = a, err
 	close(c.done)
 }
@@ -69,7 +70,7 @@ func (b *batcher) submit(c *queuedCall) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.queue) >= maxQueued {
-		c.finish(Answer{}, errQueueFull)
+		c.finish(script.Answer{}, errQueueFull)
 		return
 	}
 	b.queue = append(b.queue, c)
@@ -84,13 +85,13 @@ func (b *batcher) submit(c *queuedCall) {
 // sendBatches sends batches until the queue is empty.
 func (b *batcher) sendBatches() {
 	for batch := b.next(); len(batch) > 0; batch = b.next() {
-		known := map[*Script]bool{}
+		known := map[*script.Script]bool{}
 		// EVALSHA for all; then the source of each script that the upstream does not know, once;
 		// then the source for each call, since each node of a cluster knows its scripts alone.
-		for _, withSource := range []func(*Script) bool{
-			func(*Script) bool { return false },
-			func(s *Script) bool { first := !known[s]; known[s] = true; return first },
-			func(*Script) bool { return true },
+		for _, withSource := range []func(*script.Script) bool{
+			func(*script.Script) bool { return false },
+			func(s *script.Script) bool { first := !known[s]; known[s] = true; return first },
+			func(*script.Script) bool { return true },
 		} {
 			if batch = b.send(batch, withSource); len(batch) == 0 {
 				break
@@ -109,7 +110,7 @@ func (b *batcher) next() (batch []*queuedCall) {
 		c := b.queue[0]
 		switch {
 		case now.After(c.until):
-			c.finish(Answer{}, errTooLate)
+			c.finish(script.Answer{}, errTooLate)
 		case len(batch) > 0 && c.Confirm != batch[0].Confirm: // a batch has one
 			return batch
 		default:
@@ -127,7 +128,9 @@ func (b *batcher) next() (batch []*queuedCall) {
 
 // send sends a batch, some scripts with their sources, others by their hashes, and finishes the
 // calls. It returns the calls that have not run: the upstream does not know their scripts.
-func (b *batcher) send(batch []*queuedCall, withSource func(*Script) bool) (unknown []*queuedCall) {
+func (b *batcher) send(
+	batch []*queuedCall, withSource func(*script.Script) bool,
+) (unknown []*queuedCall) {
 	// Sending many takes time on a narrow link.
 	confirm := batch[0].Confirm
 	timeout := b.patience() + time.Duration(len(batch))*time.Millisecond + confirm.Within
@@ -144,7 +147,7 @@ func (b *batcher) send(batch []*queuedCall, withSource func(*Script) bool) (unkn
 				pipe.Do(ctx, anys(other.LoadRequest(b.cluster, c.Keys[0]))...)
 			}
 		}
-		replies[i] = pipe.Do(ctx, append([]any{command, script}, c.evalArgs()...)...)
+		replies[i] = pipe.Do(ctx, append([]any{command, script}, evalArgs(c.Call)...)...)
 	}
 	var wait *redis.Cmd // for all of them: it counts the connection's last write
 	if confirm.Needed() {
@@ -156,7 +159,7 @@ func (b *batcher) send(batch []*queuedCall, withSource func(*Script) bool) (unkn
 			unknown = append(unknown, c)
 			continue
 		}
-		var a Answer
+		var a script.Answer
 		var err error
 		a.Value, err = replyValue(replies[i].Result())
 		if wait != nil && err == nil && !a.IsError() {
@@ -210,7 +213,7 @@ func anys(words []string) []any {
 }
 
 // evalArgs are the arguments of EVAL after the script.
-func (c *Call) evalArgs() []any {
+func evalArgs(c *script.Call) []any {
 	words := slices.Concat(c.Keys[:], c.More, c.Args[:])
 	return append([]any{len(c.Keys) + len(c.More)}, anys(words)...)
 }

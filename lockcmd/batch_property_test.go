@@ -13,6 +13,7 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/testredis"
+	"lockproxy/lockcmd/script"
 )
 
 // asCaught matches what an error's text says in addition to what happened.
@@ -27,8 +28,8 @@ func TestBatchProperty(t *testing.T) {
 	connect := func(names.Identity) *redis.Client { return nil }
 	l := New(Config{FenceRetention: 10 * time.Minute}, "p1", connect, hclog.NewNullLogger())
 	defer l.Close()
-	recorded := map[*Script]*redis.Script{}
-	for _, s := range []*Script{lockScript, unlockScript, relockScript, infoScript, batchScript} {
+	recorded := map[*script.Script]*redis.Script{}
+	for _, s := range []*script.Script{script.LockScript, script.UnlockScript, script.RelockScript, script.InfoScript, script.BatchScript} {
 		recorded[s] = redis.NewScript(strings.Replace(recordedRun, "%s", s.Source, 1))
 	}
 
@@ -37,7 +38,7 @@ func TestBatchProperty(t *testing.T) {
 		ctx := t.Context()
 		n := rapid.IntRange(1, 6).Draw(t, "calls")
 		var stored []storedLock
-		var calls []Call
+		var calls []script.Call
 		for i := range n {
 			st := drawStored(t)
 			if st.full = false; i > 0 { // on a full server a script may write once it has deleted
@@ -46,13 +47,13 @@ func TestBatchProperty(t *testing.T) {
 			c := drawCall(t, l, st)
 			switch rapid.IntRange(0, 5).Draw(t, "another script") {
 			case 0:
-				c = l.call(relockScript, c.Keys[0], noFastPath, "", st.token, "30000", "ms",
-					l.retention, "0")
+				c = l.scripts.Call(script.RelockScript, c.Keys[0], script.NoFastPath, "", st.token, "30000", "ms",
+					"600000", "0")
 			case 1:
-				c = l.call(infoScript, c.Keys[0], noFastPath, "")
+				c = l.scripts.Call(script.InfoScript, c.Keys[0], script.NoFastPath, "")
 			}
 			c.Keys[0] = fmt.Sprintf("%s %d", c.Keys[0], i)
-			c.Keys[1] = RecordKey([]byte(c.Keys[0]))
+			c.Keys[1] = script.RecordKey([]byte(c.Keys[0]))
 			stored, calls = append(stored, st), append(calls, c)
 		}
 
@@ -81,7 +82,7 @@ func TestBatchProperty(t *testing.T) {
 		if _, err := setup.Exec(ctx); err != nil {
 			t.Fatal(err)
 		}
-		reply, err := recorded[batchScript].Run(ctx, client, keys,
+		reply, err := recorded[script.BatchScript].Run(ctx, client, keys,
 			append(args, stored[0].circumstances()...)...).Slice()
 		if err != nil {
 			t.Fatal(err)

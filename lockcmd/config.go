@@ -22,15 +22,5 @@ type Config struct {
 	CanFence func(command [][]byte) bool
 }
 
-const (
-	// reservation is how long a released lock is kept for the first waiter of a notified proxy.
-	reservation = 100 * time.Millisecond
-	// pollReservation is how long it is kept for a proxy that cannot be notified: its first waiter
-	// polls within maxPoll. The proxy must have waited for pollPatience, so that the lock is not
-	// idle most of the time.
-	pollReservation = 400 * time.Millisecond
-	pollPatience    = 500 * time.Millisecond
-)
-
 // jitter returns a duration between lo and hi.
 func jitter(lo, hi time.Duration) time.Duration { return lo + rand.N(hi-lo) }

@@ -87,7 +87,7 @@ func newWatchedWait(waiters []*waiter) *watchedWait {
 func (v *watchedWait) lead() *waiter { return v.waiters[0] }
 
 // requestID is the request's name, unique among all proxies.
-func (w *waiter) requestID() string { return w.connection + "/" + w.number }
+func (w *waiter) requestID() string { return w.Connection + "/" + w.Number }
 
 func newDeadlocks(qs *queues, seen *observed) *deadlocks {
 	return &deadlocks{
@@ -100,13 +100,13 @@ func (d *deadlocks) off() bool { return d.cfg.Deadlock == DeadlockOff }
 
 // watch searches for deadlocks of a wait until end is called. A LOCKALL has several waiters.
 func (d *deadlocks) watch(waiters ...*waiter) (end func()) {
-	if waiters[0].owner == "" || d.off() || tooLong(waiters) {
+	if waiters[0].Owner == "" || d.off() || tooLong(waiters) {
 		return func() {}
 	}
 	d.mu.Lock()
 	v := newWatchedWait(waiters)
 	v.next = time.Now().Add(firstSearch)
-	owner := v.lead().owner
+	owner := v.lead().Owner
 	d.of[owner] = append(d.of[owner], v)
 	if !d.ticking {
 		d.ticking = true
@@ -130,14 +130,14 @@ func (d *deadlocks) watch(waiters ...*waiter) (end func()) {
 // tooLong reports whether a key or an owner is too long for messages.
 func tooLong(waiters []*waiter) bool {
 	return slices.ContainsFunc(waiters, func(w *waiter) bool {
-		return len(w.owner) > maxWaitName || len(w.key) > maxWaitName
+		return len(w.Owner) > maxWaitName || len(w.Key) > maxWaitName
 	})
 }
 
 func (d *deadlocks) unwatch(v *watchedWait) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	owner := v.lead().owner
+	owner := v.lead().Owner
 	list := d.of[owner]
 	if list = slices.DeleteFunc(list, func(o *watchedWait) bool { return o == v }); len(list) > 0 {
 		d.of[owner] = list
@@ -166,7 +166,7 @@ func (d *deadlocks) tick(context.Context) {
 			if now.Sub(v.lead().joined) < youngWait {
 				pause = firstSearch
 			}
-			v.next = now.Add(pause + 4*d.queues.ways.roundTrip(v.lead().key))
+			v.next = now.Add(pause + 4*d.queues.ways.roundTrip(v.lead().Key))
 		}
 	}
 	d.mu.Unlock()
@@ -180,7 +180,7 @@ func (d *deadlocks) tick(context.Context) {
 func (d *deadlocks) byPart(list []*watchedWait) map[uint16][]*watchedWait {
 	parts := map[uint16][]*watchedWait{}
 	for _, v := range list {
-		part := d.clients.partOf(v.lead().key)
+		part := d.clients.partOf(v.lead().Key)
 		parts[part] = append(parts[part], v)
 	}
 	return parts
@@ -247,10 +247,10 @@ func (d *deadlocks) found(v *watchedWait, err DeadlockError) bool {
 	d.mu.Lock()
 	v.next = now.AddDate(100, 0, 0) // to log it once is enough
 	d.recent = append(d.recent[max(len(d.recent)-maxRecent+1, 0):],
-		Deadlock{now, names.Lock{DB: lead.as.DB, Key: key}, lead.owner, lead.client, err.describe()})
+		Deadlock{now, names.Lock{DB: lead.as.DB, Key: key}, lead.Owner, lead.Client, err.describe()})
 	d.mu.Unlock()
 	d.seen.counters.deadlocks.Add(1)
-	d.log.Warn("deadlock between owners", "key", key, "owner", lead.owner, "client", lead.client,
+	d.log.Warn("deadlock between owners", "key", key, "owner", lead.Owner, "client", lead.Client,
 		"refused", d.cfg.Deadlock != DeadlockLog, "cycle", err.describe())
 	return true
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/script"
 )
 
 // holding says who has a lock, and who has asked for it at other proxies.
@@ -28,8 +29,8 @@ func (d *deadlocks) registered(list []*watchedWait) map[*waiter]*holding {
 			h := &holding{}
 			s := d.seen.registry.lock(w.id())
 			s.visit(w.id(), func(lock *heldLock) {
-				h.shared = lock.shared
-				h.by = append(h.by, lockHolder{binary(lock.owner), lock.token})
+				h.shared = lock.Shared
+				h.by = append(h.by, lockHolder{binary(lock.Owner), lock.token})
 			})
 			s.mu.Unlock()
 			found[w] = h
@@ -52,7 +53,7 @@ func (d *deadlocks) held(list []*watchedWait) map[*waiter]*holding {
 	var asking sync.WaitGroup
 	for _, v := range list {
 		for _, w := range v.waiters {
-			lock := lockAs{w.as, w.key}
+			lock := lockAs{w.as, w.Key}
 			if asked[lock] == nil {
 				h := &holding{}
 				asked[lock] = h
@@ -66,9 +67,9 @@ func (d *deadlocks) held(list []*watchedWait) map[*waiter]*holding {
 }
 
 func (d *deadlocks) askHolders(w *waiter) (h holding) {
-	until := time.Now().Add(heldWithin + 4*d.queues.ways.roundTrip(w.key))
-	on := d.clients.on(d.timers.ctx, w.as, w.key, until)
-	got, err := d.ask(on, infoScript, w.key, "holders", strconv.Itoa(maxBlockers))
+	until := time.Now().Add(heldWithin + 4*d.queues.ways.roundTrip(w.Key))
+	on := d.clients.on(d.timers.ctx, w.as, w.Key, until)
+	got, err := d.ask(on, script.InfoScript, w.Key, "holders", strconv.Itoa(maxBlockers))
 	if err != nil || len(got.Elems) != 4 {
 		return h
 	}

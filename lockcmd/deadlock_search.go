@@ -9,8 +9,8 @@ import (
 
 const (
 	// answerWithin is how long a search waits for others to answer. Most have nothing to say. The
-	// question, the look-up and the answer take three round trips, up to a second each, and more where
-	// connections must be opened first.
+	// question, the look-up and the answer take three round trips, up to a second each, and more
+	// where connections must be opened first.
 	answerWithin  = 3500 * time.Millisecond
 	maxAsked      = 64      // owners or places in a question
 	maxMessage    = 1 << 19 // bytes of a message that is read
@@ -99,7 +99,7 @@ func (l *deadlockSearch) want(party any) {
 			l.owners = append(l.owners, party)
 		}
 	case place:
-		if party.Proxy != l.proxy {
+		if party.Proxy != l.scripts.Proxy {
 			l.places = append(l.places, party)
 		} else if v := l.waitAt(party); v != nil {
 			l.followAll([]*watchedWait{v})
@@ -124,7 +124,7 @@ func (l *deadlockSearch) here() {
 // askOthers asks other proxies for owners and places that are not here.
 func (l *deadlockSearch) askOthers(id string) {
 	for len(l.owners)+len(l.places) > 0 {
-		m := waitsMessage{ID: id, Proxy: l.proxy}
+		m := waitsMessage{ID: id, Proxy: l.scripts.Proxy}
 		m.Owners, l.owners = cut(l.owners)
 		m.Places, l.places = cut(l.places)
 		for _, owner := range m.Owners {
@@ -174,7 +174,7 @@ func (d *deadlocks) expectAnswers() (id string, answers chan []ownerWait) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.last = max(d.last+1, time.Now().UnixNano())
-	id = d.proxy + "-" + strconv.FormatInt(d.last, 10)
+	id = d.scripts.Proxy + "-" + strconv.FormatInt(d.last, 10)
 	d.searches[id] = answers
 	return id, answers
 }
@@ -201,7 +201,7 @@ func (d *deadlocks) onMessage(payload string) {
 		}
 		return
 	}
-	if m.Proxy == d.proxy || len(m.Owners) > maxAsked || len(m.Places) > maxAsked {
+	if m.Proxy == d.scripts.Proxy || len(m.Owners) > maxAsked || len(m.Places) > maxAsked {
 		return
 	}
 	if d.askedAgain(payload) {
@@ -209,7 +209,7 @@ func (d *deadlocks) onMessage(payload string) {
 	}
 	list := d.waitsOf(m.Owners)
 	for _, at := range m.Places {
-		if at.Proxy != d.proxy {
+		if at.Proxy != d.scripts.Proxy {
 			continue
 		}
 		if v := d.waitAt(at); v != nil {
@@ -231,7 +231,7 @@ func (d *deadlocks) answer(id string, list []*watchedWait) {
 	of := d.held(list)
 	for _, v := range list {
 		if w, ok := d.waitOf(v, of); ok {
-			d.publish(v.lead().as, waitsMessage{ID: id, Proxy: d.proxy, Waits: []ownerWait{w}})
+			d.publish(v.lead().as, waitsMessage{ID: id, Proxy: d.scripts.Proxy, Waits: []ownerWait{w}})
 		}
 	}
 }

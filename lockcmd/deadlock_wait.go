@@ -24,7 +24,7 @@ func (d *deadlocks) waitAt(at place) *watchedWait {
 		if w.all != nil {
 			waiters = w.all.waiters
 		}
-		if w.owner == "" && !tooLong(waiters) { // no search watches it
+		if w.Owner == "" && !tooLong(waiters) { // no search watches it
 			return newWatchedWait(waiters)
 		}
 		return waiters[0].watched
@@ -41,9 +41,9 @@ func (w *waiter) calledAs(first bool) (as []string) {
 		return as
 	}
 	switch {
-	case !w.shared:
+	case !w.Shared:
 		as = append(as, asExclusive)
-	case w.limit > 0:
+	case w.Limit > 0:
 		as = append(as, asLimit)
 	}
 	if w.all != nil && w.all.since != 0 {
@@ -56,7 +56,7 @@ func (w *waiter) calledAs(first bool) (as []string) {
 // has the lock already is woken to check that.
 func (d *deadlocks) waitOf(v *watchedWait, of map[*waiter]*holding) (w ownerWait, ok bool) {
 	lead := v.lead()
-	w = ownerWait{ID: v.id, Proxy: d.proxy, Owner: binary(lead.owner), DB: lead.as.DB,
+	w = ownerWait{ID: v.id, Proxy: d.scripts.Proxy, Owner: binary(lead.Owner), DB: lead.as.DB,
 		Since: v.since}
 	d.queues.mu.Lock()
 	defer d.queues.mu.Unlock()
@@ -66,7 +66,7 @@ func (d *deadlocks) waitOf(v *watchedWait, of map[*waiter]*holding) (w ownerWait
 	holders := 0
 	for _, waiter := range v.waiters {
 		q, h := d.queues.of[waiter.id()], of[waiter]
-		k := keyWait{Key: binary(waiter.key), As: waiter.calledAs(q.first() == waiter), Enough: 1}
+		k := keyWait{Key: binary(waiter.Key), As: waiter.calledAs(q.first() == waiter), Enough: 1}
 		if v.ownerHolds(waiter, of) {
 			w.Keys = append(w.Keys, k) // it need not wait for earlier waits either
 			lead.ownerHolds = true
@@ -77,9 +77,9 @@ func (d *deadlocks) waitOf(v *watchedWait, of map[*waiter]*holding) (w ownerWait
 			k.Enough = waiter.enough()
 		}
 		if all := waiter.behind(); all != nil {
-			k.Before = append(k.Before, earlier{Proxy: d.proxy, As: all.lead().requestID()})
+			k.Before = append(k.Before, earlier{Proxy: d.scripts.Proxy, As: all.lead().requestID()})
 		}
-		k.Before = append(k.Before, h.before(d.proxy, q.first())...)
+		k.Before = append(k.Before, h.before(d.scripts.Proxy, q.first())...)
 		for _, by := range h.by {
 			if by.Owner != "" && len(by.Owner) <= maxWaitName && holders < maxBlockers {
 				k.Holders = append(k.Holders, by)
@@ -94,7 +94,7 @@ func (d *deadlocks) waitOf(v *watchedWait, of map[*waiter]*holding) (w ownerWait
 // ownerHolds reports whether the owner of w, one of v's waiters, has the lock already, so that w is
 // given it, too. That happens if another request of the owner was delivered late.
 func (v *watchedWait) ownerHolds(w *waiter, of map[*waiter]*holding) bool {
-	return w.owner != "" && slices.ContainsFunc(of[w].by, func(by lockHolder) bool {
+	return w.Owner != "" && slices.ContainsFunc(of[w].by, func(by lockHolder) bool {
 		return v.getsAgain(by, w, of)
 	})
 }
@@ -103,11 +103,11 @@ func (v *watchedWait) ownerHolds(w *waiter, of map[*waiter]*holding) bool {
 // owner, which is given the lock again. A shared lock it gets only as shared; LOCKALL gets all its
 // locks again, or none.
 func (v *watchedWait) getsAgain(by lockHolder, w *waiter, of map[*waiter]*holding) bool {
-	if string(by.Owner) != w.owner {
+	if string(by.Owner) != w.Owner {
 		return false
 	}
 	if w.all == nil {
-		return w.shared || !of[w].shared
+		return w.Shared || !of[w].shared
 	}
 	for _, w := range v.waiters {
 		if h := of[w]; h.shared || !slices.Contains(h.by, by) {
@@ -134,11 +134,11 @@ func (w *waiter) enough() int {
 	least := math.MaxInt
 	for place := w.place; place != nil; place = place.Prev() {
 		v := place.Value.(*waiter)
-		if !v.shared {
+		if !v.Shared {
 			return 1
 		}
-		if v.limit > 0 && v.limit < int64(least) {
-			least = int(v.limit)
+		if v.Limit > 0 && v.Limit < int64(least) {
+			least = int(v.Limit)
 		}
 	}
 	return least

@@ -3,14 +3,14 @@ package lockcmd
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
+
+	"lockproxy/lockcmd/script"
 )
 
 // mayHaveRun reports whether the request that failed with err may have been carried out.
 func mayHaveRun(err error) bool {
-	var said ServerError
+	var said script.ServerError
 	var held heldOffError
 	var sent interface{ MayHaveRun() bool }
 	switch {
@@ -27,35 +27,6 @@ func mayHaveRun(err error) bool {
 func neverSent(err error) bool {
 	var sent interface{ MayHaveRun() bool }
 	return errors.As(err, &sent) && !sent.MayHaveRun()
-}
-
-// hasCode reports whether an error reply begins with one of these words.
-func hasCode(said ServerError, codes ...string) bool {
-	code, _, _ := strings.Cut(string(said), " ")
-	return slices.Contains(codes, code)
-}
-
-// isTransient reports whether the error says that the server is not a serving master now.
-func (e ServerError) isTransient() bool {
-	return hasCode(e, "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN",
-		"MOVED", "ASK")
-}
-
-// relayedError is an UPSTREAM error that came as a reply: one node of a cluster was lost, or
-// another lockproxy is behind this one. UPSTREAM is cut off.
-type relayedError string
-
-func (e relayedError) Error() string { return string(e) }
-
-// MayHaveRun reports whether the request may have been carried out, by package upstream's wording.
-func (e relayedError) MayHaveRun() bool { return !strings.Contains(string(e), "nothing was sent") }
-
-// errorOf makes an error of an error reply.
-func errorOf(text []byte) error {
-	if said, ok := strings.CutPrefix(string(text), "UPSTREAM "); ok {
-		return relayedError(said)
-	}
-	return ServerError(text)
 }
 
 // LateError says that a wait was over before the upstream had answered a script. Answered is closed
@@ -77,11 +48,6 @@ type UsageError string
 
 func (e UsageError) Error() string { return string(e) }
 
-// ServerError is an error reply of the upstream to a script. The client is sent it as it is.
-type ServerError string
-
-func (e ServerError) Error() string { return string(e) }
-
 func isDeadlock(err error) bool {
 	var deadlock DeadlockError
 	return errors.As(err, &deadlock)
@@ -89,42 +55,9 @@ func isDeadlock(err error) bool {
 
 // isUnconfirmed reports whether err is one of callMaker.notConfirmed.
 func isUnconfirmed(err error) bool {
-	var missing NoReplicasError
+	var missing script.NoReplicasError
 	var replaced replacedError
 	return errors.As(err, &missing) || errors.As(err, &replaced)
-}
-
-// NoReplicasError says that writes were not confirmed as wanted.
-type NoReplicasError struct {
-	Want    Confirmation
-	Got     int    // how many replicas have confirmed it
-	OnDisk  bool   // with Want.Fsync: the upstream has it on its disk
-	Refused string // the upstream's error to WAIT or WAITAOF, or ""
-	Outcome string // of the lock
-}
-
-func (e NoReplicasError) Error() string {
-	return fmt.Sprintf("NOREPLICAS %s: %s", e.missing(), e.Outcome)
-}
-
-func (e NoReplicasError) missing() string {
-	replicas := fmt.Sprintf("%d of %d replicas", e.Got, e.Want.Replicas)
-	switch within := e.Want.Within; {
-	case e.Refused != "" && e.Want.Fsync:
-		return "the upstream does not tell whether it is on disk (" + e.Refused +
-			"), which takes Redis 7.2 or later with appendonly yes"
-	case e.Refused != "":
-		return "the upstream does not tell how many replicas acknowledged it (" + e.Refused + ")"
-	case !e.Want.Fsync:
-		return fmt.Sprintf("%s acknowledged it within %v", replicas, within)
-	case e.OnDisk:
-		return fmt.Sprintf("%s had it on disk within %v", replicas, within)
-	case e.Want.Replicas > 0:
-		return fmt.Sprintf("the upstream did not have it on disk within %v, and %s did",
-			within, replicas)
-	default:
-		return fmt.Sprintf("the upstream did not have it on disk within %v", within)
-	}
 }
 
 // heldOffError is the answer to a LOCK after a failover, with the rest of the hold-off.
@@ -138,7 +71,7 @@ func (e heldOffError) Error() string {
 // rest of the hold-off.
 type replacedError time.Duration
 
-func (e replacedError) Error() string { return holdsOff(time.Duration(e)) + notTaken }
+func (e replacedError) Error() string { return holdsOff(time.Duration(e)) + script.NotTaken }
 
 func holdsOff(rest time.Duration) string {
 	return fmt.Sprintf("was replaced by another server: locks that it may have lost are waited "+
@@ -156,8 +89,8 @@ func (e FencedError) Error() string {
 		"the command was not run", e.Token, e.Key)
 }
 
-// ErrGone is why the context of a command that waits has ended: the client has closed, or the server
-// shuts down. Its code makes the libraries of clients that are still there try again.
+// ErrGone is why the context of a command that waits has ended: the client has closed, or the
+// server shuts down. Its code makes the libraries of clients that are still there try again.
 const ErrGone = UsageError("TRYAGAIN the wait was ended, since this side of the connection was " +
 	"closed or the proxy is shutting down: the lock was not acquired; connect again and ask again")
 

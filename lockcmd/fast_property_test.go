@@ -16,6 +16,7 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/testredis"
+	"lockproxy/lockcmd/script"
 )
 
 // recordedRun wraps a script. The last four of ARGV are the time (seconds, microseconds), the TTL
@@ -199,23 +200,23 @@ func drawSharers(t *rapid.T, line, token string, expires int64) []redis.Z {
 const connection1, connection2 = "0123456789abcdef-1", "fedcba9876543210-1"
 
 // drawRequest draws a LOCK.
-func drawRequest(t *rapid.T, key string) lockRequest {
+func drawRequest(t *rapid.T, key string) script.Request {
 	ms := rapid.SampledFrom([]int{1, 999, 1000, 1001, 30_000, 86_400_000}).Draw(t, "timeout")
 	limit := rapid.SampledFrom([]int64{-1, -1, -1, -1, 0, 2, 3}).Draw(t, "limit")
-	return lockRequest{
-		shared: limit >= 0, limit: max(limit, 0),
-		key:        key,
-		timeout:    time.Duration(ms) * time.Millisecond,
-		connection: rapid.SampledFrom([]string{connection1, connection2}).Draw(t, "connection"),
-		number:     rapid.SampledFrom([]string{"1", "18446744073709551615"}).Draw(t, "number"),
-		client:     "127.0.0.1:2",
-		session:    rapid.Bool().Draw(t, "session"),
-		owner:      rapid.SampledFrom([]string{"", "o1", "two\nlines"}).Draw(t, "owner"),
+	return script.Request{
+		Shared: limit >= 0, Limit: max(limit, 0),
+		Key:        key,
+		Timeout:    time.Duration(ms) * time.Millisecond,
+		Connection: rapid.SampledFrom([]string{connection1, connection2}).Draw(t, "connection"),
+		Number:     rapid.SampledFrom([]string{"1", "18446744073709551615"}).Draw(t, "number"),
+		Client:     "127.0.0.1:2",
+		Session:    rapid.Bool().Draw(t, "session"),
+		Owner:      rapid.SampledFrom([]string{"", "o1", "two\nlines"}).Draw(t, "owner"),
 	}
 }
 
 // drawCall draws a LOCK or an UNLOCK by a client that may hold the lock of st, and its waiters.
-func drawCall(t *rapid.T, l *Locks, st storedLock) Call {
+func drawCall(t *rapid.T, l *Locks, st storedLock) script.Call {
 	clear(l.queues.of)
 	clear(l.queues.foreign)
 	id := names.Lock{Key: "{job}" + rapid.SampledFrom([]string{"", " 1"}).Draw(t, "key")}
@@ -223,7 +224,7 @@ func drawCall(t *rapid.T, l *Locks, st storedLock) Call {
 		l.queues.foreign.saw(id, time.Now())
 	}
 	if rapid.IntRange(0, 2).Draw(t, "LOCK") == 0 {
-		mode := rapid.SampledFrom([]string{modeTry, modeFirst}).Draw(t, "mode")
+		mode := rapid.SampledFrom([]string{script.ModeTry, script.ModeFirst}).Draw(t, "mode")
 		run, err := l.beginTry(id, drawRequest(t, id.Key), mode, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -237,18 +238,18 @@ func drawCall(t *rapid.T, l *Locks, st storedLock) Call {
 		l.queues.of[id] = q
 	}
 	last, _ := strconv.ParseInt(st.token, 10, 64)
-	p := rapid.SampledFrom([]proof{
-		{"token", st.token}, {"token", st.token}, {"token", "1"}, {"token", st.token + "0"},
-		{"token", strconv.FormatInt(last-1, 10)},
-		{"connection", connection1}, {"connection", connection1}, {"connection", connection2},
-		{"connection", "0123456789abcdef-"}, {"request", connection1 + "/1"},
-		{"given", connection1 + "/" + st.token}, {"reserved", "p1"}, {"force", ""},
+	p := rapid.SampledFrom([]script.Proof{
+		{Kind: "token", Value: st.token}, {Kind: "token", Value: st.token}, {Kind: "token", Value: "1"}, {Kind: "token", Value: st.token + "0"},
+		{Kind: "token", Value: strconv.FormatInt(last-1, 10)},
+		{Kind: "connection", Value: connection1}, {Kind: "connection", Value: connection1}, {Kind: "connection", Value: connection2},
+		{Kind: "connection", Value: "0123456789abcdef-"}, {Kind: "request", Value: connection1 + "/1"},
+		{Kind: "given", Value: connection1 + "/" + st.token}, {Kind: "reserved", Value: "p1"}, {Kind: "force", Value: ""},
 	}).Draw(t, "proof")
 	handOver := rapid.IntRange(0, 4).Draw(t, "hands over") > 0
 	c := l.beginRelease(nil, id, names.Identity{}, p, handOver).Call
 	_, shares := st.record.([]redis.Z)
 	// Holder.sharedToken
-	if shares && p.kind == "connection" && rapid.Bool().Draw(t, "knows its token") {
+	if shares && p.Kind == "connection" && rapid.Bool().Draw(t, "knows its token") {
 		c.Args[0] = strings.TrimSuffix(c.Args[0], "- 0") + st.token + " 0"
 		if c.Args[4] == "none" {
 			c.Args[3] = st.token
@@ -258,7 +259,9 @@ func drawCall(t *rapid.T, l *Locks, st storedLock) Call {
 }
 
 // run runs c on a state. It returns the reply, what was written, and what the keys hold then.
-func (st storedLock) run(t *rapid.T, client *redis.Client, s *redis.Script, c Call) [3]string {
+func (st storedLock) run(
+	t *rapid.T, client *redis.Client, s *redis.Script, c script.Call,
+) [3]string {
 	ctx := t.Context()
 	setup := client.TxPipeline()
 	setup.FlushAll(ctx)
@@ -278,7 +281,7 @@ func (st storedLock) run(t *rapid.T, client *redis.Client, s *redis.Script, c Ca
 }
 
 // store sets the keys of c.
-func (st storedLock) store(ctx context.Context, on redis.Pipeliner, c Call) {
+func (st storedLock) store(ctx context.Context, on redis.Pipeliner, c script.Call) {
 	for i, value := range []any{st.lock, st.record} {
 		switch value := value.(type) {
 		case string:
@@ -319,10 +322,10 @@ func TestFastPathProperty(t *testing.T) {
 	connect := func(names.Identity) *redis.Client { return nil }
 	l := New(Config{FenceRetention: 10 * time.Minute}, "p1", connect, hclog.NewNullLogger())
 	defer l.Close()
-	recorded, alone := map[*Script]*redis.Script{}, map[*Script]*redis.Script{}
-	for s, fast := range map[*Script]*Script{
-		lockScript:   newScript("fast_lock", "fast_share"),
-		unlockScript: newScript("fast_unlock", "fast_leave"),
+	recorded, alone := map[*script.Script]*redis.Script{}, map[*script.Script]*redis.Script{}
+	for s, fast := range map[*script.Script]*script.Script{
+		script.LockScript:   script.NewScript("fast_lock", "fast_share"),
+		script.UnlockScript: script.NewScript("fast_unlock", "fast_leave"),
 	} {
 		recorded[s] = redis.NewScript(strings.Replace(recordedRun, "%s", s.Source, 1))
 		alone[s] = redis.NewScript(strings.Replace(recordedRun, "%s", fast.Source, 1))
@@ -347,7 +350,7 @@ func TestFastPathProperty(t *testing.T) {
 				}
 			}
 			fast := c.Args
-			c.Args = [5]string(slices.Concat(c.Args[:2], noFastPath[:]))
+			c.Args = [5]string(slices.Concat(c.Args[:2], script.NoFastPath[:]))
 			want := st.run(t, client, recorded[c.Script], c)
 
 			n, err := strconv.ParseInt(got[0], 10, 64)
@@ -355,9 +358,9 @@ func TestFastPathProperty(t *testing.T) {
 			case strings.Contains(got[0], "OOM") && strings.Contains(want[0], "OOM"):
 				got[0] = want[0] // they name different lines
 			case err != nil: // the long path's
-			case c.Script == lockScript:
+			case c.Script == script.LockScript:
 				acquired++
-				got[0] = fmt.Sprint(lockScript.expandShortReply(n))
+				got[0] = fmt.Sprint(script.LockScript.ExpandShortReply(n))
 			default:
 				released++
 				if n > 1 {
@@ -367,7 +370,7 @@ func TestFastPathProperty(t *testing.T) {
 					othersWait++
 				}
 				// The long path also says which client had the lock.
-				got[0] = strings.Trim(fmt.Sprint(unlockScript.expandShortReply(n)), "]")
+				got[0] = strings.Trim(fmt.Sprint(script.UnlockScript.ExpandShortReply(n)), "]")
 				want[0] = want[0][:min(len(got[0]), len(want[0]))]
 			}
 			if got != want {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/script"
 )
 
 // fenceTries bounds how often a fenced transaction begins again because the lock's key has changed,
@@ -43,7 +44,7 @@ func (l *Locks) beginFence(_ Client, args [][]byte) *Step {
 		return answered(errorReply(UsageError("ERR '" + strings.ToLower(string(args[2])) +
 			"' can't be fenced: it blocks, or is not one that a transaction runs as data")))
 	}
-	f := &fencedCommand{Locks: l, keys: []string{string(args[0]), RecordKey(args[0])}, token: token,
+	f := &fencedCommand{Locks: l, keys: []string{string(args[0]), script.RecordKey(args[0])}, token: token,
 		tries: fenceTries, pause: fenceMoves / fenceTries}
 	for _, arg := range args[2:] {
 		f.command = append(f.command, bytes.Clone(arg)) // the session reads on meanwhile
@@ -55,7 +56,7 @@ func (l *Locks) beginFence(_ Client, args [][]byte) *Step {
 // fencedCommand is a FENCE that is under way.
 type fencedCommand struct {
 	*Locks
-	keys     []string // the lock's, its record's, and for a shared lock fenceKey
+	keys     []string // the lock's, its record's, and for a shared lock FenceKey
 	token    int64
 	bySource bool // the upstream does not know the script's hash
 	command  [][]byte
@@ -66,15 +67,15 @@ type fencedCommand struct {
 
 func (f *fencedCommand) shared() bool { return len(f.keys) > 2 }
 
-// try watches the lock, runs the check and begins a transaction. MULTI is not sent together with the
-// command: if it were refused, the command would run unchecked.
+// try watches the lock, runs the check and begins a transaction. MULTI is not sent together with
+// the command: if it were refused, the command would run unchecked.
 func (f *fencedCommand) try() (Reply, *Step) {
 	if f.tries == 0 || !f.until.IsZero() && time.Now().After(f.until) {
 		return f.givenUp(), nil
 	}
 	f.tries--
 	steps := [][][]byte{words("WATCH", f.keys[0]), f.checkCall(), words("MULTI")}
-	if f.shared() { // fenceKey is written before it is watched
+	if f.shared() { // FenceKey is written before it is watched
 		watch := words(append([]string{"WATCH"}, f.keys...)...)
 		steps = [][][]byte{f.checkCall(), watch, f.checkCall("verify"), words("MULTI")}
 	}
@@ -83,12 +84,12 @@ func (f *fencedCommand) try() (Reply, *Step) {
 		together -= 2 // after WATCH, MULTI would keep it from following a slot that has moved
 	}
 	return Reply{}, &Step{Further: true, Do: steps[:together],
-		Finish: func(first Answer, err error) (Reply, *Step) {
+		Finish: func(first script.Answer, err error) (Reply, *Step) {
 			if err != nil || together == len(steps) {
 				return f.begun(first.Raw, err)
 			}
 			return Reply{}, &Step{Do: steps[together:],
-				Finish: func(rest Answer, err error) (Reply, *Step) {
+				Finish: func(rest script.Answer, err error) (Reply, *Step) {
 					return f.begun(append(first.Raw, rest.Raw...), err)
 				}}
 		}}
@@ -100,7 +101,7 @@ func (f *fencedCommand) again() (Reply, *Step) {
 		return f.try()
 	}
 	return Reply{}, &Step{Pause: f.pause,
-		Finish: func(Answer, error) (Reply, *Step) { return f.try() }}
+		Finish: func(script.Answer, error) (Reply, *Step) { return f.try() }}
 }
 
 func (f *fencedCommand) givenUp() Reply {
@@ -114,12 +115,13 @@ func (f *fencedCommand) givenUp() Reply {
 
 // checkCall is one call of check.lua.
 func (f *fencedCommand) checkCall(args ...string) [][]byte {
-	how, script := "EVALSHA", checkScript.SHA
+	how, check := "EVALSHA", script.CheckScript.SHA
 	if f.bySource {
-		how, script = "EVAL", checkScript.Source
+		how, check = "EVAL", script.CheckScript.Source
 	}
-	check := append([]string{how, script, strconv.Itoa(len(f.keys))}, f.keys...)
-	return words(append(check, f.list(append([]string{strconv.FormatInt(f.token, 10)}, args...)))...)
+	call := append([]string{how, check, strconv.Itoa(len(f.keys))}, f.keys...)
+	args = append([]string{strconv.FormatInt(f.token, 10)}, args...)
+	return words(append(call, f.scripts.List(args))...)
 }
 
 // The results of a check that are handled, and never sent to a client.
@@ -158,11 +160,11 @@ func (f *fencedCommand) begun(replies [][]byte, err error) (Reply, *Step) {
 
 // checkFailed says what follows a check that has failed.
 func (f *fencedCommand) checkFailed(err error) (Reply, *Step) {
-	switch said, _ := err.(ServerError); {
-	case hasCode(said, "NOSCRIPT"):
+	switch said, _ := err.(script.ServerError); {
+	case script.HasCode(said, "NOSCRIPT"):
 		f.bySource = true
 	case err == errShared:
-		f.keys = append(f.keys, fenceKey([]byte(f.keys[0]), f.token))
+		f.keys = append(f.keys, script.FenceKey([]byte(f.keys[0]), f.token))
 		f.tries, f.pause = sharedFenceTries, fenceMoves/sharedFenceTries
 		f.until = time.Now().Add(sharedFenceFor)
 	case err == errChanged:
@@ -177,13 +179,13 @@ func (f *fencedCommand) checkFailed(err error) (Reply, *Step) {
 
 // checkedHeld is nil if check.lua says that the token holds the lock.
 func checkedHeld(raw []byte, f *fencedCommand) error {
-	v, err := parseReply(raw)
+	v, err := script.ParseReply(raw)
 	if err != nil {
 		return err
 	}
 	switch {
 	case v.Type != ':':
-		return unexpected(checkScript, v)
+		return script.Unexpected(script.CheckScript, v)
 	case v.Int == 0:
 		return errNotHeld
 	case v.Int == 2 && !f.shared():
@@ -194,8 +196,8 @@ func checkedHeld(raw []byte, f *fencedCommand) error {
 	return nil
 }
 
-// run runs the command in the transaction and ends it. The reply is the command's, unless the lock's
-// key had changed: then nothing was run.
+// run runs the command in the transaction and ends it. The reply is the command's, unless the
+// lock's key had changed: then nothing was run.
 func (f *fencedCommand) run() (Reply, *Step) {
 	return do(func(replies [][]byte, err error) (Reply, *Step) {
 		if err != nil {
@@ -228,8 +230,10 @@ func (f *fencedCommand) ran(queued, raw []byte) (Reply, *Step) {
 }
 
 // do sends commands, and goes on with their replies.
-func do(then func(replies [][]byte, err error) (Reply, *Step), commands ...[][]byte) (Reply, *Step) {
-	return Reply{}, &Step{Do: commands, Finish: func(a Answer, err error) (Reply, *Step) {
+func do(
+	then func(replies [][]byte, err error) (Reply, *Step), commands ...[][]byte,
+) (Reply, *Step) {
+	return Reply{}, &Step{Do: commands, Finish: func(a script.Answer, err error) (Reply, *Step) {
 		return then(a.Raw, err)
 	}}
 }
@@ -252,7 +256,7 @@ func status(raw []byte) error {
 	}
 	v, err := resp.ParseValue(raw)
 	if err == nil {
-		err = errorOf(v.Text)
+		err = script.ErrorOf(v.Text)
 	}
 	return err
 }

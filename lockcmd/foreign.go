@@ -7,7 +7,7 @@ import (
 )
 
 // Foreign clients lock with SETNX recipes and know no LOCK. They and LOCK exclude each other by the
-// timestamp at the key; see scripts/read.lua. But they poll, are in no queue, and some write before
+// timestamp at the key; see script/read.lua. But they poll, are in no queue, and some write before
 // they know that they have lost. So:
 //
 //   - Where they compete for a lock, a release leaves the key free for all instead of handing it

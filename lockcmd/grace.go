@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/script"
 )
 
 // gracePeriods repairs locks that were taken over here, while their grace periods run.
@@ -19,15 +20,12 @@ func newGracePeriods(bg *background) *gracePeriods {
 	return &gracePeriods{background: bg, takeovers: map[names.Lock]*takeover{}}
 }
 
-// takeoverGrace is how long after a takeover the loser may still write.
-const takeoverGrace = 2 * time.Second
-
 // repairTimes are the times after a takeover at which the timestamp is checked. The loser mostly
 // writes within a millisecond, seldom much later.
 var repairTimes = []time.Duration{
 	3 * time.Millisecond, 10 * time.Millisecond, 30 * time.Millisecond, 80 * time.Millisecond,
 	200 * time.Millisecond, 500 * time.Millisecond, time.Second, 1500 * time.Millisecond,
-	takeoverGrace - 50*time.Millisecond,
+	script.TakeoverGrace - 50*time.Millisecond,
 }
 
 // takeover is the grace period of one lock.
@@ -76,9 +74,9 @@ func (g *gracePeriods) repairAfterLocked(pause time.Duration, id names.Lock, t *
 
 // repair runs repair.lua. more says whether to check again.
 func (g *gracePeriods) repair(ctx context.Context, id names.Lock, t *takeover) (more bool) {
-	c := g.call(repairScript, id.Key, noFastPath, "")
+	c := g.scripts.Call(script.RepairScript, id.Key, script.NoFastPath, "")
 	answer, err := g.clients.on(ctx, t.as, id.Key, time.Now().Add(g.clients.patience())).Eval(&c)
-	ints, err := c.ints(1, answer, err)
+	ints, err := c.Ints(1, answer, err)
 	switch {
 	case ctx.Err() != nil, err == nil && ints[0] == -1:
 		return false

@@ -11,17 +11,18 @@ import (
 	"lockproxy/internal/journal"
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/script"
 )
 
 // heldLock is all that this proxy knows about a lock that a connection was given, or may have been
 // given. The Holder and the registry share it. Only the upstream knows whether the lock is held.
 type heldLock struct {
-	lockRequest // the LOCK that took it; its timeout is guarded by Holder.mu
-	as          names.Identity
-	token       int64   // 0 if the outcome of the LOCK is not known
-	by          *Holder // nil unless it is a session lock
-	sent        Sent    // of an undelivered token
-	since       int64   // when it was first asked for, as monotonic.Now
+	script.Request // the LOCK that took it; its timeout is guarded by Holder.mu
+	as             names.Identity
+	token          int64   // 0 if the outcome of the LOCK is not known
+	by             *Holder // nil unless it is a session lock
+	sent           Sent    // of an undelivered token
+	since          int64   // when it was first asked for, as monotonic.Now
 	// until is when the timeout ends, counted from the request, as monotonic.Now. The upstream
 	// keeps the lock at least as long. It is 0 once another client has released the lock here.
 	until atomic.Int64
@@ -42,7 +43,7 @@ type heldLock struct {
 	with []*heldLock // given with it by one LOCKALL
 }
 
-func (lock *heldLock) id() names.Lock { return names.Lock{DB: lock.as.DB, Key: lock.key} }
+func (lock *heldLock) id() names.Lock { return names.Lock{DB: lock.as.DB, Key: lock.Key} }
 
 // login is the login with which the proxy works for the lock. A session lock's client can have
 // logged in again since its LOCK, because the password or token that it had then expires.
@@ -63,7 +64,7 @@ type heldID struct {
 }
 
 func (lock *heldLock) heldID() heldID {
-	if lock.shared {
+	if lock.Shared {
 		return heldID{lock.id(), lock.token}
 	}
 	return heldID{lock.id(), 0}
@@ -73,11 +74,11 @@ func (lock *heldLock) tokenText() string { return strconv.FormatInt(lock.token, 
 
 // releaseProof is the proof for a release when the connection can no longer have the lock. A token
 // would take it from the owner's other connections, too.
-func (lock *heldLock) releaseProof() proof {
+func (lock *heldLock) releaseProof() script.Proof {
 	if lock.token == 0 {
-		return proof{"request", lock.connection + "/" + lock.number}
+		return script.Proof{Kind: "request", Value: lock.Connection + "/" + lock.Number}
 	}
-	return proof{"given", lock.connection + "/" + lock.tokenText()}
+	return script.Proof{Kind: "given", Value: lock.Connection + "/" + lock.tokenText()}
 }
 
 // Holder is a client connection that holds locks.
@@ -122,17 +123,17 @@ const (
 // call it, before a lock command.
 func (h *Holder) SetName(name string) {
 	if name != "" {
-		name = connName(name)
+		name = script.ConnName(name)
 	}
 	h.name = name
 }
 
 // request makes a LOCK of this connection.
-func (h *Holder) request(key string, o lockOptions) lockRequest {
+func (h *Holder) request(key string, o lockOptions) script.Request {
 	h.requests++
-	r := o.lockRequest
-	r.key, r.connection, r.client, r.name = key, h.Connection, h.Addr, h.name
-	r.number = strconv.FormatUint(h.requests, 10)
+	r := o.Request
+	r.Key, r.Connection, r.Client, r.Name = key, h.Connection, h.Addr, h.name
+	r.Number = strconv.FormatUint(h.requests, 10)
 	return r
 }
 
@@ -141,11 +142,11 @@ func (h *Holder) setLocked(lock *heldLock, renewed bool) {
 	if lock.renewed {
 		lock.cancel()
 		h.renewed--
-		h.sessions.count(lock.key, -1)
+		h.sessions.count(lock.Key, -1)
 	}
 	if renewed {
 		h.renewed++
-		h.sessions.count(lock.key, 1)
+		h.sessions.count(lock.Key, 1)
 	}
 	lock.renewed = renewed
 	lock.round++
@@ -184,7 +185,7 @@ func (h *Holder) removeLocked(id heldID) {
 
 // suspend stops the renewal of the session locks that an UNLOCK with a proof may release: a renewal
 // after the UNLOCK would take the lock for lost. renewals.unlocked must follow.
-func (h *Holder) suspend(id names.Lock, p proof) {
+func (h *Holder) suspend(id names.Lock, p script.Proof) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.renewed == 0 {
@@ -196,8 +197,8 @@ func (h *Holder) suspend(id names.Lock, p proof) {
 }
 
 // provenLocked returns the locks that an UNLOCK with a proof may release. mu is held.
-func (h *Holder) provenLocked(id names.Lock, p proof) (list []*heldLock) {
-	if p.kind != "force" {
+func (h *Holder) provenLocked(id names.Lock, p script.Proof) (list []*heldLock) {
+	if p.Kind != "force" {
 		if lock := h.findLocked(id, p); lock != nil {
 			list = append(list, lock)
 		}
@@ -215,7 +216,7 @@ func (h *Holder) provenLocked(id names.Lock, p proof) (list []*heldLock) {
 func (h *Holder) sharedToken(id names.Lock) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if lock := h.findLocked(id, proof{kind: "connection"}); lock != nil && lock.shared {
+	if lock := h.findLocked(id, script.Proof{Kind: "connection"}); lock != nil && lock.Shared {
 		return lock.tokenText()
 	}
 	return "-"
@@ -223,13 +224,13 @@ func (h *Holder) sharedToken(id names.Lock) string {
 
 // findLocked returns the lock that an UNLOCK with a proof may release, nil if the connection has
 // none. Without a token it is the last that the connection took. mu is held.
-func (h *Holder) findLocked(id names.Lock, p proof) (found *heldLock) {
+func (h *Holder) findLocked(id names.Lock, p script.Proof) (found *heldLock) {
 	lock := h.locks[heldID{id, 0}]
-	if lock != nil && (p.kind != "token" || p.value == lock.tokenText()) {
+	if lock != nil && (p.Kind != "token" || p.Value == lock.tokenText()) {
 		return lock
 	}
-	if p.kind == "token" {
-		return h.locks[heldID{id, p.token()}]
+	if p.Kind == "token" {
+		return h.locks[heldID{id, p.Token()}]
 	}
 	for _, lock := range h.locks {
 		if lock.id() == id && (found == nil || lock.token > found.token) {
@@ -277,8 +278,8 @@ func (h *Holder) ShortestLease() (shortest time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, lock := range h.locks {
-		if lock.renewed && (shortest == 0 || lock.timeout < shortest) {
-			shortest = lock.timeout
+		if lock.renewed && (shortest == 0 || lock.Timeout < shortest) {
+			shortest = lock.Timeout
 		}
 	}
 	return shortest

@@ -7,11 +7,12 @@ import (
 
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/script"
 )
 
 // recordOf is a lock that ends at a time.
 func recordOf(key string, token int64, until time.Time) *heldLock {
-	lock := &heldLock{lockRequest: lockRequest{key: key, connection: "c"}, token: token}
+	lock := &heldLock{Request: script.Request{Key: key, Connection: "c"}, token: token}
 	lock.since = monotonic.Now()
 	lock.until.Store(monotonic.Of(until))
 	return lock
@@ -46,9 +47,9 @@ func TestHolds(t *testing.T) {
 	l.unlocked(h, &unlockCall{id: at(2)}, true)
 	holdsUntil("with one lock", soon)
 	now := monotonic.Now()
-	l.relocked(h, at(0), proof{"token", "7"}, 2*time.Hour, now)
-	l.relocked(h, at(0), proof{"token", "8"}, time.Minute, now) // another's token
-	l.relocked(h, at(1), proof{"token", "7"}, 2*time.Hour, now)
+	l.relocked(h, at(0), script.Proof{Kind: "token", Value: "7"}, 2*time.Hour, now)
+	l.relocked(h, at(0), script.Proof{Kind: "token", Value: "8"}, time.Minute, now) // another's token
+	l.relocked(h, at(1), script.Proof{Kind: "token", Value: "7"}, 2*time.Hour, now)
 	holdsUntil("with that lock relocked", later)
 	l.unlocked(h, &unlockCall{id: at(0)}, true)
 	if _, holds := h.Holds(); holds {

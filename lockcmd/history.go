@@ -9,13 +9,14 @@ import (
 	"lockproxy/internal/journal"
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/script"
 )
 
 // These hooks tell the journal what happens. They run within lock commands: they are short and
 // never block.
 
 func (lock *heldLock) holder() journal.Holder {
-	return journal.Holder{Token: lock.token, Owner: lock.ownerOrName(), Client: lock.client}
+	return journal.Holder{Token: lock.token, Owner: lock.OwnerOrName(), Client: lock.Client}
 }
 
 // journalEnd notes that a lock has ended.
@@ -43,7 +44,7 @@ func (o *observed) waitEnded(w *waiter, won bool) {
 }
 
 func (w *waiter) holder() journal.Holder {
-	return journal.Holder{Owner: w.ownerOrName(), Client: w.client}
+	return journal.Holder{Owner: w.OwnerOrName(), Client: w.Client}
 }
 
 // findHolder asks the upstream, now and then, who has the lock that w waits for, unless this proxy
@@ -55,7 +56,7 @@ func (o *observed) findHolder(w *waiter) {
 	}
 	o.timers.after(0, func(ctx context.Context) {
 		on := o.clients.on(ctx, as, id.Key, time.Now().Add(o.clients.patience()))
-		v, err := o.ask(on, infoScript, id.Key)
+		v, err := o.ask(on, script.InfoScript, id.Key)
 		h, held := heldInfo(v)
 		if err != nil || !held {
 			return

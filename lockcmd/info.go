@@ -10,6 +10,7 @@ import (
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/script"
 )
 
 // infoFields are the names of what info.lua returns of a holder, in order. Without HOLDERS the time
@@ -39,9 +40,9 @@ func (l *queries) beginInfo(client Client, args [][]byte) *Step {
 			return answered(errorReply(syntaxError(args[1], "HOLDERS or WAITERS")))
 		}
 	}
-	c := l.call(infoScript, string(args[0]), noFastPath, "", asked...)
-	return &Step{Call: &c, Finish: func(answer Answer, err error) (Reply, *Step) {
-		return reply(names.Lock{DB: client.As.DB, Key: c.Keys[0]}, answer.Value, answer.failure(err)), nil
+	c := l.scripts.Call(script.InfoScript, string(args[0]), script.NoFastPath, "", asked...)
+	return &Step{Call: &c, Finish: func(answer script.Answer, err error) (Reply, *Step) {
+		return reply(names.Lock{DB: client.As.DB, Key: c.Keys[0]}, answer.Value, answer.Failure(err)), nil
 	}}
 }
 
@@ -52,11 +53,11 @@ func holdersReply(_ names.Lock, v resp.Value, err error) Reply {
 	case err != nil:
 		return errorReply(err)
 	case len(v.Elems) != 4:
-		return errorReply(unexpected(infoScript, v))
+		return errorReply(script.Unexpected(script.InfoScript, v))
 	}
 	for _, h := range v.Elems[3].Elems {
 		if len(h.Elems) != len(infoFields) {
-			return errorReply(unexpected(infoScript, v))
+			return errorReply(script.Unexpected(script.InfoScript, v))
 		}
 		name := splitName(h.Elems)
 		list.Elems = append(list.Elems, mapReply(
@@ -75,7 +76,7 @@ func (l *queries) waitersReply(id names.Lock, v resp.Value, err error) Reply {
 	case err != nil:
 		return errorReply(err)
 	case len(v.Elems) != 3:
-		return errorReply(unexpected(infoScript, v))
+		return errorReply(script.Unexpected(script.InfoScript, v))
 	}
 	list, now := Reply{Kind: ArrayReply}, time.Now()
 	upstreamTime := func(t time.Time) Reply { // only the upstream's clock counts
@@ -93,7 +94,7 @@ func (l *queries) waitersReply(id names.Lock, v resp.Value, err error) Reply {
 		))
 	}
 	for _, p := range waitingProxies(v.Elems) {
-		if p.name != l.proxy {
+		if p.name != l.scripts.Proxy {
 			list.Elems = append(list.Elems,
 				mapReply("proxy", bulkReply(p.name), "since_ms", intReply(p.since)))
 		}
@@ -110,7 +111,7 @@ type waitingProxy struct {
 // waitersElsewhere is how many other proxies have waiters, from elements as of waitingProxies.
 func (l *queries) waitersElsewhere(since []resp.Value) (n int) {
 	for _, p := range waitingProxies(since) {
-		if p.name != l.proxy {
+		if p.name != l.scripts.Proxy {
 			n++
 		}
 	}
@@ -120,7 +121,7 @@ func (l *queries) waitersElsewhere(since []resp.Value) (n int) {
 // splitName takes the connection's name out of the client in info.lua's reply about a holder, and
 // returns it.
 func splitName(fields []resp.Value) (name string) {
-	client, name := splitWho(string(fields[4].Text))
+	client, name := script.SplitWho(string(fields[4].Text))
 	fields[4].Text = fields[4].Text[:len(client)]
 	return name
 }
@@ -166,7 +167,7 @@ func (l *queries) infoReply(id names.Lock, v resp.Value, err error) Reply {
 	case v.IsNull():
 		return nullReply
 	case len(v.Elems) != len(infoFields)+2:
-		return errorReply(unexpected(infoScript, v))
+		return errorReply(script.Unexpected(script.InfoScript, v))
 	}
 	name := splitName(v.Elems)
 	seen := l.traffic.addHolder(id, v.Elems)
@@ -234,11 +235,11 @@ func heldInfo(v resp.Value) (h LockInfo, ok bool) {
 	}
 	remaining := v.Elems[7].Int
 	now := v.Elems[6].Int - remaining // the upstream's time
-	client, name := splitWho(string(v.Elems[4].Text))
+	client, name := script.SplitWho(string(v.Elems[4].Text))
 	h = LockInfo{
 		Kind: string(v.Elems[1].Text), Token: v.Elems[2].Int, Owner: string(v.Elems[3].Text),
-		Client: client, Name: name, Age: FromMS(max(now-v.Elems[5].Int, 0)),
-		Remaining: FromMS(remaining), Session: v.Elems[8].Int == 1,
+		Client: client, Name: name, Age: script.FromMS(max(now-v.Elems[5].Int, 0)),
+		Remaining: script.FromMS(remaining), Session: v.Elems[8].Int == 1,
 		Mode: string(v.Elems[9].Text), Holders: int(v.Elems[10].Int),
 	}
 	if v.Elems[5].IsNull() {
@@ -322,9 +323,9 @@ const UnknownAge = time.Duration(-1)
 // info is what this proxy knows about the lock.
 func (lock *heldLock) info() LockInfo {
 	return LockInfo{
-		Lock: lock.id(), Kind: kindLockproxy, Token: lock.token, Owner: lock.owner,
-		Client: lock.client, Name: lock.name, Age: monotonic.Since(lock.since),
-		Remaining: -monotonic.Since(lock.until.Load()), Session: lock.session,
-		Mode: lock.mode(), Holders: 1,
+		Lock: lock.id(), Kind: kindLockproxy, Token: lock.token, Owner: lock.Owner,
+		Client: lock.Client, Name: lock.Name, Age: monotonic.Since(lock.since),
+		Remaining: -monotonic.Since(lock.until.Load()), Session: lock.Session,
+		Mode: lock.Mode(), Holders: 1,
 	}
 }

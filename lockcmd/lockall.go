@@ -2,77 +2,67 @@ package lockcmd
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/script"
 )
 
 // LOCKALL takes several locks or none. While it waits it holds none. It joins the queues of all its
-// locks at the same moment, and asks for all of them when it is first in each: see scripts/all.lua.
+// locks at the same moment, and asks for all of them when it is first in each: see script/all.lua.
 // Other proxies see its place in each queue in which it is first, with the time at which it began
 // to wait. So the earlier of two requests goes first, whichever locks they want, and no two wait
 // for each other.
 
 // allCall is one call of all.lua.
 type allCall struct {
-	Call
+	script.Call
 	lockRequests
 	db      int
 	polls   bool // it takes the locks if it can
 	askedAt time.Time
 }
 
-// beginTryAll makes a call of all.lua, with modeCheck instead of modeTry if others wait here for
+// beginTryAll makes a call of all.lua, with ModeCheck instead of ModeTry if others wait here for
 // one of the locks. firstAt is its ARGV[4]. since is when the request began to wait, by the
 // upstream's clock, ms; 0 if it has not. It fails in the hold-off after a failover.
 func (l *locking) beginTryAll(
 	c Client, rs lockRequests, mode, firstAt string, since int64,
 ) (*allCall, error) {
-	t := &allCall{lockRequests: rs, db: c.As.DB, polls: mode == modeFirst, askedAt: time.Now()}
+	t := &allCall{lockRequests: rs, db: c.As.DB, polls: mode == script.ModeFirst, askedAt: time.Now()}
 	if held := l.heldOff(); held > 0 {
 		return t, heldOffError(held)
 	}
 	r, compete := rs[0], false
 	l.queues.mu.Lock()
 	for _, r := range rs {
-		compete = compete || l.queues.foreign.compete(names.Lock{DB: t.db, Key: r.key}, t.askedAt)
-		if mode == modeTry && l.queues.of[names.Lock{DB: t.db, Key: r.key}] != nil {
-			mode = modeCheck
+		compete = compete || l.queues.foreign.compete(names.Lock{DB: t.db, Key: r.Key}, t.askedAt)
+		if mode == script.ModeTry && l.queues.of[names.Lock{DB: t.db, Key: r.Key}] != nil {
+			mode = script.ModeCheck
 		}
 	}
 	l.queues.mu.Unlock()
-	t.Call = l.call(allScript, r.key, fastArgs{mode, firstAt}, r.owner,
-		milliseconds(r.timeout), l.unit(), l.retention, milliseconds(takeoverGrace),
-		r.connection, r.number, r.who(), flag(r.session), l.proxy, "MODE",
-		l.queues.waitsAs(r.key, compete), r.limitText(), "TOKEN", strconv.FormatInt(since, 10))
-	for _, r := range rs[1:] {
-		t.addLock(r.key)
-	}
-	t.Confirm = l.cfg.confirmation()
+	t.Call = l.scripts.LockAll(rs, mode, firstAt, l.queues.waitsAs(r.Key, compete), since)
 	return t, nil
 }
 
 // finishTryAll reads the answer. now is the upstream's time, if the locks were not taken. If an
 // error comes with a token, the caller must undo that, unless the connection had it before.
 func (l *locking) finishTryAll(
-	t *allCall, answer Answer, err error,
-) (a attempt, now int64, failed error) {
-	a.askedAt = t.askedAt
-	found, err := t.ints(3, answer, err)
+	t *allCall, answer script.Answer, err error,
+) (a script.Attempt, now int64, failed error) {
+	a, found, err := t.AttemptAll(answer, err)
+	a.AskedAt = t.askedAt
 	if err != nil {
 		return a, 0, err
 	}
-	l.queues.ways.took(t.lockRequests[0].key, time.Since(a.askedAt))
-	a.token = found[0]
-	if a.token == 0 {
-		a.remaining = FromMS(found[1])
-		l.sawForeign(t.lockRequests, t.db, found[3:], t.polls)
-		return a, found[2], nil
+	l.queues.ways.took(t.lockRequests[0].Key, time.Since(a.AskedAt))
+	if a.Token == 0 {
+		l.sawForeign(t.lockRequests, t.db, found.Foreign, t.polls)
+		return a, found.Now, nil
 	}
-	a.takenOver, a.renewed, a.before = found[1] > 0, found[2] > 0, found[2] == 2
-	if a.renewed {
-		return a, 0, answer.unconfirmed(t.Confirm, stillOwners)
+	if a.Renewed {
+		return a, 0, answer.Unconfirmed(t.Confirm, script.StillOwners)
 	}
 	return a, 0, l.notConfirmed(&answer, t.Confirm)
 }
@@ -86,16 +76,13 @@ func (l *locking) sawForeign(rs lockRequests, db int, which []int64, polled bool
 		if i < 1 || i > int64(len(rs)) { // none of the script's answers
 			continue
 		}
-		id := names.Lock{DB: db, Key: rs[i-1].key}
+		id := names.Lock{DB: db, Key: rs[i-1].Key}
 		l.queues.foreign.saw(id, time.Now())
 		if polled {
 			l.queues.foreign.won(id, time.Now())
 		}
 	}
 }
-
-// addLock adds another lock to a call.
-func (c *Call) addLock(key string) { c.More = append(c.More, key, RecordKey([]byte(key))) }
 
 // beginLockAll is LOCKALL.
 func (l *waits) beginLockAll(c Client, args [][]byte) *Step {
@@ -109,20 +96,20 @@ func (l *waits) beginLockAll(c Client, args [][]byte) *Step {
 	rs := make(lockRequests, len(keys))
 	for i, key := range keys {
 		rs[i] = c.request(string(key), o)
-		rs[i].number = rs[0].number
+		rs[i].Number = rs[0].Number
 	}
 	if o.waits {
 		return &Step{Wait: func(ctx context.Context, on upstream) Reply {
 			return l.waitAll(ctx, session{c, on}, rs, o.wait)
 		}}
 	}
-	t, held := l.beginTryAll(c, rs, modeTry, "", 0)
+	t, held := l.beginTryAll(c, rs, script.ModeTry, "", 0)
 	if held != nil {
-		return &Step{Finish: func(Answer, error) (Reply, *Step) {
-			return l.tried(c, rs, attempt{}, held)
+		return &Step{Finish: func(script.Answer, error) (Reply, *Step) {
+			return l.tried(c, rs, script.Attempt{}, held)
 		}}
 	}
-	return &Step{Call: &t.Call, Finish: func(answer Answer, err error) (Reply, *Step) {
+	return &Step{Call: &t.Call, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		a, _, err := l.finishTryAll(t, answer, err)
 		return l.tried(c, rs, a, err)
 	}}

@@ -3,13 +3,15 @@ package lockcmd
 import (
 	"slices"
 	"strings"
+
+	"lockproxy/lockcmd/script"
 )
 
 // The places of LOCKALLs that wait. The upstream knows one for each lock of which a LOCKALL is the
-// first waiter here, with the time since when it waits: so other proxies let it go first, also while
-// the lock is free and the LOCKALL waits for another one. A waiter in front of it has no later time
-// (A[14] of lock.lua). So of all that have places the one with the earliest time waits for none of
-// the others.
+// first waiter here, with the time since when it waits: so other proxies let it go first, also
+// while the lock is free and the LOCKALL waits for another one. A waiter in front of it has no
+// later time (A[14] of lock.lua). So of all that have places the one with the earliest time waits
+// for none of the others.
 
 // allPlaces says where a LOCKALL is the first waiter.
 type allPlaces struct {
@@ -38,13 +40,13 @@ func (qs *queues) placesOf(g *allWaiter) (p allPlaces) {
 func (p allPlaces) flags() string {
 	var text strings.Builder
 	for _, first := range p.first {
-		text.WriteString(flag(first))
+		text.WriteString(script.Flag(first))
 	}
 	return text.String()
 }
 
-// toldPlaces notes that the upstream knows where a LOCKALL is first, and since when it waits: now, if
-// it has not said so before.
+// toldPlaces notes that the upstream knows where a LOCKALL is first, and since when it waits: now,
+// if it has not said so before.
 func (qs *queues) toldPlaces(g *allWaiter, at allPlaces, now int64) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()

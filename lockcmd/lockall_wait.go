@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"lockproxy/internal/monotonic"
+	"lockproxy/lockcmd/script"
 )
 
 // allWaiter is one LOCKALL … WAIT: a waiter in each queue. One channel wakes them all.
 type allWaiter struct {
 	waiters []*waiter
-	polled  attempt // the last poll
+	polled  script.Attempt // the last poll
 	// since is when the upstream first heard of it, ms; 0 is never. It is set with queues.mu held.
 	since   int64
 	unknown bool          // a poll has failed that may have taken the locks
@@ -52,8 +53,8 @@ func (l *waits) joinAll(s session, rs lockRequests, patience time.Duration) (g *
 	return g
 }
 
-// firstEverywhere reports whether a LOCKALL is the first waiter of each lock: only then it polls. mu
-// is held.
+// firstEverywhere reports whether a LOCKALL is the first waiter of each lock: only then it polls.
+// mu is held.
 func (qs *queues) firstEverywhere(g *allWaiter) bool {
 	return !slices.ContainsFunc(g.waiters, func(w *waiter) bool {
 		return w.place == nil || qs.of[w.id()].first() != w
@@ -80,17 +81,17 @@ func (l *waits) waitAll(
 	defer l.queues.waiters.Add(-1)
 	g := l.joinAll(s, rs, patience)
 	pause, err := l.pollAll(s, g, rs, l.queues.placesOf(g))
-	queued := err == nil && g.polled.token == 0
+	queued := err == nil && g.polled.Token == 0
 	if queued {
 		for _, w := range g.waiters {
 			l.seen.waitBegan(w)
-			l.notifications.listen(w.as, w.key)
+			l.notifications.listen(w.as, w.Key)
 		}
 		endWatch := l.deadlocks.watch(g.waiters...)
 		err = l.waitTurns(ctx, s, g, rs, patience, pause)
 		endWatch()
 		for _, w := range g.waiters {
-			l.seen.waitEnded(w, err == nil && g.polled.token != 0)
+			l.seen.waitEnded(w, err == nil && g.polled.Token != 0)
 		}
 	}
 	return l.endWaitAll(ctx, s, g, rs, queued, err)
@@ -119,7 +120,7 @@ func (l *waits) waitTurns(
 				return err
 			}
 			_, err = l.pollAll(s, g, rs, l.queues.placesOf(g))
-			if err == nil && g.polled.token == 0 {
+			if err == nil && g.polled.Token == 0 {
 				err, _ = l.queues.outageAll(g) // after a transient failure
 			}
 			return err
@@ -141,7 +142,7 @@ func (l *waits) waitTurns(
 		switch {
 		case at.all && at.pollNow, at.any && timeToPoll, at.untold, ownerHolds:
 			pause, err = l.pollAll(s, g, rs, at)
-			if err != nil || g.polled.token != 0 {
+			if err != nil || g.polled.Token != 0 {
 				return err
 			}
 			next.arm(pause)
@@ -159,8 +160,8 @@ func (l *waits) waitTurns(
 // concernsOneKey reports whether a LOCKALL has failed because of one of its keys. Those who wait
 // for another key are not told that.
 func concernsOneKey(err error) bool {
-	said, ok := err.(ServerError)
-	return ok && hasCode(said, "WRONGTYPE", "CROSSSLOT")
+	said, ok := err.(script.ServerError)
+	return ok && script.HasCode(said, "WRONGTYPE", "CROSSSLOT")
 }
 
 // pollAll tries to take the locks, if g is first everywhere. Otherwise it checks, as check does. It
@@ -169,9 +170,9 @@ func concernsOneKey(err error) bool {
 func (l *waits) pollAll(
 	s session, g *allWaiter, rs lockRequests, at allPlaces,
 ) (pause time.Duration, err error) {
-	lead, mode := g.lead(), modeCheck
+	lead, mode := g.lead(), script.ModeCheck
 	if at.all {
-		mode = modeFirst
+		mode = script.ModeFirst
 		l.queues.mu.Lock()
 		for _, w := range g.waiters {
 			w.pollNow = false
@@ -183,20 +184,20 @@ func (l *waits) pollAll(
 	a, now, err := l.tryAll(s, rs, mode, at.flags(), g)
 	g.polled = a
 	switch {
-	case err != nil && a.token == 0 && l.isTransient(err):
-		g.unknown = g.unknown || mayHaveRun(err) && lead.owner == ""
+	case err != nil && a.Token == 0 && l.isTransient(err):
+		g.unknown = g.unknown || mayHaveRun(err) && lead.Owner == ""
 		for _, w := range g.waiters {
 			pause = l.queues.pollAfter(w, err)
 		}
 		return pause, nil
 	case err != nil:
-		if a.token == 0 && !concernsOneKey(err) {
+		if a.Token == 0 && !concernsOneKey(err) {
 			for _, w := range g.waiters {
 				l.queues.pollFailed(w, err)
 			}
 		}
 		return 0, err
-	case a.token == 0:
+	case a.Token == 0:
 		l.queues.toldPlaces(g, at, now)
 		for _, w := range g.waiters {
 			l.queues.answered(w.id(), false)
@@ -204,7 +205,7 @@ func (l *waits) pollAll(
 		if !at.all {
 			return jitter(minPoll, maxPoll), nil
 		}
-		return l.pollAllInterval(g, a.remaining), nil
+		return l.pollAllInterval(g, a.Remaining), nil
 	}
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
@@ -212,10 +213,10 @@ func (l *waits) pollAll(
 		return 0, lead.rejected
 	}
 	for _, w := range g.waiters {
-		w.attempt = a
+		w.Attempt = a
 		q := l.queues.of[w.id()]
 		q.quota = 0
-		q.grant(w, a.token)
+		q.grant(w, a.Token)
 	}
 	return 0, nil
 }
@@ -223,23 +224,23 @@ func (l *waits) pollAll(
 // tryAll runs all.lua once for a waiter.
 func (l *waits) tryAll(
 	s session, rs lockRequests, mode, firstAt string, g *allWaiter,
-) (a attempt, now int64, err error) {
+) (a script.Attempt, now int64, err error) {
 	t, err := l.beginTryAll(s.Client, rs, mode, firstAt, g.since)
 	if err != nil {
-		return attempt{askedAt: t.askedAt}, 0, err
+		return script.Attempt{AskedAt: t.askedAt}, 0, err
 	}
 	t.Until = l.queues.answerBy(g.lead())
 	answer, err := s.Eval(&t.Call)
 	return l.finishTryAll(t, answer, err)
 }
 
-// pollAllInterval is the time to the next poll of g, if its locks end after remaining. Where foreign
-// clients compete for a lock, it has that tracked.
+// pollAllInterval is the time to the next poll of g, if its locks end after remaining. Where
+// foreign clients compete for a lock, it has that tracked.
 func (l *waits) pollAllInterval(g *allWaiter, remaining time.Duration) time.Duration {
 	pause := maxPoll
 	for _, w := range g.waiters {
 		if l.queues.foreignCompete(w.id()) {
-			l.tracking.want(w.as, w.key)
+			l.tracking.want(w.as, w.Key)
 		}
 		pause = min(pause, l.pollInterval(w, remaining))
 	}
@@ -251,7 +252,7 @@ func (l *waits) endWaitAll(
 	ctx context.Context, s session, g *allWaiter, rs lockRequests, queued bool, err error,
 ) Reply {
 	a, lead := g.polled, g.lead()
-	won := err == nil && a.token != 0
+	won := err == nil && a.Token != 0
 	l.queues.mu.Lock()
 	s.waiting = nil
 	l.queues.alls.Remove(g.turn)
@@ -273,13 +274,13 @@ func (l *waits) endWaitAll(
 	}
 	switch {
 	case won && queued && context.Cause(ctx) == ErrGone: // while the locks were on their way
-		if !a.before {
-			l.releases.releaseAbandoned(rs.locks(lead.as, a.token)...)
+		if !a.Before {
+			l.releases.releaseAbandoned(rs.locks(lead.as, a.Token)...)
 		}
 		return errorReply(ErrGone)
 	case won:
 		if queued {
-			a.waited = time.Since(lead.joined)
+			a.Waited = time.Since(lead.joined)
 		}
 		return l.acquired(s.Client, rs, a)
 	case err != nil:

@@ -6,6 +6,7 @@ import (
 
 	"lockproxy/internal/foreign"
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/script"
 )
 
 // Locks runs the lock commands of one proxy. Make it with New, and end it with Close. It has the
@@ -31,7 +32,10 @@ func New(
 	cfg Config, proxy string, connect func(names.Identity) *redis.Client, log hclog.Logger,
 ) *Locks {
 	bg := &background{
-		callMaker: newCallMaker(cfg, proxy), log: log,
+		cfg: cfg, log: log,
+		scripts: script.NewMaker(script.Config{Proxy: proxy, Seconds: cfg.Seconds, Cluster: cfg.Cluster,
+			Retention: cfg.FenceRetention, TakeoverGuard: cfg.TakeoverGuard,
+			Confirm: cfg.confirmation()}),
 		clients: newBackgroundClients(connect, cfg.Cluster), timers: newTimers(),
 	}
 	qs, seen := newQueues(), newObserved(bg)

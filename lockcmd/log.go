@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/script"
 )
 
 // maxLogLines bounds the log's lines of one kind within a second.
@@ -72,7 +73,7 @@ func (o *observed) auditForce(r *unlockCall, v resp.Value, released bool, err er
 	}
 	if len(v.Elems) > 5 {
 		f.Token = v.Elems[3].Int
-		f.Holder, f.Name = splitWho(string(v.Elems[5].Text))
+		f.Holder, f.Name = script.SplitWho(string(v.Elems[5].Text))
 	}
 	o.audit(f, released, err)
 }

@@ -12,6 +12,7 @@ import (
 	"lockproxy/internal/journal"
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/script"
 )
 
 // A session lock can be lost while its connection is open: it is forced, or its key is deleted or
@@ -58,7 +59,7 @@ func (s *sessionLocks) VerifySessions(db int, keys []string, why string) {
 	for _, key := range keys {
 		for _, lock := range s.seen.registry.sessionsOf(names.Lock{DB: db, Key: key}) {
 			s.verify(0, lock, why)
-			if lock.shared && why == "" {
+			if lock.Shared && why == "" {
 				break // its other holders change the key, too; if one loses it, all do
 			}
 		}
@@ -83,12 +84,12 @@ func (s *sessionLocks) verify(pause time.Duration, lock *heldLock, why string) {
 func (s *sessionLocks) verifyAfter(pause time.Duration, lock *heldLock, why string) {
 	s.timers.after(pause, func(ctx context.Context) {
 		seen := lock.suspicions.Load()
-		on := s.clients.on(ctx, lock.login(), lock.key, time.Now().Add(s.clients.patience()))
-		v, err := s.ask(on, checkScript, lock.key, lock.tokenText())
+		on := s.clients.on(ctx, lock.login(), lock.Key, time.Now().Add(s.clients.patience()))
+		v, err := s.ask(on, script.CheckScript, lock.Key, lock.tokenText())
 		if err == nil && v.Int == 0 || isWrongType(err) {
 			s.lose(lock, cmp.Or(why, lossAtRenewal(err)))
-			if lock.shared {
-				s.VerifySessions(lock.as.DB, []string{lock.key}, cmp.Or(why, lostNotHeld))
+			if lock.Shared {
+				s.VerifySessions(lock.as.DB, []string{lock.Key}, cmp.Or(why, lostNotHeld))
 			}
 		}
 		if !lock.suspicions.CompareAndSwap(seen, 0) {
@@ -100,8 +101,8 @@ func (s *sessionLocks) verifyAfter(pause time.Duration, lock *heldLock, why stri
 
 // isWrongType reports whether a lock's key holds something else.
 func isWrongType(err error) bool {
-	var said ServerError
-	return errors.As(err, &said) && hasCode(said, "WRONGTYPE")
+	var said script.ServerError
+	return errors.As(err, &said) && script.HasCode(said, "WRONGTYPE")
 }
 
 // Why a session lock is lost, for the log.
@@ -153,7 +154,7 @@ func lossByRelease(r *unlockCall) string {
 	switch {
 	case r.by == nil:
 		return "released by an operator"
-	case r.proof.kind == "force":
+	case r.proof.Kind == "force":
 		return "forced by " + r.by.Addr
 	}
 	return "released with its token by " + r.by.Addr
@@ -175,12 +176,12 @@ func (s *sessionLocks) lose(lock *heldLock, why string) (lost bool) {
 	if ended {
 		s.seen.journalEnd(lossKind(why), lock, monotonic.Now())
 	}
-	line := []any{"key", lock.key, "token", lock.token, "client", h.Addr, "reason", why}
-	if who := lock.ownerOrName(); who != "" {
+	line := []any{"key", lock.Key, "token", lock.token, "client", h.Addr, "reason", why}
+	if who := lock.OwnerOrName(); who != "" {
 		line = append(line, "owner", strings.ToValidUTF8(who, "?"))
 	}
 	s.log.Warn("session lock lost", line...)
-	h.LockLost(lock.key, lock.token)
+	h.LockLost(lock.Key, lock.token)
 	for _, other := range others {
 		s.lose(other, why)
 	}

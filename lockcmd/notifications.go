@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/script"
 )
 
 // releaseNotifications hears from other proxies that a lock is reserved for the first waiter here.
@@ -32,9 +33,6 @@ type releaseNotifications struct {
 	subscribed int                                      // guarded by mu; how many of them are
 	noSharded  bool                                     // guarded by mu; the nodes know no SPUBLISH
 }
-
-// notifyChannel begins the names of the channels. unlock.lua has it, too.
-const notifyChannel = "lockproxy:wake:"
 
 // The pauses before it subscribes again after a failure. If it was subscribed, they start again.
 const (
@@ -67,7 +65,7 @@ func (w *releaseNotifications) listen(as names.Identity, key string) {
 		w.timers.after(0, func(ctx context.Context) { w.listenWhileWanted(ctx, as, sh) })
 	}
 	if w.cfg.Cluster {
-		sh.wantLocked(slotOf([]byte(key)))
+		sh.wantLocked(script.SlotOf([]byte(key)))
 	}
 }
 
@@ -189,7 +187,7 @@ func (w *releaseNotifications) receiveFrom(
 	var err error
 	if sh == nil {
 		err = sub.Subscribe(connecting,
-			append([]string{notifyChannel + w.proxy}, w.deadlocks.channels()...)...)
+			append([]string{script.NotifyChannel + w.scripts.Proxy}, w.deadlocks.channels()...)...)
 	} else if err = sub.Ping(connecting); err == nil {
 		subscribing.Go(func() { // ends with ctx, or when it fails
 			sh.subscribe(ctx, sub)

@@ -8,6 +8,7 @@ import (
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/script"
 )
 
 // Observer measures locks. Many goroutines call it, and it must not block.
@@ -59,18 +60,18 @@ func newObserved(bg *background) *observed {
 
 // observeAcquired notes a LOCK that is answered with an attempt's token. It returns what
 // registry.put does.
-func (o *observed) observeAcquired(lock *heldLock, a attempt) (earlier []*heldLock) {
-	if a.renewed {
+func (o *observed) observeAcquired(lock *heldLock, a script.Attempt) (earlier []*heldLock) {
+	if a.Renewed {
 		o.counters.renewed.Add(1)
 	} else {
 		o.counters.acquired.Add(1)
-		if lock.value != "" {
+		if lock.Value != "" {
 			o.counters.onceMakers.Add(1)
 		}
-		if lock.shared {
+		if lock.Shared {
 			o.counters.shared.Add(1)
 		}
-		lock.journaled = o.journal.Acquired(lock.id(), lock.holder(), a.waited,
+		lock.journaled = o.journal.Acquired(lock.id(), lock.holder(), a.Waited,
 			monotonic.Now())
 	}
 	return o.registry.put(lock) // from now on it can end
@@ -108,7 +109,7 @@ func (o *observed) observeRelease(
 	r *unlockCall, v resp.Value, answer []int64, err error,
 ) (ended *heldLock, others []*heldLock) {
 	released, p := err == nil && answer[0] != 0, r.proof
-	if p.kind == "force" {
+	if p.Kind == "force" {
 		o.auditForce(r, v, released, err)
 	}
 	if !released {
@@ -116,12 +117,12 @@ func (o *observed) observeRelease(
 	}
 	o.counters.handedOver.Add(uint64(givenTo(answer)))
 	asked := r.by != nil
-	if p.kind == "request" || p.kind == "reserved" || p.kind == "given" && asked {
+	if p.Kind == "request" || p.Kind == "reserved" || p.Kind == "given" && asked {
 		return nil, nil // no client was given the lock
 	}
 	kind := journal.Disconnected
 	switch {
-	case p.kind == "revoke" || p.kind == "force":
+	case p.Kind == "revoke" || p.Kind == "force":
 		o.counters.forced.Add(1)
 		kind = journal.Forced
 	case asked:
@@ -134,7 +135,7 @@ func (o *observed) observeRelease(
 	if ended == nil {
 		client := ""
 		if len(v.Elems) > 5 {
-			client, _ = splitWho(string(v.Elems[5].Text))
+			client, _ = script.SplitWho(string(v.Elems[5].Text))
 		}
 		o.journalElsewhere(kind, r.id, r.token, client)
 		return nil, nil

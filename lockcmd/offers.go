@@ -1,5 +1,7 @@
 package lockcmd
 
+import "lockproxy/lockcmd/script"
+
 // offersEnd is what is left to do when offers to waiters have ended.
 type offersEnd struct {
 	rejected  []rejectedLock
@@ -42,14 +44,15 @@ func (q *waitQueue) endOffers(
 }
 
 // undoAll releases locks one after the other, and offers them to no waiter. Then the command of the
-// connection by (nil for none) has its reply: until its client hears of it, the locks are free again.
+// connection by (nil for none) has its reply: until its client hears of it, the locks are free
+// again.
 func (l *releases) undoAll(by *Holder, list []rejectedLock, reply Reply) (Reply, *Step) {
 	if len(list) == 0 {
 		return reply, nil
 	}
 	lock := list[0]
 	r := l.beginRelease(by, lock.id(), lock.as, lock.releaseProof(), false)
-	return Reply{}, &Step{Call: &r.Call, Finish: func(answer Answer, err error) (Reply, *Step) {
+	return Reply{}, &Step{Call: &r.Call, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		if _, _, err := l.finishRelease(r, answer, err); err != nil { // it names no waiter
 			l.startRelease(lock.heldLock, func() {})
 		}

@@ -2,10 +2,10 @@ package lockcmd
 
 import (
 	"context"
-	"strconv"
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/script"
 )
 
 // ONCE reads a value by a GET, and only if there is none, asks for the right to make it: the claim,
@@ -25,26 +25,26 @@ func (l *waits) beginOnce(c Client, args [][]byte) *Step {
 	if err != nil {
 		return answered(errorReply(err))
 	}
-	o.value = string(args[0])
-	return l.readStep(c, c.request(claimKey(args[0]), o), o)
+	o.Value = string(args[0])
+	return l.readStep(c, c.request(script.ClaimKey(args[0]), o), o)
 }
 
 // readStep answers with the value, if it is there and need not be made again.
-func (l *waits) readStep(c Client, r lockRequest, o lockOptions) *Step {
-	do := [][][]byte{words("GET", r.value)}
-	if r.early > 0 {
-		do = append(do, words("PTTL", r.value))
+func (l *waits) readStep(c Client, r script.Request, o lockOptions) *Step {
+	do := [][][]byte{words("GET", r.Value)}
+	if r.Early > 0 {
+		do = append(do, words("PTTL", r.Value))
 	}
-	return &Step{Do: do, Reads: true, Finish: func(a Answer, err error) (Reply, *Step) {
+	return &Step{Do: do, Reads: true, Finish: func(a script.Answer, err error) (Reply, *Step) {
 		if err != nil {
 			return errorReply(err), nil
 		}
-		value, there, err := valueOf(parseReply(a.Raw[0]))
+		value, there, err := valueOf(script.ParseReply(a.Raw[0]))
 		soonGone := false
-		if err == nil && r.early > 0 {
+		if err == nil && r.Early > 0 {
 			var lives resp.Value
-			lives, err = parseReply(a.Raw[1])
-			soonGone = lives.Int >= 0 && FromMS(lives.Int) < r.early
+			lives, err = script.ParseReply(a.Raw[1])
+			soonGone = lives.Int >= 0 && script.FromMS(lives.Int) < r.Early
 		}
 		switch {
 		case err != nil:
@@ -66,9 +66,9 @@ func (l *waits) readStep(c Client, r lockRequest, o lockOptions) *Step {
 }
 
 // claimStep asks for the claim. present is the reply if another client has it.
-func (l *waits) claimStep(c Client, r lockRequest, o lockOptions, present Reply) *Step {
-	return l.tryStep(c, r, func(a attempt, err error) (Reply, *Step) {
-		if a.made {
+func (l *waits) claimStep(c Client, r script.Request, o lockOptions, present Reply) *Step {
+	return l.tryStep(c, r, func(a script.Attempt, err error) (Reply, *Step) {
+		if a.Made {
 			return Reply{}, l.readStep(c, r, o)
 		}
 		reply, next := l.tried(c, lockRequests{r}, a, err)
@@ -82,7 +82,7 @@ func (l *waits) claimStep(c Client, r lockRequest, o lockOptions, present Reply)
 // valueOf is what a GET has answered.
 func valueOf(v resp.Value, failed error) (value string, there bool, err error) {
 	if failed == nil && v.IsError() {
-		failed = errorOf(v.Text)
+		failed = script.ErrorOf(v.Text)
 	}
 	return string(v.Text), failed == nil && !v.IsNull(), failed
 }
@@ -90,7 +90,7 @@ func valueOf(v resp.Value, failed error) (value string, there bool, err error) {
 // readForAll reads the value for which w waits. If it is there, w has it, and all that wait here
 // with w's login. Otherwise w asks for the claim at once, unless that is what it has just done.
 func (l *waits) readForAll(s session, w *waiter) (there bool, err error) {
-	value, there, err := valueOf(s.Get(w.value, l.queues.answerBy(w)))
+	value, there, err := valueOf(s.Get(w.Value, l.queues.answerBy(w)))
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
 	if !there {
@@ -98,7 +98,7 @@ func (l *waits) readForAll(s session, w *waiter) (there bool, err error) {
 	}
 	w.answer(&value)
 	if q := l.queues.of[w.id()]; q != nil {
-		q.answer(w.as, w.value, &value)
+		q.answer(w.as, w.Value, &value)
 	}
 	return true, nil
 }
@@ -106,7 +106,7 @@ func (l *waits) readForAll(s session, w *waiter) (there bool, err error) {
 // handedClaim follows a wait that has ended. A waiter that was handed the claim looks whether
 // others have stored a value meanwhile: only the script of a poll knows.
 func (l *waits) handedClaim(s session, w *waiter, err error) error {
-	if err != nil || w.value == "" || l.queues.stateOf(w) != granted {
+	if err != nil || w.Value == "" || l.queues.stateOf(w) != granted {
 		return err
 	}
 	there, err := l.readForAll(s, w)
@@ -115,8 +115,8 @@ func (l *waits) handedClaim(s session, w *waiter, err error) error {
 		w.state = left
 		l.queues.mu.Unlock()
 	}
-	if (there || err != nil) && !w.before {
-		l.releases.releaseAbandoned(w.lock(w.token))
+	if (there || err != nil) && !w.Before {
+		l.releases.releaseAbandoned(w.lock(w.Token))
 	}
 	return err
 }
@@ -127,16 +127,14 @@ func (l *Locks) beginDone(c Client, args [][]byte) *Step {
 	if err != nil {
 		return answered(errorReply(err))
 	}
-	id := names.Lock{DB: c.As.DB, Key: claimKey(args[0])}
+	id := names.Lock{DB: c.As.DB, Key: script.ClaimKey(args[0])}
 	c.suspend(id, p)
 	var r *unlockCall
 	if stored == nil {
 		r = l.beginRelease(c.Holder, id, c.As, p, true)
 	} else {
 		r = &unlockCall{by: c.Holder, id: id, as: c.As, proof: p, handOver: handOver{kind: "none"}}
-		r.Call = l.call(doneScript, id.Key, *stored, "", p.value, l.retention,
-			strconv.Itoa(id.DB), l.slotTag(id.Key), l.proxy)
-		r.More = []string{string(args[0])}
+		r.Call = l.scripts.Done(id, p, string(args[0]), *stored)
 	}
 	return l.releaseStep(r, func(released bool, err error) Reply {
 		l.unlocked(c.Holder, r, released)

@@ -4,16 +4,17 @@ import (
 	"strings"
 
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/script"
 )
 
 // parseDone reads "token [value [EX seconds | PX milliseconds]]", the arguments of DONE after the
 // key. stored are the value and how long it lives, as done.lua takes them; nil gives up.
-func parseDone(args [][]byte) (p proof, stored *fastArgs, err error) {
+func parseDone(args [][]byte) (p script.Proof, stored *script.FastArgs, err error) {
 	p, err = parseToken(args[0], wantToken)
 	if err != nil || len(args) == 1 {
 		return p, nil, err
 	}
-	stored = &fastArgs{string(args[1])}
+	stored = &script.FastArgs{string(args[1])}
 	if len(args) == 2 {
 		return p, stored, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/script"
 )
 
 // parseSeconds reads a time in seconds, decimals allowed, as BLPOP does: rounded up to the
@@ -77,46 +78,31 @@ func parseWait(arg []byte) (time.Duration, error) {
 	return d, err
 }
 
-// proof shows that a lock is its releaser's.
-type proof struct {
-	kind  string // A[1] of unlock.lua
-	value string
-}
-
-// token is the proof's token, 0 if it has none.
-func (p proof) token() int64 {
-	if p.kind != "token" && p.kind != "revoke" {
-		return 0
-	}
-	n, _ := strconv.ParseInt(p.value, 10, 64)
-	return n
-}
-
 // parseProof reads the arguments of UNLOCK after the key: a token, FORCE, or nothing for the lock
 // that this connection took.
-func parseProof(args [][]byte, connection string) (proof, error) {
+func parseProof(args [][]byte, connection string) (script.Proof, error) {
 	switch {
 	case len(args) == 0:
-		return proof{"connection", connection}, nil
+		return script.Proof{Kind: "connection", Value: connection}, nil
 	case strings.EqualFold(string(args[0]), "FORCE"):
-		return proof{"force", ""}, nil
+		return script.Proof{Kind: "force", Value: ""}, nil
 	}
 	return parseToken(args[0], "a token, or FORCE")
 }
 
-func parseToken(arg []byte, want string) (proof, error) {
+func parseToken(arg []byte, want string) (script.Proof, error) {
 	token, ok := resp.ParseInt(arg)
 	if !ok {
-		return proof{}, integerError(arg, want)
+		return script.Proof{}, integerError(arg, want)
 	}
-	return proof{"token", strconv.FormatInt(token, 10)}, nil
+	return script.Proof{Kind: "token", Value: strconv.FormatInt(token, 10)}, nil
 }
 
 // lockOptions are the arguments of LOCK after the key.
 type lockOptions struct {
-	lockRequest // Holder.request sets the other fields
-	waits       bool
-	wait        time.Duration // 0 is forever
+	script.Request // Holder.request sets the other fields
+	waits          bool
+	wait           time.Duration // 0 is forever
 }
 
 // longestWait is the largest WAIT, as for BLPOP: what fits into 64 bits of nanoseconds.
@@ -139,33 +125,33 @@ func parseLock(args [][]byte, maxTimeout time.Duration) (o lockOptions, err erro
 
 // parseOptions reads the arguments of LOCK, LOCKALL or ONCE: want lists its options.
 func parseOptions(args [][]byte, maxTimeout time.Duration, want string) (o lockOptions, err error) {
-	if o.timeout, err = parseTimeout(args[0], maxTimeout); err != nil {
+	if o.Timeout, err = parseTimeout(args[0], maxTimeout); err != nil {
 		return o, err
 	}
 	owned, limited := false, []byte(nil) // limited is the word MAX
 	for args = args[1:]; len(args) > 0; args = args[1:] {
 		option, valued := strings.ToUpper(string(args[0])), len(args) > 1
 		switch {
-		case option == "SESSION" && !o.session:
-			o.session = true
+		case option == "SESSION" && !o.Session:
+			o.Session = true
 			continue
-		case option == "SHARED" && want == wantLock && !o.shared:
-			o.shared = true
+		case option == "SHARED" && want == wantLock && !o.Shared:
+			o.Shared = true
 			continue
-		case option == "LIMIT" && want == wantLock && !o.shared && valued:
-			o.shared = true
-			o.limit, err = parseLimit(args[1])
+		case option == "LIMIT" && want == wantLock && !o.Shared && valued:
+			o.Shared = true
+			o.Limit, err = parseLimit(args[1])
 		case option == "WAIT" && !o.waits && valued:
 			o.waits = true
 			o.wait, err = parseWait(args[1])
-		case option == "EARLY" && want == wantOnce && o.early == 0 && valued:
-			o.early, err = parsePositive("EARLY", args[1], longestWait)
+		case option == "EARLY" && want == wantOnce && o.Early == 0 && valued:
+			o.Early, err = parsePositive("EARLY", args[1], longestWait)
 		case option == "MAX" && want != wantLockAll && limited == nil && valued:
 			limited = args[0]
-			o.longest, err = parsePositive("MAX", args[1], longestWait)
+			o.Longest, err = parsePositive("MAX", args[1], longestWait)
 		case option == "OWNER" && !owned && valued && len(args[1]) > 0:
 			owned = true
-			o.owner = string(args[1])
+			o.Owner = string(args[1])
 		default:
 			return o, syntaxError(args[0], want)
 		}
@@ -174,7 +160,7 @@ func parseOptions(args [][]byte, maxTimeout time.Duration, want string) (o lockO
 		}
 		args = args[1:]
 	}
-	if limited != nil && !o.session {
+	if limited != nil && !o.Session {
 		return o, syntaxError(limited, "SESSION MAX seconds")
 	}
 	return o, nil

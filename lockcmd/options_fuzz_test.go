@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"lockproxy/lockcmd/script"
 )
 
 // decimal is what Redis, and so lockproxy, takes for a number of seconds.
@@ -139,22 +141,22 @@ func checkProof(t *testing.T, arg []byte) {
 	number, isNumber := new(big.Int).SetString(string(arg), 10)
 	switch {
 	case strings.EqualFold(string(arg), "force"):
-		if err != nil || got != (proof{"force", ""}) {
+		if err != nil || got != (script.Proof{Kind: "force", Value: ""}) {
 			t.Fatalf("%q: got %+v, %v", arg, got, err)
 		}
 	case isNumber && number.IsInt64() && number.String() == string(arg): // the only form
-		if err != nil || got != (proof{"token", string(arg)}) {
+		if err != nil || got != (script.Proof{Kind: "token", Value: string(arg)}) {
 			t.Fatalf("%q: got %+v, %v", arg, got, err)
 		}
 	default:
-		if err != integerError(arg, "a token, or FORCE") || got != (proof{}) {
+		if err != integerError(arg, "a token, or FORCE") || got != (script.Proof{}) {
 			t.Fatalf("%q: got %+v, %v", arg, got, err)
 		}
 	}
 }
 
 func TestParseProofWithoutToken(t *testing.T) {
-	if got, err := parseProof(nil, "c-1"); err != nil || got != (proof{"connection", "c-1"}) {
+	if got, err := parseProof(nil, "c-1"); err != nil || got != (script.Proof{Kind: "connection", Value: "c-1"}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }

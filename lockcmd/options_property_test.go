@@ -33,33 +33,33 @@ func TestLockOptionsProperty(t *testing.T) {
 		const longest = time.Hour
 		ms := rapid.IntRange(1, int(longest.Milliseconds()))
 		want := lockOptions{}
-		want.timeout = time.Duration(ms.Draw(t, "timeout")) * time.Millisecond
+		want.Timeout = time.Duration(ms.Draw(t, "timeout")) * time.Millisecond
 		var options [][][]byte
 		if rapid.Bool().Draw(t, "waits") {
 			ms := rapid.IntRange(0, 1<<40).Draw(t, "wait")
 			want.waits, want.wait = true, time.Duration(ms)*time.Millisecond
 			options = append(options, [][]byte{anyCase(t, "WAIT"), secondsOf(want.wait)})
 		}
-		if want.session = rapid.Bool().Draw(t, "session"); want.session {
+		if want.Session = rapid.Bool().Draw(t, "session"); want.Session {
 			options = append(options, [][]byte{anyCase(t, "SESSION")})
 			if rapid.Bool().Draw(t, "limited") {
 				ms := rapid.IntRange(1, 1<<40).Draw(t, "max")
-				want.longest = time.Duration(ms) * time.Millisecond
-				options = append(options, [][]byte{anyCase(t, "MAX"), secondsOf(want.longest)})
+				want.Longest = time.Duration(ms) * time.Millisecond
+				options = append(options, [][]byte{anyCase(t, "MAX"), secondsOf(want.Longest)})
 			}
 		}
 		if rapid.Bool().Draw(t, "owned") {
 			word := rapid.SampledFrom([][]byte{
 				[]byte("WAIT"), []byte("session"), []byte("OWNER"), []byte(" "), []byte("0")})
 			name := rapid.OneOf(rapid.SliceOfN(rapid.Byte(), 1, 20), word)
-			want.owner = string(name.Draw(t, "owner"))
-			options = append(options, [][]byte{anyCase(t, "OWNER"), []byte(want.owner)})
+			want.Owner = string(name.Draw(t, "owner"))
+			options = append(options, [][]byte{anyCase(t, "OWNER"), []byte(want.Owner)})
 		}
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 0))
 		random.Shuffle(len(options), func(i, j int) {
 			options[i], options[j] = options[j], options[i]
 		})
-		args := [][]byte{secondsOf(want.timeout)}
+		args := [][]byte{secondsOf(want.Timeout)}
 		for _, option := range options {
 			args = append(args, option...)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/script"
 )
 
 // How often a waiter polls while the upstream is being replaced.
@@ -15,20 +16,20 @@ const (
 	maxOutagePoll = 60 * time.Millisecond
 )
 
-// isTransient reports whether a waiter goes on although the upstream has failed with err: another
+// IsTransient reports whether a waiter goes on although the upstream has failed with err: another
 // server will replace it. The next poll finds what this one may have taken.
-func (m *callMaker) isTransient(err error) bool {
+func (bg *background) isTransient(err error) bool {
 	var held heldOffError
 	if errors.As(err, &held) {
 		return true
 	}
 	var late LateError
-	if !m.cfg.Moves || errors.Is(err, ErrLost) || errors.As(err, &late) {
+	if !bg.cfg.Moves || errors.Is(err, ErrLost) || errors.As(err, &late) {
 		return false
 	}
-	var said ServerError
+	var said script.ServerError
 	if errors.As(err, &said) {
-		return said.isTransient()
+		return said.IsTransient()
 	}
 	var failed interface{ MayHaveRun() bool }
 	return errors.As(err, &failed)
@@ -40,7 +41,7 @@ func (qs *queues) pollAfter(w *waiter, err error) time.Duration {
 	if q := qs.of[w.id()]; q != nil { // otherwise a release has given w the lock meanwhile
 		q.failing = err
 	}
-	w.unknownOutcome = w.unknownOutcome || mayHaveRun(err) && w.owner == "" // as in releases.failed
+	w.unknownOutcome = w.unknownOutcome || mayHaveRun(err) && w.Owner == "" // as in releases.failed
 	qs.mu.Unlock()
 	var held heldOffError
 	if errors.As(err, &held) {
@@ -53,9 +54,9 @@ func (qs *queues) pollAfter(w *waiter, err error) time.Duration {
 // waiters learn one after another that the upstream has gone. Until a poll is answered, no waiter
 // is told that the lock is held.
 func (qs *queues) pollFailed(w *waiter, err error) {
-	var said ServerError
+	var said script.ServerError
 	if err == ErrGone || isUnconfirmed(err) || isDeadlock(err) || IsUnblocked(err) ||
-		errors.As(err, &said) && hasCode(said, "NOPERM", "NOAUTH") {
+		errors.As(err, &said) && script.HasCode(said, "NOPERM", "NOAUTH") {
 		return // this concerns w alone
 	}
 	var late LateError

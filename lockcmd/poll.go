@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"lockproxy/internal/monotonic"
+	"lockproxy/lockcmd/script"
 )
 
 // How often the first waiter polls. It is notified of LOCK's releases, but not of a DEL or a
@@ -21,22 +22,22 @@ const (
 func (l *waits) pollOrPause(s session, w *waiter) (pause time.Duration, err error) {
 	id := w.id()
 	again := w.polled
-	before, _ := l.tracking.follows(w.as, w.key)
+	before, _ := l.tracking.follows(w.as, w.Key)
 	w.pollStarted.Store(monotonic.Now())
 	defer w.pollStarted.Store(0) // once the queue knows how the poll ended: see queues.outage
 	a, err := l.poll(s, w)
 	switch {
 	case err == nil:
-		after, _ := l.tracking.follows(w.as, w.key)
-		trusted := a.foreign && before && after
+		after, _ := l.tracking.follows(w.as, w.Key)
+		trusted := a.Foreign && before && after
 		l.queues.answered(id, trusted)
 		if trusted {
-			return min(maxTrustedPoll, a.remaining+time.Millisecond), nil
+			return min(maxTrustedPoll, a.Remaining+time.Millisecond), nil
 		}
-		if a.remaining > 0 && (again || l.queues.foreignCompete(id)) {
-			l.tracking.want(w.as, w.key)
+		if a.Remaining > 0 && (again || l.queues.foreignCompete(id)) {
+			l.tracking.want(w.as, w.Key)
 		}
-		return l.pollInterval(w, a.remaining), nil
+		return l.pollInterval(w, a.Remaining), nil
 	case l.isTransient(err):
 		return l.queues.pollAfter(w, err), nil
 	}
@@ -46,16 +47,16 @@ func (l *waits) pollOrPause(s session, w *waiter) (pause time.Duration, err erro
 
 // poll tries to take the lock for w, which is first. If another client has the lock, it returns
 // what it found.
-func (l *waits) poll(s session, w *waiter) (found attempt, err error) {
-	if w.value != "" && w.polled { // otherwise it has just been read
+func (l *waits) poll(s session, w *waiter) (found script.Attempt, err error) {
+	if w.Value != "" && w.polled { // otherwise it has just been read
 		if there, err := l.readForAll(s, w); there || err != nil {
-			return attempt{}, err
+			return script.Attempt{}, err
 		}
 	}
 	l.queues.mu.Lock()
-	mode := modeFirst
+	mode := script.ModeFirst
 	if w.polled && !w.pollNow {
-		mode = modeAgain
+		mode = script.ModeAgain
 	}
 	w.pollNow, w.polled = false, true
 	var others []*waiter
@@ -65,40 +66,40 @@ func (l *waits) poll(s session, w *waiter) (found attempt, err error) {
 	l.queues.mu.Unlock()
 	a, err := l.try(s, w, mode, others)
 	defer l.endShared(s, w, others, a, err)
-	if a.made { // it must be read; if it is gone again, the next poll is soon
+	if a.Made { // it must be read; if it is gone again, the next poll is soon
 		_, err := l.readForAll(s, w)
-		return attempt{}, err
+		return script.Attempt{}, err
 	}
-	if a.token != 0 {
+	if a.Token != 0 {
 		// A release that has given w the lock must end before the poll that found it.
 		l.awaitOffer(w)
 	}
 	if rejected := l.settle(s, w, a, err); rejected != nil {
-		return attempt{}, rejected
+		return script.Attempt{}, rejected
 	}
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
 	if q := l.queues.of[w.id()]; q != nil {
-		q.heldShared = a.heldShared
-		q.listed = q.listed || a.token == 0 && !a.foreign
+		q.heldShared = a.HeldShared
+		q.listed = q.listed || a.Token == 0 && !a.Foreign
 	}
 	if w.state == granted { // by this poll, or by a release while it was under way
-		return attempt{}, nil
+		return script.Attempt{}, nil
 	}
-	if a.foreign {
+	if a.Foreign {
 		l.queues.foreign.won(w.id(), time.Now())
 	}
 	return a, err
 }
 
 // endShared ends the offers to waiters behind w of a poll for a shared lock.
-func (l *waits) endShared(s session, w *waiter, others []*waiter, a attempt, err error) {
-	if !w.shared {
+func (l *waits) endShared(s session, w *waiter, others []*waiter, a script.Attempt, err error) {
+	if !w.Shared {
 		return
 	}
 	var missing, unknown error
 	switch {
-	case err != nil && a.token != 0:
+	case err != nil && a.Token != 0:
 		missing = err
 	case err != nil && mayHaveRun(err):
 		unknown = err
@@ -108,8 +109,8 @@ func (l *waits) endShared(s session, w *waiter, others []*waiter, a attempt, err
 	if q == nil {
 		q = &waitQueue{}
 	}
-	ends := q.endOffers(others, a.token+1, a.given-1, missing, unknown)
-	if a.token != 0 {
+	ends := q.endOffers(others, a.Token+1, a.Given-1, missing, unknown)
+	if a.Token != 0 {
 		q.pollNow() // so that other proxies see that clients still wait
 	}
 	l.queues.mu.Unlock()
@@ -121,7 +122,7 @@ func (l *waits) endShared(s session, w *waiter, others []*waiter, a attempt, err
 // check finds out whether a waiter that does not poll yet may lock here at all, and whether its
 // owner has the lock already.
 func (l *waits) check(s session, w *waiter) error {
-	a, err := l.try(s, w, modeCheck, nil)
+	a, err := l.try(s, w, script.ModeCheck, nil)
 	if rejected := l.settle(s, w, a, err); rejected != nil {
 		return rejected
 	}
@@ -130,10 +131,10 @@ func (l *waits) check(s session, w *waiter) error {
 
 // try runs lock.lua once for a waiter. If an error comes with a token, the caller must undo that,
 // unless the connection had it before.
-func (l *waits) try(s session, w *waiter, mode string, others []*waiter) (attempt, error) {
-	t, err := l.beginTry(w.id(), w.lockRequest, mode, others)
+func (l *waits) try(s session, w *waiter, mode string, others []*waiter) (script.Attempt, error) {
+	t, err := l.beginTry(w.id(), w.Request, mode, others)
 	if err != nil {
-		return attempt{}, err
+		return script.Attempt{}, err
 	}
 	t.Until = l.queues.answerBy(w)
 	answer, err := s.Eval(&t.Call)
@@ -143,7 +144,7 @@ func (l *waits) try(s session, w *waiter, mode string, others []*waiter) (attemp
 // answerBy is when w stops waiting for the answer to a script that it sends now: at the end of its
 // wait, but not before a healthy upstream has had time to answer.
 func (qs *queues) answerBy(w *waiter) time.Time {
-	patience := maxSilence + qs.ways.roundTrip(w.key)
+	patience := maxSilence + qs.ways.roundTrip(w.Key)
 	if least := time.Now().Add(patience); !w.until.IsZero() && w.until.Before(least) {
 		return least
 	}
@@ -153,29 +154,29 @@ func (qs *queues) answerBy(w *waiter) time.Time {
 // settle gives w the lock that a poll or a check has taken for it. If w must not keep the lock, or
 // has been rejected meanwhile, settle takes it back: then w has left, and is offered no lock again.
 // It returns the error for w's client, nil if w was not rejected.
-func (l *waits) settle(s session, w *waiter, a attempt, err error) error {
+func (l *waits) settle(s session, w *waiter, a script.Attempt, err error) error {
 	l.queues.mu.Lock()
-	if err != nil && a.token != 0 && !a.renewed && w.rejected == nil {
+	if err != nil && a.Token != 0 && !a.Renewed && w.rejected == nil {
 		w.rejected = err
 	}
 	rejected := w.rejected
 	switch {
 	case rejected != nil:
 		w.state = left
-	case err != nil || a.token == 0:
+	case err != nil || a.Token == 0:
 	case w.state == granted: // by a release, while this was under way
 		w.supersede(a)
 	default:
 		q := l.queues.of[w.id()]
-		if !a.renewed {
+		if !a.Renewed {
 			q.quota = 0
 		}
-		w.attempt = a
-		q.grant(w, a.token)
+		w.Attempt = a
+		q.grant(w, a.Token)
 	}
 	l.queues.mu.Unlock()
-	if (rejected != nil || err != nil) && a.token != 0 && !a.before {
-		l.releases.undo(s, s.Holder, w.lock(a.token))
+	if (rejected != nil || err != nil) && a.Token != 0 && !a.Before {
+		l.releases.undo(s, s.Holder, w.lock(a.Token))
 	}
 	return rejected
 }
@@ -183,10 +184,10 @@ func (l *waits) settle(s session, w *waiter, a attempt, err error) error {
 // pollInterval is the time to the next poll of w, which is first, if the lock ends after remaining.
 func (l *waits) pollInterval(w *waiter, remaining time.Duration) time.Duration {
 	pause := jitter(minPoll, maxPoll)
-	_, followed := l.tracking.follows(w.as, w.key)
+	_, followed := l.tracking.follows(w.as, w.Key)
 	if !followed && l.queues.foreignCompete(w.id()) {
 		pause = jitter(minForeignPoll, maxForeignPoll)
 	}
 	// Expired means now >= value, on a clock of whole milliseconds.
-	return min(pause, max(remaining-l.queues.ways.roundTrip(w.key), 0)+time.Millisecond)
+	return min(pause, max(remaining-l.queues.ways.roundTrip(w.Key), 0)+time.Millisecond)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/script"
 )
 
 // waitQueue is the queue of one lock's waiters in this proxy, in order of arrival. It is pure: its
@@ -42,10 +43,10 @@ const (
 
 // waiter is one LOCK … WAIT.
 type waiter struct {
-	lockRequest
+	script.Request
 	as             names.Identity
 	state          waiterState
-	attempt        // how it got the lock: the token is valid once it is granted
+	script.Attempt // how it got the lock: the token is valid once it is granted
 	joined         time.Time
 	until          time.Time     // when its wait ends; zero is never
 	unknownOutcome bool          // a release or poll has failed that may have given it the lock
@@ -62,15 +63,15 @@ type waiter struct {
 	watched        *watchedWait  // the wait in deadlocks; of a LOCKALL only its lead has it
 }
 
-func newWaiter(r lockRequest, as names.Identity) *waiter {
-	return &waiter{lockRequest: r, as: as, wake: make(chan struct{}, 1)}
+func newWaiter(r script.Request, as names.Identity) *waiter {
+	return &waiter{Request: r, as: as, wake: make(chan struct{}, 1)}
 }
 
-func (w *waiter) id() names.Lock { return names.Lock{DB: w.as.DB, Key: w.key} }
+func (w *waiter) id() names.Lock { return names.Lock{DB: w.as.DB, Key: w.Key} }
 
 // lock is the lock that w was given, or with token 0 may have been given.
 func (w *waiter) lock(token int64) *heldLock {
-	return &heldLock{lockRequest: w.lockRequest, as: w.as, token: token}
+	return &heldLock{Request: w.Request, as: w.as, token: token}
 }
 
 func (w *waiter) signal() {
@@ -83,9 +84,9 @@ func (w *waiter) signal() {
 // supersede notes that a poll has taken the lock for w although a release had given it the lock:
 // the poll ran after the end of that lease, or before it. w has the higher token. With the other
 // one, its client could not release the lock.
-func (w *waiter) supersede(a attempt) {
-	if a.token > w.token {
-		w.attempt = a
+func (w *waiter) supersede(a script.Attempt) {
+	if a.Token > w.Token {
+		w.Attempt = a
 	}
 }
 
@@ -109,7 +110,7 @@ func (q *waitQueue) join(w *waiter) (permitted bool) {
 }
 
 // asksAs reports whether two waiters need the same rights.
-func (w *waiter) asksAs(other *waiter) bool { return w.as == other.as && w.shared == other.shared }
+func (w *waiter) asksAs(other *waiter) bool { return w.as == other.as && w.Shared == other.Shared }
 
 // leave takes w out of the queue. If w was first, it wakes the next one. That one polls if w had a
 // poll to do at once, kept it from sharing the lock with its holders, or waited for other locks
@@ -159,7 +160,7 @@ func (q *waitQueue) offer(as names.Identity, foreignCompete bool, now time.Time)
 	case first.state != waiting || first.as != as:
 		return handOver{kind: "self"}
 	}
-	first.state, first.askedAt = offered, now
+	first.state, first.AskedAt = offered, now
 	offer := handOver{kind: "next", next: first, others: q.offerShared(now)}
 	if q.quota <= 0 {
 		offer.kind = "fair"
@@ -178,16 +179,16 @@ const (
 // that wants the lock for itself, has another identity, or is offered it already.
 func (q *waitQueue) offerShared(now time.Time) (list []*waiter) {
 	first, owners := q.first(), 0
-	if !first.shared {
+	if !first.Shared {
 		return nil
 	}
 	for place := first.place.Next(); place != nil && len(list) < maxSharers; place = place.Next() {
 		w := place.Value.(*waiter)
-		owners += len(w.owner)
-		if !w.shared || w.state != waiting || w.as != first.as || owners > maxSharersOwners {
+		owners += len(w.Owner)
+		if !w.Shared || w.state != waiting || w.as != first.as || owners > maxSharersOwners {
 			break
 		}
-		w.state, w.askedAt = offered, now
+		w.state, w.AskedAt = offered, now
 		list = append(list, w)
 	}
 	return list
@@ -206,21 +207,21 @@ func (q *waitQueue) endOffer(w *waiter, token int64) (accepted bool) {
 		q.grant(w, token)
 		return true
 	case granted: // its poll has found this grant, or took the lock that this release forced
-		return token == 0 || token == w.token
+		return token == 0 || token == w.Token
 	}
 	return token == 0
 }
 
 // grant makes w the holder.
 func (q *waitQueue) grant(w *waiter, token int64) {
-	w.state, w.token, q.failing = granted, token, nil
+	w.state, w.Token, q.failing = granted, token, nil
 	if q.quota <= 0 {
 		q.quota = q.len()
 	}
 	q.quota--
 	q.grants++
 	q.listed = false
-	q.lease = w.timeout
+	q.lease = w.Timeout
 	q.leave(w)
 	w.signal()
 }
@@ -233,7 +234,7 @@ func (q *waitQueue) answer(as names.Identity, key string, value *string) {
 	var next *list.Element
 	for place := q.waiters.Front(); place != nil; place = next {
 		next = place.Next()
-		if w := place.Value.(*waiter); w.as == as && w.value == key {
+		if w := place.Value.(*waiter); w.as == as && w.Value == key {
 			w.answer(value)
 			q.leave(w)
 			w.signal()

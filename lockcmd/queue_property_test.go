@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/script"
 )
 
 // queueModel is a queue, with a list of its waiters in order of arrival and of the tokens that each
@@ -32,8 +33,8 @@ func (m *queueModel) gone(w *waiter) {
 // granted notes that w must have the lock now, with this token, and that nobody who came before
 // still waits.
 func (m *queueModel) granted(t *rapid.T, w *waiter, token int64) {
-	if w.state != granted || w.token != token {
-		t.Fatalf("a waiter that was given %d is in state %d with token %d", token, w.state, w.token)
+	if w.state != granted || w.Token != token {
+		t.Fatalf("a waiter that was given %d is in state %d with token %d", token, w.state, w.Token)
 	}
 	if m.waiting[0] != w {
 		t.Fatalf("number %d was served before number %d", m.arrival[w], m.arrival[m.waiting[0]])
@@ -63,7 +64,7 @@ func TestQueueAgainstModel(t *testing.T) {
 		joined := 0
 		t.Repeat(map[string]func(*rapid.T){
 			"join": func(t *rapid.T) {
-				r := lockRequest{timeout: time.Duration(joined+1) * time.Second}
+				r := script.Request{Timeout: time.Duration(joined+1) * time.Second}
 				w, n := newWaiter(r, someone.Draw(t, "identity")), len(m.waiting)
 				permitted := n > 0 && (m.waiting[0].as == w.as || m.waiting[n-1].as == w.as)
 				if got := m.queue.join(w); got != permitted {
@@ -163,7 +164,7 @@ func TestQueueAgainstModel(t *testing.T) {
 					return
 				}
 				for range foreignGapGrants {
-					w := newWaiter(lockRequest{}, names.Identity{})
+					w := newWaiter(script.Request{}, names.Identity{})
 					m.queue.join(w)
 					m.token++
 					m.queue.grant(w, m.token)
@@ -186,9 +187,9 @@ func TestQueueAgainstModel(t *testing.T) {
 					t.Fatal("another is first than came first")
 				}
 				for token, w := range m.given {
-					if w.token != token || w.state != granted {
+					if w.Token != token || w.state != granted {
 						t.Fatalf("the holder of %d is in state %d with token %d",
-							token, w.state, w.token)
+							token, w.state, w.Token)
 					}
 				}
 			},

@@ -69,7 +69,7 @@ func (qs *queues) leaveLocked(w *waiter) (missed bool) {
 		return false
 	}
 	delete(qs.of, w.id())
-	qs.waitedKeys.Add(w.key, -1)
+	qs.waitedKeys.Add(w.Key, -1)
 	return w.state != granted && (w.pollNow || q.listed)
 }
 
@@ -185,7 +185,7 @@ func (qs *queues) Waiters(id names.Lock, limit int) (list []Waiter) {
 	}
 	for place := q.waiters.Front(); place != nil && len(list) < limit; place = place.Next() {
 		w := place.Value.(*waiter)
-		list = append(list, Waiter{w.owner, w.client, w.name, w.mode(), w.joined, w.until})
+		list = append(list, Waiter{w.Owner, w.Client, w.Name, w.Mode(), w.joined, w.until})
 	}
 	return list
 }

@@ -4,12 +4,13 @@ import (
 	"testing"
 
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/script"
 )
 
 // A release has given the last waiter of a queue the lock, and it has not ended yet. An UNLOCKALL
 // finds nobody there.
 func TestReleaseAllBehindGrant(t *testing.T) {
-	qs, w := newQueues(), newWaiter(lockRequest{key: "job"}, names.Identity{})
+	qs, w := newQueues(), newWaiter(script.Request{Key: "job"}, names.Identity{})
 	q := qs.queueLocked(w.id())
 	q.join(w)
 	q.grant(w, 7)
@@ -20,7 +21,7 @@ func TestReleaseAllBehindGrant(t *testing.T) {
 
 // UNLOCKALL leaves a gap for foreign clients now and then, as UNLOCK does.
 func TestReleaseAllLeavesGap(t *testing.T) {
-	qs, w := newQueues(), newWaiter(lockRequest{key: "job"}, names.Identity{})
+	qs, w := newQueues(), newWaiter(script.Request{Key: "job"}, names.Identity{})
 	q := qs.queueLocked(w.id())
 	q.join(w)
 	q.grants = foreignGapGrants

@@ -9,6 +9,7 @@ import (
 
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/script"
 )
 
 // registry has the locks that were taken through this proxy, until their ends are known. It shows
@@ -65,7 +66,7 @@ func (r *registry) put(lock *heldLock) (earlier []*heldLock) {
 	case old == nil:
 	case old.token == lock.token:
 		lock.since = old.since
-		lock.others = old.sessionsExcept(lock.connection)
+		lock.others = old.sessionsExcept(lock.Connection)
 		if lock.by == nil { // LOCK does not shorten it; a session lock is renewed long before
 			lock.until.Store(max(lock.until.Load(), old.until.Load()))
 		}
@@ -73,13 +74,13 @@ func (r *registry) put(lock *heldLock) (earlier []*heldLock) {
 		if now > old.until.Load() {
 			r.onExpired(old)
 		}
-		earlier = old.sessionsExcept(lock.connection)
+		earlier = old.sessionsExcept(lock.Connection)
 	}
 	if s.puts++; s.puts > maxRegistered/2 {
 		r.sweepLocked(s, now)
 	}
 	if old != nil || lock.by != nil || len(s.locks) < maxRegistered {
-		if old == nil && lock.shared {
+		if old == nil && lock.Shared {
 			s.shared++
 		}
 		s.locks[id] = lock
@@ -92,7 +93,7 @@ func (lock *heldLock) sessionsExcept(connection string) []*heldLock {
 	list := lock.appendSessions(nil)
 	lock.others = nil
 	return slices.DeleteFunc(list, func(other *heldLock) bool {
-		return other.connection == connection
+		return other.Connection == connection
 	})
 }
 
@@ -170,7 +171,7 @@ func (r *registry) lose(lock *heldLock, tokenHolds bool) (others []*heldLock, en
 		}
 	}
 	s.delete(id)
-	return last.sessionsExcept(lock.connection), true
+	return last.sessionsExcept(lock.Connection), true
 }
 
 // leave removes a session from a lock, of which last is registered. mu is held.
@@ -200,12 +201,12 @@ func (r *registry) extend(id names.Lock, token, until int64) {
 // remove removes the lock that a release with a proof, of a token, has ended, and returns it, nil
 // if there is none. A forced release of a shared lock may have ended others.
 func (r *registry) remove(
-	id names.Lock, p proof, token int64,
+	id names.Lock, p script.Proof, token int64,
 ) (lock *heldLock, others []*heldLock) {
 	s := r.lock(id)
 	defer s.mu.Unlock()
 	if s.shared > 0 {
-		if p.kind == "force" {
+		if p.Kind == "force" {
 			s.visit(id, func(lock *heldLock) { others = append(others, lock) })
 			for _, lock := range others {
 				s.delete(lock.heldID())
@@ -214,7 +215,7 @@ func (r *registry) remove(
 				return others[0], others[1:]
 			}
 		}
-		if lock = s.locks[heldID{id, cmp.Or(p.token(), token)}]; lock != nil && lock.shared {
+		if lock = s.locks[heldID{id, cmp.Or(p.Token(), token)}]; lock != nil && lock.Shared {
 			s.delete(lock.heldID())
 			return lock, nil
 		}
@@ -223,9 +224,9 @@ func (r *registry) remove(
 	switch {
 	case lock == nil:
 		return nil, nil
-	case p.token() == lock.token:
-	case p.kind == "connection" && p.value == lock.connection:
-	case p.kind != "token" && p.kind != "connection" && token == lock.token:
+	case p.Token() == lock.token:
+	case p.Kind == "connection" && p.Value == lock.Connection:
+	case p.Kind != "token" && p.Kind != "connection" && token == lock.token:
 	default:
 		return nil, nil
 	}

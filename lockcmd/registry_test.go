@@ -10,6 +10,7 @@ import (
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
 	"lockproxy/internal/testwait"
+	"lockproxy/lockcmd/script"
 )
 
 func testRegistry() (*registry, *atomic.Uint64) {
@@ -19,7 +20,7 @@ func testRegistry() (*registry, *atomic.Uint64) {
 
 // taken is a lock that a connection asked for at a time.
 func taken(key, connection string, token int64, asked int64, timeout time.Duration) *heldLock {
-	lock := &heldLock{lockRequest: lockRequest{key: key, connection: connection}, token: token}
+	lock := &heldLock{Request: script.Request{Key: key, Connection: connection}, token: token}
 	lock.since = asked
 	lock.until.Store(asked + int64(timeout))
 	return lock
@@ -28,7 +29,7 @@ func taken(key, connection string, token int64, asked int64, timeout time.Durati
 func TestRegistry(t *testing.T) {
 	r, expired := testRegistry()
 	id, now := names.Lock{DB: 0, Key: "a"}, monotonic.Now()
-	ends := func(p proof, token int64, want bool) {
+	ends := func(p script.Proof, token int64, want bool) {
 		t.Helper()
 		one, _ := r.remove(id, p, token)
 		if got := one != nil; got != want {
@@ -36,16 +37,16 @@ func TestRegistry(t *testing.T) {
 		}
 	}
 	r.put(taken("a", "c1", 7, now, time.Second))
-	ends(proof{"token", "6"}, 0, false)
-	ends(proof{"connection", "c2"}, 0, false)
-	ends(proof{"force", ""}, 8, false)
-	ends(proof{"token", "7"}, 0, true)
-	ends(proof{"token", "7"}, 0, false)
+	ends(script.Proof{Kind: "token", Value: "6"}, 0, false)
+	ends(script.Proof{Kind: "connection", Value: "c2"}, 0, false)
+	ends(script.Proof{Kind: "force", Value: ""}, 8, false)
+	ends(script.Proof{Kind: "token", Value: "7"}, 0, true)
+	ends(script.Proof{Kind: "token", Value: "7"}, 0, false)
 
 	r.put(taken("a", "c1", 8, now, time.Second))
-	ends(proof{"connection", "c1"}, 0, true)
+	ends(script.Proof{Kind: "connection", Value: "c1"}, 0, true)
 	r.put(taken("a", "c1", 9, now, time.Second))
-	ends(proof{"force", ""}, 9, true)
+	ends(script.Proof{Kind: "force", Value: ""}, 9, true)
 	if left := r.sweep(now + int64(time.Hour)); left != 0 || expired.Load() != 0 {
 		t.Errorf("%d left, %d expired", left, expired.Load())
 	}
@@ -72,7 +73,7 @@ func TestRegisteredLocksExpire(t *testing.T) {
 	if left := r.sweep(after(3 * time.Second)); left != 3 || expired.Load() != 2 {
 		t.Errorf("%d left, %d expired", left, expired.Load())
 	}
-	lock, _ := r.remove(names.Lock{DB: 0, Key: "owner"}, proof{"token", "3"}, 0)
+	lock, _ := r.remove(names.Lock{DB: 0, Key: "owner"}, script.Proof{Kind: "token", Value: "3"}, 0)
 	if lock == nil || lock.since != now {
 		t.Errorf("held: %+v, since %v", lock, now)
 	}
@@ -128,9 +129,9 @@ func TestRegisteredSessions(t *testing.T) {
 	check := func(want ...string) {
 		t.Helper()
 		var got []string
-		lock, _ := r.remove(id, proof{"token", "7"}, 0)
+		lock, _ := r.remove(id, script.Proof{Kind: "token", Value: "7"}, 0)
 		for _, other := range lock.sessionsExcept("") {
-			got = append(got, other.connection)
+			got = append(got, other.Connection)
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("sessions %v, want %v", got, want)
@@ -153,7 +154,7 @@ func TestRegisteredSessions(t *testing.T) {
 	for i := range 100 {
 		session(fmt.Sprint(i))
 	}
-	last, _ = r.remove(id, proof{"token", "7"}, 0)
+	last, _ = r.remove(id, script.Proof{Kind: "token", Value: "7"}, 0)
 	if n := len(last.others); n != 99 {
 		t.Errorf("%d sessions are kept", n)
 	}

@@ -3,6 +3,7 @@ package lockcmd
 import (
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/script"
 )
 
 func (r *renewals) beginRelock(client Client, args [][]byte) *Step {
@@ -15,11 +16,11 @@ func (r *renewals) beginRelock(client Client, args [][]byte) *Step {
 		return answered(errorReply(err))
 	}
 	id, asked := names.Lock{DB: client.As.DB, Key: string(args[0])}, monotonic.Now()
-	c := r.relockCall(id, p.value, timeout, false)
-	return &Step{Call: c, Finish: func(answer Answer, err error) (Reply, *Step) {
-		done, err := c.ints(1, answer, err)
+	c := r.scripts.Relock(id, p.Value, timeout, false)
+	return &Step{Call: c, Finish: func(answer script.Answer, err error) (Reply, *Step) {
+		done, err := c.Ints(1, answer, err)
 		if err == nil && done[0] == 1 {
-			err = answer.unconfirmed(c.Confirm, notLonger)
+			err = answer.Unconfirmed(c.Confirm, script.NotLonger)
 		}
 		if err != nil {
 			return errorReply(err), nil

@@ -6,6 +6,7 @@ import (
 
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/script"
 )
 
 // Session locks are renewed while their connections are open, each after a third of its timeout.
@@ -25,7 +26,7 @@ type renewals struct {
 // hold records a lock that a connection was given, and begins to renew a session lock.
 func (r *renewals) hold(h *Holder, lock *heldLock) {
 	if lock.by != nil {
-		r.notifications.listen(lock.as, lock.key)
+		r.notifications.listen(lock.as, lock.Key)
 		r.trackSession(lock)
 	}
 	h.mu.Lock()
@@ -33,7 +34,7 @@ func (r *renewals) hold(h *Holder, lock *heldLock) {
 	h.addLocked(lock)
 	if lock.by != nil {
 		h.sessions = r.sessions
-		r.renewLocked(h, lock, lock.since+int64(lock.timeout/3))
+		r.renewLocked(h, lock, lock.since+int64(lock.Timeout/3))
 	}
 }
 
@@ -42,7 +43,7 @@ func (r *renewals) unlocked(h *Holder, u *unlockCall, released bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if released {
-		h.releasedLocked(u.id, u.token, u.proof.kind == "force")
+		h.releasedLocked(u.id, u.token, u.proof.Kind == "force")
 	}
 	for _, lock := range h.provenLocked(u.id, u.proof) {
 		if lock.by != nil && !lock.renewed {
@@ -53,10 +54,10 @@ func (r *renewals) unlocked(h *Holder, u *unlockCall, released bool) {
 
 // relocked notes the timeout that RELOCK has given the lock of a token.
 func (r *renewals) relocked(
-	h *Holder, id names.Lock, p proof, timeout time.Duration, asked int64,
+	h *Holder, id names.Lock, p script.Proof, timeout time.Duration, asked int64,
 ) {
 	until := asked + int64(timeout)
-	r.seen.registry.extend(id, p.token(), until)
+	r.seen.registry.extend(id, p.Token(), until)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	lock := h.findLocked(id, p)
@@ -64,7 +65,7 @@ func (r *renewals) relocked(
 		return
 	}
 	lock.until.Store(until)
-	lock.timeout = timeout
+	lock.Timeout = timeout
 	if lock.renewed {
 		r.renewLocked(h, lock, asked+int64(timeout/3))
 	}
@@ -86,7 +87,7 @@ func (r *renewals) renewLocked(h *Holder, lock *heldLock, when int64) {
 // lock may have expired.
 func (r *renewals) renew(ctx context.Context, h *Holder, lock *heldLock, round int) {
 	h.mu.Lock()
-	timeout, left := lock.timeout, time.Duration(lock.until.Load()-monotonic.Now())
+	timeout, left := lock.Timeout, time.Duration(lock.until.Load()-monotonic.Now())
 	current := lock.round == round
 	h.mu.Unlock()
 	asked := monotonic.Now()
@@ -99,14 +100,14 @@ func (r *renewals) renew(ctx context.Context, h *Holder, lock *heldLock, round i
 	if lock.last != 0 {
 		left = min(left, time.Duration(lock.last-asked))
 	}
-	c := r.relockCall(lock.id(), lock.tokenText(), timeout, true)
-	script := time.Now().Add(left - c.Confirm.Within) // Eval adds Confirm.Within
+	c := r.scripts.Relock(lock.id(), lock.tokenText(), timeout, true)
+	until := time.Now().Add(left - c.Confirm.Within) // Eval adds Confirm.Within
 	as := lock.login()
-	answer, err := r.clients.on(ctx, as, lock.key, script).Eval(c)
-	ints, err := c.ints(1, answer, err)
+	answer, err := r.clients.on(ctx, as, lock.Key, until).Eval(c)
+	ints, err := c.Ints(1, answer, err)
 	if err == nil && ints[0] == 1 {
 		// A failover could bring back the earlier expiry.
-		err = answer.unconfirmed(c.Confirm, notLonger)
+		err = answer.Unconfirmed(c.Confirm, script.NotLonger)
 	}
 	h.mu.Lock()
 	if lock.round != round || ctx.Err() != nil { // released, or given another timeout, meanwhile
@@ -120,9 +121,9 @@ func (r *renewals) renew(ctx context.Context, h *Holder, lock *heldLock, round i
 		r.seen.registry.extend(lock.id(), lock.token, asked+int64(timeout))
 		r.renewLocked(h, lock, asked+int64(timeout/3))
 		h.mu.Unlock()
-		r.tracking.want(as, lock.key) // the connection that tracked it may have failed
+		r.tracking.want(as, lock.Key) // the connection that tracked it may have failed
 		if as != lock.as {
-			r.notifications.listen(as, lock.key)
+			r.notifications.listen(as, lock.Key)
 		}
 	case err != nil && left > 0 && !isWrongType(err):
 		pause := min(max(timeout/20, 5*time.Millisecond), time.Second, max(left, time.Millisecond))
@@ -134,21 +135,11 @@ func (r *renewals) renew(ctx context.Context, h *Holder, lock *heldLock, round i
 	}
 }
 
-// relockCall makes the lock of a token run for timeout. session marks a renewal by the proxy.
-func (m *callMaker) relockCall(
-	id names.Lock, token string, timeout time.Duration, session bool,
-) *Call {
-	c := m.call(relockScript, id.Key, noFastPath, "",
-		token, milliseconds(timeout), m.unit(), m.retention, flag(session))
-	c.Confirm = m.cfg.confirmation()
-	return &c
-}
-
 // trackSession tracks the key of a session lock that is held longer than sessionTracked.
 func (r *renewals) trackSession(lock *heldLock) {
 	r.timers.after(sessionTracked, func(context.Context) {
 		if r.sessions.has(lock.id()) {
-			r.tracking.want(lock.as, lock.key)
+			r.tracking.want(lock.as, lock.Key)
 		}
 	})
 }

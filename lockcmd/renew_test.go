@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/script"
 )
 
 // yesConn is a connection to an upstream that answers 1 to whatever it is sent, except HELLO.
@@ -48,10 +49,10 @@ func TestRenewalTracksAgain(t *testing.T) {
 	l := New(Config{MaxTimeout: time.Minute}, "proxy", connect, hclog.NewNullLogger())
 	defer l.Close()
 	s := &slowSession{holder: Holder{Connection: "c"}}
-	lock := &heldLock{by: &s.holder, token: 7, lockRequest: lockRequest{
-		key: "job", timeout: 600 * time.Millisecond, session: true, connection: "c", number: "1"}}
+	lock := &heldLock{by: &s.holder, token: 7, Request: script.Request{
+		Key: "job", Timeout: 600 * time.Millisecond, Session: true, Connection: "c", Number: "1"}}
 	l.tracking.refused[lock.as] = time.Now() // the connection has just failed
-	l.recordAcquired(&s.holder, lock, attempt{token: 7, askedAt: time.Now()})
+	l.recordAcquired(&s.holder, lock, script.Attempt{Token: 7, AskedAt: time.Now()})
 	defer l.Gone(&s.holder)
 	time.Sleep(2 * sessionTracked) // so that the lock could not be tracked when it was new
 	l.tracking.mu.Lock()           // and now there is another connection
@@ -77,7 +78,7 @@ func TestSessionLocksAreBounded(t *testing.T) {
 	if step.Call != nil {
 		t.Fatalf("%+v", step)
 	}
-	got, _ := step.Finish(Answer{}, nil)
+	got, _ := step.Finish(script.Answer{}, nil)
 	if !strings.Contains(fmt.Sprint(got), "renews 131072 session locks already") {
 		t.Errorf("%v", got)
 	}
@@ -107,9 +108,9 @@ func TestRenewedAsTheNewLogin(t *testing.T) {
 		first := names.Identity{User: "app", Password: "one", LoggedIn: true, DB: 3}
 		second := names.Identity{User: "app", Password: "two", LoggedIn: true}
 		login.Store(&first)
-		l.acquired(Client{holder, first}, lockRequests{{key: "job", timeout: 30 * time.Second,
-			session: true, connection: "c", number: "1"}},
-			attempt{token: 7, askedAt: time.Now()})
+		l.acquired(Client{holder, first}, lockRequests{{Key: "job", Timeout: 30 * time.Second,
+			Session: true, Connection: "c", Number: "1"}},
+			script.Attempt{Token: 7, AskedAt: time.Now()})
 		connects := func(after string, want ...string) {
 			t.Helper()
 			time.Sleep(time.Minute)
@@ -160,9 +161,9 @@ func TestMaxEndsASessionLock(t *testing.T) {
 			h := &Holder{Connection: "c",
 				LockLost: func(_ string, token int64) { lost <- token }}
 			began := time.Now()
-			r := lockRequest{key: "job", timeout: c.timeout, session: true, connection: "c",
-				number: "1", longest: c.longest}
-			l.acquired(Client{Holder: h}, lockRequests{r}, attempt{token: 7, askedAt: began})
+			r := script.Request{Key: "job", Timeout: c.timeout, Session: true, Connection: "c",
+				Number: "1", Longest: c.longest}
+			l.acquired(Client{Holder: h}, lockRequests{r}, script.Attempt{Token: 7, AskedAt: began})
 			token := <-lost
 			if lasted := time.Since(began); token != 7 || lasted != c.longest {
 				t.Errorf("%+v: token %d is lost after %v", c, token, lasted)

@@ -5,9 +5,9 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/script"
 )
 
 // The kinds of locks, as info.lua names them, and a name for all.
@@ -31,14 +31,14 @@ func (l *queries) beginScan(c Client, args [][]byte) *Step {
 	cursor, _ := strconv.ParseUint(o.cursor, 10, 64)
 	if cursor >= foreignCursor || o.kind == kindTimestamp || o.kind == kindOther {
 		found, next := l.scanForeign(c.As.DB, max(cursor, foreignCursor), o)
-		return &Step{Finish: func(Answer, error) (Reply, *Step) {
+		return &Step{Finish: func(script.Answer, error) (Reply, *Step) {
 			return l.heldOf(found, next, func(kind string) bool {
 				return kind != kindLockproxy && (kind == o.kind || o.kind == kindAll)
 			})
 		}}
 	}
-	scan := words("SCAN", o.cursor, "MATCH", recordPattern, "COUNT", o.count)
-	return &Step{Do: [][][]byte{scan}, Finish: func(answer Answer, err error) (Reply, *Step) {
+	scan := words("SCAN", o.cursor, "MATCH", script.RecordPattern, "COUNT", o.count)
+	return &Step{Do: [][][]byte{scan}, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		found, next, err := scanned(answer, err, o)
 		if err != nil {
 			return errorReply(err), nil
@@ -53,7 +53,9 @@ func (l *queries) beginScan(c Client, args [][]byte) *Step {
 }
 
 // heldOf makes LOCKSCAN's reply, of those locks that are held and of a kind that is wanted.
-func (l *queries) heldOf(locks []string, cursor uint64, want func(kind string) bool) (Reply, *Step) {
+func (l *queries) heldOf(
+	locks []string, cursor uint64, want func(kind string) bool,
+) (Reply, *Step) {
 	keys := Reply{Kind: ArrayReply}
 	return l.kinds(locks, func(key, kind string) {
 		if kind != "" && want(kind) {
@@ -65,8 +67,8 @@ func (l *queries) heldOf(locks []string, cursor uint64, want func(kind string) b
 	})
 }
 
-// kinds asks, on the client's own connection, which kind of lock each key is, and calls found: "" if
-// it is not held, is no lock, or the user may not see it. Then it replies what done says.
+// kinds asks, on the client's own connection, which kind of lock each key is, and calls found: ""
+// if it is not held, is no lock, or the user may not see it. Then it replies what done says.
 func (l *queries) kinds(
 	keys []string, found func(key, kind string), done func() Reply,
 ) (Reply, *Step) {
@@ -76,15 +78,15 @@ func (l *queries) kinds(
 	asked := keys[:min(len(keys), visibleBatch)]
 	step := &Step{Further: true}
 	for _, key := range asked {
-		c := l.call(infoScript, key, noFastPath, "")
+		c := l.scripts.Call(script.InfoScript, key, script.NoFastPath, "")
 		ask := words("EVALSHA", c.Script.SHA, "2", c.Keys[0], c.Keys[1])
 		step.Do = append(step.Do, append(ask, words(c.Args[:]...)...))
 	}
-	step.Finish = func(answer Answer, err error) (Reply, *Step) {
+	step.Finish = func(answer script.Answer, err error) (Reply, *Step) {
 		for i := 0; i < len(answer.Raw) && err == nil; i++ {
 			var v resp.Value
-			v, err = parseReply(answer.Raw[i])
-			if said, _ := err.(ServerError); hasCode(said, "NOSCRIPT") {
+			v, err = script.ParseReply(answer.Raw[i])
+			if said, _ := err.(script.ServerError); script.HasCode(said, "NOSCRIPT") {
 				return l.kindAlone(keys[i:], found, done)
 			}
 			err = foundKind(keys[i], v, err, found)
@@ -101,9 +103,9 @@ func (l *queries) kinds(
 func (l *queries) kindAlone(
 	keys []string, found func(key, kind string), done func() Reply,
 ) (Reply, *Step) {
-	c := l.call(infoScript, keys[0], noFastPath, "")
-	return Reply{}, &Step{Call: &c, Finish: func(answer Answer, err error) (Reply, *Step) {
-		err = foundKind(keys[0], answer.Value, answer.failure(err), found)
+	c := l.scripts.Call(script.InfoScript, keys[0], script.NoFastPath, "")
+	return Reply{}, &Step{Call: &c, Finish: func(answer script.Answer, err error) (Reply, *Step) {
+		err = foundKind(keys[0], answer.Value, answer.Failure(err), found)
 		if err != nil {
 			return errorReply(err), nil
 		}
@@ -113,10 +115,10 @@ func (l *queries) kindAlone(
 
 // foundKind calls found with the answer about a key. It returns an error that ends the command.
 func foundKind(key string, v resp.Value, err error, found func(key, kind string)) error {
-	said, _ := err.(ServerError)
+	said, _ := err.(script.ServerError)
 	kind := ""
 	switch {
-	case hasCode(said, "NOPERM", "WRONGTYPE"):
+	case script.HasCode(said, "NOPERM", "WRONGTYPE"):
 	case err != nil:
 		return err
 	case len(v.Elems) >= len(infoFields) && string(v.Elems[0].Text) == "held":
@@ -146,38 +148,27 @@ func (l *queries) scanForeign(db int, cursor uint64, o scanOptions) (keys []stri
 	return keys[:count], place(keys[count])
 }
 
-// recordPattern is SCAN's pattern for lock records.
-const recordPattern = "*" + recordInfix + "???"
-
 // scanned returns the locks of the records that SCAN has found, those that match.
-func scanned(answer Answer, err error, o scanOptions) (keys []string, next uint64, failed error) {
+func scanned(
+	answer script.Answer, err error, o scanOptions,
+) (keys []string, next uint64, failed error) {
 	var v resp.Value
 	if err == nil {
-		v, err = parseReply(answer.Raw[0])
+		v, err = script.ParseReply(answer.Raw[0])
 	}
 	switch {
 	case err != nil:
 		return nil, 0, err
 	case len(v.Elems) != 2:
-		return nil, 0, unexpected(infoScript, v)
+		return nil, 0, script.Unexpected(script.InfoScript, v)
 	}
 	for _, e := range v.Elems[1].Elems {
-		if key, ok := lockOf(string(e.Text)); ok && GlobMatch(o.pattern, key) {
+		if key, ok := script.LockOf(string(e.Text)); ok && GlobMatch(o.pattern, key) {
 			keys = append(keys, key)
 		}
 	}
 	if next, err = strconv.ParseUint(string(v.Elems[0].Text), 10, 64); err != nil {
-		return nil, 0, unexpected(infoScript, v)
+		return nil, 0, script.Unexpected(script.InfoScript, v)
 	}
 	return keys, next, nil
-}
-
-// lockOf returns the lock of a record, by the record's name.
-func lockOf(record string) (key string, ok bool) {
-	i := strings.LastIndex(record, recordInfix)
-	if i < 0 {
-		return "", false
-	}
-	key = record[:i]
-	return key, RecordKey([]byte(key)) == record
 }

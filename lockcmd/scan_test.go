@@ -5,9 +5,11 @@ import (
 	"testing"
 
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/script"
 )
 
-// LOCKSCAN finds one lock. It leaves out what the user may not see and what is no lock. Any other error is the reply.
+// LOCKSCAN finds one lock. It leaves out what the user may not see and what is no lock. Any other
+// error is the reply.
 func TestScanReportsErrors(t *testing.T) {
 	l := newTestLocks()
 	for said, skipped := range map[string]bool{
@@ -20,9 +22,9 @@ func TestScanReportsErrors(t *testing.T) {
 		"ERR Error running script: user_script:1: out of mercy": false,
 	} {
 		step := l.beginScan(Client{Holder: &Holder{}}, [][]byte{[]byte("0")})
-		found := resp.AppendCommand([]byte("*2\r\n$1\r\n0\r\n"), RecordKey([]byte("job")))
-		_, step = step.Finish(Answer{Raw: [][]byte{found}}, nil)
-		reply, _ := step.Finish(Answer{Raw: [][]byte{[]byte("-" + said + "\r\n")}}, nil)
+		found := resp.AppendCommand([]byte("*2\r\n$1\r\n0\r\n"), script.RecordKey([]byte("job")))
+		_, step = step.Finish(script.Answer{Raw: [][]byte{found}}, nil)
+		reply, _ := step.Finish(script.Answer{Raw: [][]byte{[]byte("-" + said + "\r\n")}}, nil)
 		switch {
 		case skipped && (reply.Kind != ArrayReply || len(reply.Elems[1].Elems) != 0):
 			t.Errorf("%s: %+v, want no lock", said, reply)

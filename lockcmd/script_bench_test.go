@@ -13,6 +13,7 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/testredis"
+	"lockproxy/lockcmd/script"
 )
 
 // What a pair of LOCK and UNLOCK costs the upstream in processor time: run with -bench Scripts.
@@ -21,7 +22,7 @@ func BenchmarkScripts(b *testing.B) {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
 	ctx := context.Background()
-	for _, script := range []*Script{lockScript, unlockScript} {
+	for _, script := range []*script.Script{script.LockScript, script.UnlockScript} {
 		if err := client.ScriptLoad(ctx, script.Source).Err(); err != nil {
 			b.Fatal(err)
 		}
@@ -35,19 +36,19 @@ func BenchmarkScripts(b *testing.B) {
 	for b.Loop() {
 		pipe := client.Pipeline()
 		for i := range keys {
-			r := lockRequest{
-				key: fmt.Sprintf("job%d", i), number: strconv.Itoa(pairs),
-				timeout: 30 * time.Second, client: "127.0.0.1:12345",
-				connection: fmt.Sprintf("0123456789abcdef-%d", i),
+			r := script.Request{
+				Key: fmt.Sprintf("job%d", i), Number: strconv.Itoa(pairs),
+				Timeout: 30 * time.Second, Client: "127.0.0.1:12345",
+				Connection: fmt.Sprintf("0123456789abcdef-%d", i),
 			}
-			id := names.Lock{Key: r.key}
-			lock, err := l.beginTry(id, r, modeTry, nil)
+			id := names.Lock{Key: r.Key}
+			lock, err := l.beginTry(id, r, script.ModeTry, nil)
 			if err != nil {
 				b.Fatal(err)
 			}
-			unlock := l.beginRelease(nil, id, names.Identity{}, proof{"connection", r.connection}, true)
-			for _, c := range []*Call{&lock.Call, &unlock.Call} {
-				pipe.Do(ctx, append([]any{"EVALSHA", c.Script.SHA}, c.evalArgs()...)...)
+			unlock := l.beginRelease(nil, id, names.Identity{}, script.Proof{Kind: "connection", Value: r.Connection}, true)
+			for _, c := range []*script.Call{&lock.Call, &unlock.Call} {
+				pipe.Do(ctx, append([]any{"EVALSHA", c.Script.SHA}, evalArgs(c)...)...)
 			}
 		}
 		cmds, err := pipe.Exec(ctx)

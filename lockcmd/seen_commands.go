@@ -9,6 +9,7 @@ import (
 	"lockproxy/internal/journal"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/script"
 )
 
 // LOCKTOP and LOCKLOG: what this proxy has seen of the locks in the client's database that its user
@@ -37,14 +38,14 @@ func readable(keys []string, may map[string]bool, then func() (Reply, *Step)) (R
 	for _, key := range asked {
 		step.Do = append(step.Do, words("PTTL", key))
 	}
-	step.Finish = func(answer Answer, err error) (Reply, *Step) {
+	step.Finish = func(answer script.Answer, err error) (Reply, *Step) {
 		if err != nil {
 			return errorReply(err), nil
 		}
 		for i, raw := range answer.Raw {
-			_, err := parseReply(raw)
-			said, _ := err.(ServerError)
-			if err != nil && !hasCode(said, "NOPERM") {
+			_, err := script.ParseReply(raw)
+			said, _ := err.(script.ServerError)
+			if err != nil && !script.HasCode(said, "NOPERM") {
 				return errorReply(err), nil
 			}
 			may[asked[i]] = err == nil
@@ -128,7 +129,7 @@ func (l *queries) beginTop(c Client, args [][]byte) *Step {
 	all := l.Costs(journal.Window, func(id names.Lock) bool { return id.DB == c.As.DB })
 	SortCosts(all, o.by)
 	all = all[:min(len(all), maxVisible)]
-	return &Step{Finish: func(Answer, error) (Reply, *Step) { return topOf(o, all, nil) }}
+	return &Step{Finish: func(script.Answer, error) (Reply, *Step) { return topOf(o, all, nil) }}
 }
 
 // topOf makes LOCKTOP's reply: of list, and of those in all that the user may read.
@@ -185,7 +186,7 @@ func costReply(c journal.Cost) Reply {
 		"longest_hold_ms", msReply(c.LongestHold),
 		"blame", blame,
 	)
-	if key, ok := MadeBy(c.Key); ok {
+	if key, ok := script.MadeBy(c.Key); ok {
 		reply.Elems = append(reply.Elems, mapReply("makes", bulkReply(key)).Elems...)
 	}
 	return reply
@@ -217,7 +218,7 @@ func (l *queries) beginLog(c Client, args [][]byte) *Step {
 			return answered(errorReply(err))
 		}
 	}
-	return &Step{Finish: func(Answer, error) (Reply, *Step) {
+	return &Step{Finish: func(script.Answer, error) (Reply, *Step) {
 		return l.logOf(count, 10*count, map[string]bool{}, func(e *journal.Event) bool {
 			return e.DB == c.As.DB && (!one || e.Key == key) && e.Kind <= journal.Deleted
 		})

@@ -1,6 +1,10 @@
 package lockcmd
 
-import "testing"
+import (
+	"testing"
+
+	"lockproxy/lockcmd/script"
+)
 
 func TestShapeOf(t *testing.T) {
 	for key, want := range map[string]string{
@@ -21,8 +25,8 @@ func TestShapeOf(t *testing.T) {
 		"3f2504e0-4f89-11d3-9a0c-0305e82c3301:x": "*:x",
 		"3f2504e0-4f89-11d3-9a0c-0305e82c33012":  "*-*f*-*d*-*a*c-*",
 		"x3f2504e0-4f89-11d3-9a0c-0305e82c3301":  "x*f*e*-*f*-*d*-*a*c-*",
-		claimKey([]byte("order:17")):             "order:*:once:*",
-		claimKey([]byte("{order}:17")):           "{order}:*:once:*",
+		script.ClaimKey([]byte("order:17")):      "order:*:once:*",
+		script.ClaimKey([]byte("{order}:17")):    "{order}:*:once:*",
 		"order:17:once:xyz":                      "order:*:once:xyz",
 		"session:9f86d081884c7d659a2feaa0c55ad015": "session:*",
 	} {

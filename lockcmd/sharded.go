@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/slot"
+	"lockproxy/lockcmd/script"
 )
 
 // shardedSubscriptions is a connection that listens to a cluster's sharded channels, one for each
@@ -37,7 +38,7 @@ func newShardedSubscriptions(w *releaseNotifications) *shardedSubscriptions {
 
 // channel is this proxy's channel for the locks in a slot.
 func (sh *shardedSubscriptions) channel(slot uint16) string {
-	return notifyChannel + "{" + slotTag(slot) + "}:" + sh.notifications.proxy
+	return script.SlotChannel(slot, sh.notifications.scripts.Proxy)
 }
 
 // wantLocked subscribes for the locks in a slot. releaseNotifications.mu is held.
@@ -58,7 +59,7 @@ func (sh *shardedSubscriptions) subscribeLocked(slot uint16) {
 
 // unsubscribed subscribes to a wanted channel again, after its slot has moved.
 func (sh *shardedSubscriptions) unsubscribed(channel string) {
-	slot := slotOf([]byte(channel))
+	slot := script.SlotOf([]byte(channel))
 	sh.notifications.mu.Lock()
 	defer sh.notifications.mu.Unlock()
 	if _, ok := sh.wanted[slot]; ok {
@@ -118,11 +119,11 @@ func (w *releaseNotifications) slotsInUse() map[uint16]bool {
 	used := map[uint16]bool{}
 	w.queues.mu.Lock()
 	for id := range w.queues.of {
-		used[slotOf([]byte(id.Key))] = true
+		used[script.SlotOf([]byte(id.Key))] = true
 	}
 	w.queues.mu.Unlock()
 	for _, lock := range w.sessions.seen.registry.allSessions() {
-		used[slotOf([]byte(lock.key))] = true
+		used[script.SlotOf([]byte(lock.Key))] = true
 	}
 	return used
 }

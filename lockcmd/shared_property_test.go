@@ -14,11 +14,12 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/testredis"
+	"lockproxy/lockcmd/script"
 )
 
 // modelHolder is a holder of a modelLock.
 type modelHolder struct {
-	lockRequest
+	script.Request
 	token   int64
 	expires int64    // ms
 	asked   []string // the connections that were given the token, the last first
@@ -39,22 +40,22 @@ func (m *modelLock) pass(d time.Duration) {
 	})
 }
 
-func (m *modelLock) shared() bool { return len(m.holders) > 0 && m.holders[0].shared }
+func (m *modelLock) shared() bool { return len(m.holders) > 0 && m.holders[0].Shared }
 
 // lock is a LOCK by the first of requests, which may be granted to those that follow it, too.
-func (m *modelLock) lock(requests []lockRequest) (tokens []int64) {
+func (m *modelLock) lock(requests []script.Request) (tokens []int64) {
 	r := requests[0]
-	if len(m.holders) > 0 && m.shared() != r.shared && !(r.shared && m.ownerHolds(r)) {
+	if len(m.holders) > 0 && m.shared() != r.Shared && !(r.Shared && m.ownerHolds(r)) {
 		return nil
 	}
 	for i := range m.holders {
 		h := &m.holders[i]
-		if r.owner != "" && r.owner == h.owner ||
-			h.asked[0] == r.connection && h.number == r.number {
-			h.expires = max(h.expires, m.now.Add(r.timeout).UnixMilli())
-			h.asked = append([]string{r.connection},
-				slices.DeleteFunc(h.asked, func(c string) bool { return c == r.connection })...)
-			h.number = r.number
+		if r.Owner != "" && r.Owner == h.Owner ||
+			h.asked[0] == r.Connection && h.Number == r.Number {
+			h.expires = max(h.expires, m.now.Add(r.Timeout).UnixMilli())
+			h.asked = append([]string{r.Connection},
+				slices.DeleteFunc(h.asked, func(c string) bool { return c == r.Connection })...)
+			h.Number = r.Number
 			return []int64{h.token}
 		}
 	}
@@ -65,40 +66,42 @@ func (m *modelLock) lock(requests []lockRequest) (tokens []int64) {
 		m.last = max(m.now.UnixMicro(), m.last+1)
 		tokens = append(tokens, m.last)
 		m.holders = append(m.holders, modelHolder{r, m.last,
-			m.now.Add(r.timeout).UnixMilli(), []string{r.connection}})
+			m.now.Add(r.Timeout).UnixMilli(), []string{r.Connection}})
 	}
 	return tokens
 }
 
-func (m *modelLock) ownerHolds(r lockRequest) bool {
-	return r.owner != "" && m.holders[0].owner == r.owner
+func (m *modelLock) ownerHolds(r script.Request) bool {
+	return r.Owner != "" && m.holders[0].Owner == r.Owner
 }
 
 // fits reports whether the lock can be given to a request, too.
-func (m *modelLock) fits(r lockRequest) bool {
+func (m *modelLock) fits(r script.Request) bool {
 	if len(m.holders) == 0 {
 		return true
 	}
 	same := func(h modelHolder) bool {
-		return r.owner != "" && h.owner == r.owner || h.connection == r.connection &&
-			h.number == r.number
+		return r.Owner != "" && h.Owner == r.Owner || h.Connection == r.Connection &&
+			h.Number == r.Number
 	}
-	return m.shared() && r.shared && (r.limit == 0 || int64(len(m.holders)) < r.limit) &&
+	return m.shared() && r.Shared && (r.Limit == 0 || int64(len(m.holders)) < r.Limit) &&
 		!slices.ContainsFunc(m.holders, same)
 }
 
 // unlock is an UNLOCK, with the waiters of this proxy. It returns what unlock.lua does: whether it
 // has released the lock, and the tokens of the waiters that have it now.
-func (m *modelLock) unlock(p proof, waiters []lockRequest) (released int64, tokens []int64) {
+func (m *modelLock) unlock(
+	p script.Proof, waiters []script.Request,
+) (released int64, tokens []int64) {
 	found := -1
 	for i, h := range m.holders {
-		if p.kind == "connection" && h.asked[0] == p.value ||
-			p.kind == "token" && strconv.FormatInt(h.token, 10) == p.value {
+		if p.Kind == "connection" && h.asked[0] == p.Value ||
+			p.Kind == "token" && strconv.FormatInt(h.token, 10) == p.Value {
 			found = i // the last of a connection's
 		}
 	}
 	switch {
-	case p.kind == "force" && len(m.holders) > 0:
+	case p.Kind == "force" && len(m.holders) > 0:
 		m.holders = nil
 	case found >= 0:
 		m.holders = slices.Delete(m.holders, found, found+1)
@@ -131,8 +134,8 @@ func TestSharedLocksProperty(t *testing.T) {
 	connect := func(names.Identity) *redis.Client { return nil }
 	l := New(Config{FenceRetention: 10 * time.Minute}, "p1", connect, hclog.NewNullLogger())
 	defer l.Close()
-	recorded := map[*Script]*redis.Script{}
-	for _, s := range []*Script{lockScript, unlockScript, relockScript, infoScript} {
+	recorded := map[*script.Script]*redis.Script{}
+	for _, s := range []*script.Script{script.LockScript, script.UnlockScript, script.RelockScript, script.InfoScript} {
 		recorded[s] = redis.NewScript(strings.Replace(recordedRun, "%s", s.Source, 1))
 	}
 	id := names.Lock{Key: "job"}
@@ -143,7 +146,7 @@ func TestSharedLocksProperty(t *testing.T) {
 		m := &modelLock{now: time.Unix(1_790_000_000, 0)}
 		number, lastTokens := 0, []int64{1}
 		// run is a script now, as numbers: a list, or none.
-		run := func(c Call) []int64 {
+		run := func(c script.Call) []int64 {
 			value, _ := client.Get(ctx, id.Key).Int64()
 			if value != 0 && m.now.UnixMilli() >= value { // its TTL is over
 				client.Del(ctx, id.Key)
@@ -161,7 +164,7 @@ func TestSharedLocksProperty(t *testing.T) {
 			var numbers []int64
 			switch reply := got[0].(type) {
 			case int64:
-				return c.Script.expandShortReply(reply)
+				return c.Script.ExpandShortReply(reply)
 			case []any:
 				for _, v := range reply {
 					n, _ := v.(int64)
@@ -173,32 +176,32 @@ func TestSharedLocksProperty(t *testing.T) {
 			return numbers
 		}
 		again := false // a queue has no request twice
-		draw := func() lockRequest {
+		draw := func() script.Request {
 			r := drawRequest(t, id.Key)
 			number++
-			r.number = strconv.Itoa(number)
-			r.timeout = time.Duration(rapid.IntRange(1, 900).Draw(t, "ms")) * time.Millisecond
-			r.connection = fmt.Sprintf("p-%d", rapid.IntRange(1, 5).Draw(t, "connection"))
-			r.shared, r.limit = false, 0
+			r.Number = strconv.Itoa(number)
+			r.Timeout = time.Duration(rapid.IntRange(1, 900).Draw(t, "ms")) * time.Millisecond
+			r.Connection = fmt.Sprintf("p-%d", rapid.IntRange(1, 5).Draw(t, "connection"))
+			r.Shared, r.Limit = false, 0
 			limits := []int64{0, 0, 0, 4, 3, 1, -1}
 			if n := rapid.SampledFrom(limits).Draw(t, "limit"); n >= 0 {
-				r.shared, r.limit = true, n
+				r.Shared, r.Limit = true, n
 			}
 			if !again && len(m.holders) > 0 && rapid.IntRange(0, 7).Draw(t, "once more") == 0 {
 				h := rapid.SampledFrom(m.holders).Draw(t, "holder")
 				again = true
-				timeout := r.timeout
-				r = h.lockRequest
-				r.connection, r.timeout = h.asked[0], timeout
+				timeout := r.Timeout
+				r = h.Request
+				r.Connection, r.Timeout = h.asked[0], timeout
 			}
 			return r
 		}
-		drawAll := func() (list []lockRequest) {
+		drawAll := func() (list []script.Request) {
 			again = false
 			for range rapid.IntRange(1, 5).Draw(t, "requests") {
 				list = append(list, draw())
 			}
-			end := slices.IndexFunc(list, func(r lockRequest) bool { return !r.shared })
+			end := slices.IndexFunc(list, func(r script.Request) bool { return !r.Shared })
 			switch {
 			case end == 0:
 				return list[:1]
@@ -230,7 +233,7 @@ func TestSharedLocksProperty(t *testing.T) {
 				for _, r := range requests[1:] {
 					others = append(others, newWaiter(r, names.Identity{}))
 				}
-				b, err := l.beginTry(id, requests[0], modeFirst, others)
+				b, err := l.beginTry(id, requests[0], script.ModeFirst, others)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -245,14 +248,14 @@ func TestSharedLocksProperty(t *testing.T) {
 				lastTokens = append(lastTokens, want...)
 			case "unlock":
 				token := rapid.SampledFrom(lastTokens).Draw(t, "t")
-				p := proof{"token", strconv.FormatInt(token, 10)}
+				p := script.Proof{Kind: "token", Value: strconv.FormatInt(token, 10)}
 				switch rapid.IntRange(0, 5).Draw(t, "proof") {
 				case 0:
-					p = proof{"force", ""}
+					p = script.Proof{Kind: "force", Value: ""}
 				case 1, 2:
-					p = proof{"connection", fmt.Sprintf("p-%d", rapid.IntRange(1, 5).Draw(t, "c"))}
+					p = script.Proof{Kind: "connection", Value: fmt.Sprintf("p-%d", rapid.IntRange(1, 5).Draw(t, "c"))}
 				}
-				var waiters []lockRequest
+				var waiters []script.Request
 				if rapid.Bool().Draw(t, "waiters") {
 					waiters = drawAll()
 					q := &waitQueue{quota: 5}
@@ -274,7 +277,7 @@ func TestSharedLocksProperty(t *testing.T) {
 			case "relock":
 				token := rapid.SampledFrom(lastTokens).Draw(t, "t")
 				timeout := time.Duration(rapid.IntRange(1, 300).Draw(t, "ms")) * time.Millisecond
-				got := run(*l.relockCall(id, strconv.FormatInt(token, 10), timeout, false))
+				got := run(*l.scripts.Relock(id, strconv.FormatInt(token, 10), timeout, false))
 				want := m.relock(token, timeout)
 				compare("RELOCK", got, []int64{want})
 				seen[fmt.Sprintf("relock %d", want)]++
@@ -288,7 +291,7 @@ func TestSharedLocksProperty(t *testing.T) {
 				value = 0
 			}
 			compare("the key", value, latest)
-			info := run(l.call(infoScript, id.Key, noFastPath, ""))
+			info := run(l.scripts.Call(script.InfoScript, id.Key, script.NoFastPath, ""))
 			switch {
 			case len(m.holders) == 0 && len(info) > 0:
 				t.Fatalf("LOCKINFO %v of a free lock", info)

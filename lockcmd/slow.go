@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/script"
 )
 
-// warnSlow logs a waiter that has waited long. It asks the upstream for the holder, and fails if the
-// wait is over before that is answered.
+// warnSlow logs a waiter that has waited long. It asks the upstream for the holder, and fails if
+// the wait is over before that is answered.
 func (l *waits) warnSlow(s session, w *waiter) error {
 	id := w.id()
 	omitted, ok := l.seen.slowLog.allow(time.Now())
@@ -18,11 +19,11 @@ func (l *waits) warnSlow(s session, w *waiter) error {
 		return nil
 	}
 	waited := time.Since(w.joined).Round(time.Millisecond).String()
-	line := []any{"key", id.Key, "db", id.DB, "waited", waited, "client", w.client}
-	c := l.call(infoScript, id.Key, noFastPath, "")
+	line := []any{"key", id.Key, "db", id.DB, "waited", waited, "client", w.Client}
+	c := l.scripts.Call(script.InfoScript, id.Key, script.NoFastPath, "")
 	c.Until = l.queues.answerBy(w)
 	a, err := s.Eval(&c)
-	holder := describeHolder(a.Value, a.failure(err))
+	holder := describeHolder(a.Value, a.Failure(err))
 	if l.queues.stateOf(w) == granted {
 		holder = []any{"holder", "this client, since a moment ago"}
 	}

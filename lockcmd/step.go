@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/script"
 )
 
 // Client is a connection whose lock command runs, and what it runs as. Nothing in it waits.
@@ -24,7 +25,7 @@ type session struct {
 // event loop leaves the session until the answer has come, a goroutine waits for it. A Step that
 // asks for nothing is finished at once.
 type Step struct {
-	*Call // a script's answer; nil for none
+	*script.Call // a script's answer; nil for none
 	// Do is commands of the proxy's own, which go together by the client's own connection. None is
 	// sent on another connection than those before, until the command has its reply.
 	Do [][][]byte
@@ -40,18 +41,18 @@ type Step struct {
 	// Finish takes the answer, or the failure to get one. It returns the reply, or the step that
 	// follows. It gets nothing by which it could wait: what takes another answer is another step,
 	// or a job of the timers.
-	Finish func(Answer, error) (Reply, *Step)
+	Finish func(script.Answer, error) (Reply, *Step)
 }
 
 // answered is the Step of a command that needs no answer.
 func answered(r Reply) *Step {
-	return &Step{Finish: func(Answer, error) (Reply, *Step) { return r, nil }}
+	return &Step{Finish: func(script.Answer, error) (Reply, *Step) { return r, nil }}
 }
 
 // drive runs a step and those that follow, which ask for scripts alone. It waits for the answers.
 func drive(on evaluator, reply Reply, next *Step) Reply {
 	for next != nil {
-		var a Answer
+		var a script.Answer
 		var err error
 		if next.Call != nil {
 			a, err = on.Eval(next.Call)

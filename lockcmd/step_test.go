@@ -12,6 +12,7 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/script"
 )
 
 // silentLocks returns Locks whose own connections to the upstream are not opened before end.
@@ -29,7 +30,7 @@ func silentLocks(cfg Config) (l *Locks, end func()) {
 	return l, func() { close(ended); l.Close() }
 }
 
-func numbers(list ...int64) (a Answer) {
+func numbers(list ...int64) (a script.Answer) {
 	a.Type = '*'
 	for _, n := range list {
 		a.Elems = append(a.Elems, resp.Value{Type: ':', Int: n})
@@ -51,13 +52,13 @@ func TestStepsDoNotWait(t *testing.T) {
 		"UNLOCK, its outcome is not known": func(l *Locks, c Client, w *waiter) {
 			step := l.beginUnlock(c, [][]byte{[]byte("job"), []byte("7")})
 			w.state = left
-			step.Finish(Answer{}, context.DeadlineExceeded)
+			step.Finish(script.Answer{}, context.DeadlineExceeded)
 		},
 		"UNLOCK, replaced": func(l *Locks, c Client, w *waiter) {
 			step := l.beginUnlock(c, [][]byte{[]byte("job"), []byte("7")})
 			l.FailedOver()
 			_, next := step.Finish(numbers(1, token, 0), nil)
-			if w.rejected == nil || next == nil || next.Script != unlockScript {
+			if w.rejected == nil || next == nil || next.Script != script.UnlockScript {
 				t.Error("the waiter may keep the lock, or it is not released")
 				return
 			}
@@ -70,7 +71,7 @@ func TestStepsDoNotWait(t *testing.T) {
 			step := l.beginLock(c, [][]byte{[]byte("other"), []byte("30")})
 			l.FailedOver()
 			_, next := step.Finish(numbers(token, 0), nil)
-			if next == nil || next.Script != unlockScript || next.Keys[0] != "other" {
+			if next == nil || next.Script != script.UnlockScript || next.Keys[0] != "other" {
 				t.Error("the lock is not released")
 				return
 			}
@@ -81,7 +82,7 @@ func TestStepsDoNotWait(t *testing.T) {
 		},
 		"LOCK, its outcome is not known": func(l *Locks, c Client, w *waiter) {
 			step := l.beginLock(c, [][]byte{[]byte("other"), []byte("30")})
-			step.Finish(Answer{}, context.DeadlineExceeded)
+			step.Finish(script.Answer{}, context.DeadlineExceeded)
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -89,8 +90,8 @@ func TestStepsDoNotWait(t *testing.T) {
 				l, end := silentLocks(Config{MaxTimeout: time.Hour,
 					Durability: Durability{FailoverHold: time.Hour}})
 				c, began := Client{Holder: &Holder{}}, time.Now()
-				w := newWaiter(lockRequest{key: "job", timeout: time.Minute, connection: "c",
-					number: "1", client: "-"}, names.Identity{})
+				w := newWaiter(script.Request{Key: "job", Timeout: time.Minute, Connection: "c",
+					Number: "1", Client: "-"}, names.Identity{})
 				l.queues.queueLocked(w.id()).join(w)
 				finish(l, c, w)
 				if took := time.Since(began); took != 0 {

@@ -11,6 +11,7 @@ import (
 	"lockproxy/internal/foreign"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/script"
 )
 
 // What operators ask for runs on background clients.
@@ -20,12 +21,12 @@ import (
 func (l *queries) Scan(
 	ctx context.Context, as names.Identity, cursor uint64, count int,
 ) (next uint64, keys []string, err error) {
-	names, next, err := l.clients.client(as).Scan(ctx, cursor, recordPattern, int64(count)).Result()
+	names, next, err := l.clients.client(as).Scan(ctx, cursor, script.RecordPattern, int64(count)).Result()
 	if err != nil {
 		return 0, nil, err
 	}
 	for _, name := range names {
-		if key, ok := lockOf(name); ok {
+		if key, ok := script.LockOf(name); ok {
 			keys = append(keys, key)
 		}
 	}
@@ -46,17 +47,17 @@ func (l *queries) Inspect(
 	found, failed := make([]resp.Value, len(keys)), make([]error, len(keys))
 	var asking sync.WaitGroup
 	for i, key := range keys {
-		asking.Go(func() { found[i], failed[i] = l.ask(on, infoScript, key) }) // ends within 2 s
+		asking.Go(func() { found[i], failed[i] = l.ask(on, script.InfoScript, key) }) // ends within 2 s
 	}
 	asking.Wait()
 	var list []LockInfo
 	var refused error
 	for i, v := range found {
-		said, isReply := failed[i].(ServerError)
-		_, relayed := failed[i].(relayedError)
+		said, isReply := failed[i].(script.ServerError)
+		_, relayed := failed[i].(script.RelayedError)
 		switch {
 		case failed[i] == nil:
-		case isReply && hasCode(said, "WRONGTYPE"):
+		case isReply && script.HasCode(said, "WRONGTYPE"):
 			continue
 		case isReply || relayed:
 			refused = failed[i]
@@ -91,15 +92,15 @@ func (l *queries) Proxies(
 	ctx context.Context, as names.Identity, key string,
 ) (holder string, waiting []string, err error) {
 	on := l.clients.on(ctx, as, key, time.Now().Add(l.clients.patience()))
-	v, err := l.ask(on, infoScript, key, "waiters")
+	v, err := l.ask(on, script.InfoScript, key, "waiters")
 	switch {
 	case err != nil:
 		return "", nil, err
 	case len(v.Elems) != 3:
-		return "", nil, unexpected(infoScript, v)
+		return "", nil, script.Unexpected(script.InfoScript, v)
 	}
 	for _, p := range waitingProxies(v.Elems) {
-		if p.name != l.proxy {
+		if p.name != l.scripts.Proxy {
 			waiting = append(waiting, p.name)
 		}
 	}
@@ -116,7 +117,7 @@ func (l *queries) Force(
 	as.DB = f.DB
 	id := names.Lock{DB: f.DB, Key: f.Key}
 	on := l.clients.on(ctx, as, f.Key, time.Now().Add(l.clients.patience()))
-	token := proof{"revoke", strconv.FormatInt(f.Token, 10)}
+	token := script.Proof{Kind: "revoke", Value: strconv.FormatInt(f.Token, 10)}
 	released, err = l.releases.release(on, id, as, token, true)
 	l.seen.audit(f, released, err)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"lockproxy/internal/foreign"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/script"
 )
 
 // foreignTraffic learns about locks from the relayed commands of foreign clients.
@@ -147,7 +148,7 @@ func (h *LockInfo) addSeen(lock foreign.Lock) {
 func (f *foreignTraffic) addHolder(id names.Lock, fields []resp.Value) (seen foreign.Lock) {
 	now := time.Now()
 	seen, _ = f.known.Get(id, now)
-	left := FromMS(fields[7].Int)
+	left := script.FromMS(fields[7].Int)
 	if string(fields[1].Text) == kindLockproxy || seen.Holder.Addr == "" ||
 		(seen.Until.Sub(now)-left).Abs() > foreignSlack {
 		seen.Holder = foreign.Client{}
@@ -166,7 +167,7 @@ func (f *foreignTraffic) addHolder(id names.Lock, fields []resp.Value) (seen for
 // notForced is err, the answer to an UNLOCK … FORCE. If that is about another library's lock, it
 // says whose it is and what frees it.
 func (f *foreignTraffic) notForced(id names.Lock, err error) error {
-	said, ok := err.(ServerError)
+	said, ok := err.(script.ServerError)
 	if !ok || said != "WRONGTYPE Key holds another library's lock" { // by unlock.lua
 		return err
 	}
@@ -177,7 +178,7 @@ func (f *foreignTraffic) notForced(id names.Lock, err error) error {
 		}
 		whose += ", which this proxy has seen " + seen.Holder.Addr + " take"
 	}
-	return ServerError(fmt.Sprintf("WRONGTYPE Key %.64q holds %s: its holder frees it, or DEL; "+
+	return script.ServerError(fmt.Sprintf("WRONGTYPE Key %.64q holds %s: its holder frees it, or DEL; "+
 		"UNLOCK frees only what LOCK or a timestamp holds", id.Key, whose))
 }
 

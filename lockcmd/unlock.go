@@ -3,11 +3,11 @@ package lockcmd
 import (
 	"context"
 	"runtime"
-	"strconv"
 	"sync/atomic"
 	"time"
 
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/script"
 )
 
 // releases frees locks, on request and when they are abandoned, and hands them over to waiters.
@@ -43,18 +43,18 @@ func (l *Locks) beginUnlock(c Client, args [][]byte) *Step {
 
 // unlockCall is one call of unlock.lua.
 type unlockCall struct {
-	Call
+	script.Call
 	by       *Holder // whose command it is; nil for the proxy's own
 	id       names.Lock
 	as       names.Identity
-	proof    proof
+	proof    script.Proof
 	handOver handOver
 	token    int64 // that was released; 0 if it is unknown, or for an exclusive lock
 }
 
 // releaseStep releases a lock, and then what waiters must not keep of it.
 func (l *releases) releaseStep(r *unlockCall, ended func(released bool, err error) Reply) *Step {
-	return &Step{Call: &r.Call, Finish: func(answer Answer, err error) (Reply, *Step) {
+	return &Step{Call: &r.Call, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		released, ends, err := l.finishRelease(r, answer, err)
 		return l.undoAll(r.by, ends.rejected, ended(released, err))
 	}}
@@ -63,7 +63,7 @@ func (l *releases) releaseStep(r *unlockCall, ended func(released bool, err erro
 // release frees a lock for an identity, as releaseStep. If handsOver, it offers the lock to the
 // first waiter, here or at another proxy. Otherwise the first to poll takes it.
 func (l *releases) release(
-	on evaluator, id names.Lock, as names.Identity, p proof, handsOver bool,
+	on evaluator, id names.Lock, as names.Identity, p script.Proof, handsOver bool,
 ) (released bool, err error) {
 	r := l.beginRelease(nil, id, as, p, handsOver)
 	drive(on, Reply{}, l.releaseStep(r, func(done bool, failed error) Reply {
@@ -76,43 +76,31 @@ func (l *releases) release(
 // beginRelease offers the lock to a waiter and makes the call. by is whose command it is, nil for
 // the proxy's own. finishRelease must follow.
 func (l *releases) beginRelease(
-	by *Holder, id names.Lock, as names.Identity, p proof, handsOver bool,
+	by *Holder, id names.Lock, as names.Identity, p script.Proof, handsOver bool,
 ) *unlockCall {
 	offer, compete := l.queues.offer(id, as, handsOver && l.heldOff() == 0)
 	r := &unlockCall{by: by, id: id, as: as, proof: p, handOver: offer}
-	next, has := lockRequest{}, "-"
-	if by != nil && p.kind == "connection" {
+	has := "-"
+	if by != nil && p.Kind == "connection" {
 		has = by.sharedToken(id)
 	}
-	fast := l.fastUnlock(p, offer)
-	if has != "-" && fast[2] == "none" {
-		fast[1] = has // only a token finds a holder of a shared lock at once
-	}
+	var next *script.Request
 	if offer.next != nil {
-		next = offer.next.lockRequest
-		if next.shared {
-			fast = sharersList(offer.others)
-		}
+		next = &offer.next.Request
 	}
-	r.Call = l.call(unlockScript, id.Key, fast, next.owner,
-		p.kind, orDash(p.value), l.retention, l.proxy,
-		offer.kind, milliseconds(next.timeout), l.unit(),
-		orDash(next.connection), orDash(next.number), orDash(next.who()), flag(next.session),
-		milliseconds(reservation), strconv.Itoa(id.DB), l.slotTag(id.Key),
-		l.queues.waitsAs(id.Key, compete), milliseconds(pollPatience), milliseconds(pollReservation),
-		next.limitText(), has)
-	if offer.next != nil {
-		r.Confirm = l.cfg.confirmation()
-	}
+	r.Call = l.scripts.Unlock(script.Release{
+		Id: id, Proof: p, Has: has, How: l.queues.waitsAs(id.Key, compete),
+		Wanted: offer.kind, Next: next, Others: requestsOf(offer.others),
+	})
 	return r
 }
 
 // finishRelease ends the offer, and returns whether the lock was released, and what waiters must
 // not keep.
 func (l *releases) finishRelease(
-	r *unlockCall, a Answer, err error,
+	r *unlockCall, a script.Answer, err error,
 ) (released bool, ends offersEnd, failed error) {
-	answer, err := r.ints(3, a, err)
+	answer, err := r.Ints(3, a, err)
 	if err != nil {
 		answer = []int64{0, 0, 0}
 	}
@@ -152,7 +140,7 @@ func (l *releases) endHandOver(r *unlockCall, answer []int64, missing, err error
 		unknown = nil
 	}
 	ends := q.endOffers(offer.named(), token, givenTo(answer), missing, unknown)
-	if token != 0 && offer.next != nil && offer.next.shared {
+	if token != 0 && offer.next != nil && offer.next.Shared {
 		q.pollNow() // so that other proxies see that clients still wait
 	}
 	free := answer[0] == 1 && token == 0
@@ -162,7 +150,7 @@ func (l *releases) endHandOver(r *unlockCall, answer []int64, missing, err error
 	}
 	switch {
 	case free && offer.next != nil:
-		q.yield(reservation)
+		q.yield(script.Reservation)
 	case offer.kind == "gap", offer.kind == "free":
 		q.yield(minForeignPoll)
 	}
@@ -185,46 +173,6 @@ func givenTo(answer []int64) int {
 	return 1
 }
 
-// fastUnlock is UNLOCK's fast path. It knows only ms, a holder's proof, no takeover guard, and no
-// waiters that the caller may not name.
-func (m *callMaker) fastUnlock(p proof, offer handOver) fastArgs {
-	if m.cfg.Seconds || m.cfg.TakeoverGuard > 0 || p.kind != "token" && p.kind != "connection" {
-		return noFastPath
-	}
-	fast := fastArgs{m.retention, p.value, offer.kind}
-	switch offer.kind {
-	case "none":
-	case "next", "fair":
-		r := offer.next.lockRequest
-		lives := r.timeout + m.cfg.FenceRetention
-		proxy := m.proxy
-		if offer.kind == "fair" {
-			proxy = "-"
-		}
-		fast[2] = proxy + " " + milliseconds(r.timeout) + " " + milliseconds(lives) + " " +
-			r.holderFields()
-	default:
-		return noFastPath
-	}
-	return fast
-}
-
-// slotTag is unlock.lua's A[14].
-func (m *callMaker) slotTag(key string) string {
-	if !m.cfg.Cluster {
-		return "-"
-	}
-	return slotTag(slotOf([]byte(key)))
-}
-
-// orDash is s, or a dash for an empty argument.
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
 // unlistPause is how long a proxy stays listed after its last waiter has left. A client that asks
 // again at once needs no script then.
 const unlistPause = 10 * time.Millisecond
@@ -242,6 +190,6 @@ func (l *releases) waitsNoMore(as names.Identity, id names.Lock, reserved bool) 
 			return
 		}
 		on := l.clients.on(ctx, as, id.Key, time.Now().Add(l.clients.patience()))
-		l.release(on, id, as, proof{"reserved", l.proxy}, true)
+		l.release(on, id, as, script.Proof{Kind: "reserved", Value: l.scripts.Proxy}, true)
 	})
 }

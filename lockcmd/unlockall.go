@@ -1,17 +1,17 @@
 package lockcmd
 
 import (
-	"strconv"
 	"strings"
 
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/script"
 )
 
 // beginReleaseAll makes the call that releases several locks of one token. It names no waiters:
 // they poll when it has been answered.
 func (l *releases) beginReleaseAll(
-	client Client, keys [][]byte, p proof,
-) (calls []*unlockCall, c Call) {
+	client Client, keys [][]byte, p script.Proof,
+) (calls []*unlockCall, c script.Call) {
 	as := client.As
 	kinds := make([]string, len(keys))
 	for i, key := range keys {
@@ -20,18 +20,14 @@ func (l *releases) beginReleaseAll(
 		offer, _ := l.queues.offer(id, noWaiter, true)
 		kinds[i] = offer.kind
 		r := &unlockCall{by: client.Holder, id: id, as: as, proof: p, handOver: offer}
-		r.Call.Script = unlockScript
+		r.Call.Script = script.UnlockScript
 		calls = append(calls, r)
 	}
-	first := calls[0].id
-	c = l.call(unallScript, first.Key, noFastPath, strings.Join(kinds, " "),
-		p.kind, p.value, l.retention, l.proxy, "KIND", "0", l.unit(), "-", "-", "-", "0",
-		milliseconds(reservation), strconv.Itoa(as.DB), l.slotTag(first.Key),
-		l.queues.waitsAs(first.Key, false), milliseconds(pollPatience),
-		milliseconds(pollReservation), "-", "-")
-	for _, r := range calls[1:] {
-		c.addLock(r.id.Key)
+	locks := make([]string, len(calls))
+	for i, r := range calls {
+		locks[i] = r.id.Key
 	}
+	c = l.scripts.UnlockAll(as.DB, locks, p, strings.Join(kinds, " "), l.queues.waitsAs(locks[0], false))
 	return calls, c
 }
 
@@ -49,17 +45,11 @@ func (l *locking) beginUnlockAll(client Client, args [][]byte) *Step {
 		return answered(errorReply(err))
 	}
 	calls, c := l.releases.beginReleaseAll(client, keys, p)
-	return &Step{Call: &c, Finish: func(answer Answer, err error) (Reply, *Step) {
-		if err = answer.failure(err); err == nil && len(answer.Elems) != len(calls) {
-			err = unexpected(unallScript, answer.Value)
-		}
+	return &Step{Call: &c, Finish: func(answer script.Answer, err error) (Reply, *Step) {
+		answers, err := c.EachUnlocked(len(calls), answer, err)
 		count, first := 0, err
 		for i, r := range calls {
-			var a Answer
-			if err == nil {
-				a.Value = answer.Elems[i]
-			}
-			released, _, failed := l.releases.finishRelease(r, a, err) // it names no waiter
+			released, _, failed := l.releases.finishRelease(r, answers[i], err) // it names no waiter
 			l.renewals.unlocked(client.Holder, r, released)
 			if released {
 				count++

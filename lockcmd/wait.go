@@ -3,6 +3,8 @@ package lockcmd
 import (
 	"context"
 	"time"
+
+	"lockproxy/lockcmd/script"
 )
 
 // waits waits for locks.
@@ -15,7 +17,9 @@ type waits struct {
 
 // wait is LOCK … WAIT for patience, 0 without end. It joins the lock's queue, and replies when the
 // client has the lock or its time is over.
-func (l *waits) wait(ctx context.Context, s session, r lockRequest, patience time.Duration) Reply {
+func (l *waits) wait(
+	ctx context.Context, s session, r script.Request, patience time.Duration,
+) Reply {
 	l.queues.waiters.Add(1)
 	defer l.queues.waiters.Add(-1)
 	w := newWaiter(r, s.As)
@@ -35,7 +39,7 @@ func (l *waits) wait(ctx context.Context, s session, r lockRequest, patience tim
 	switch {
 	case isFirst && !foreignTurn: // the lock is probably free
 		pause, err = l.pollOrPause(s, w)
-	case isFirst || !permitted || r.owner != "":
+	case isFirst || !permitted || r.Owner != "":
 		if err = l.check(s, w); err != nil && l.isTransient(err) {
 			pause, err = l.queues.pollAfter(w, err), nil
 		}
@@ -124,7 +128,7 @@ const offerPatience = time.Second
 // finds that w has left.
 func (l *waits) awaitOffer(w *waiter) {
 	patience := time.NewTimer(offerPatience + l.cfg.ReplicaTimeout +
-		l.queues.ways.roundTrip(w.key))
+		l.queues.ways.roundTrip(w.Key))
 	defer patience.Stop()
 	for l.queues.stateOf(w) == offered {
 		select {
@@ -170,15 +174,15 @@ func (l *waits) endWait(ctx context.Context, s session, w *waiter, queued bool, 
 		return bulkReply(*found)
 	case won && (err == ErrGone || queued && context.Cause(ctx) == ErrGone):
 		// The client has gone while the lock was on its way.
-		if !w.before {
-			l.releases.releaseAbandoned(w.lock(w.token))
+		if !w.Before {
+			l.releases.releaseAbandoned(w.lock(w.Token))
 		}
 		return errorReply(ErrGone)
 	case won:
 		if queued {
-			w.waited = time.Since(w.joined)
+			w.Waited = time.Since(w.joined)
 		}
-		return l.acquired(s.Client, lockRequests{w.lockRequest}, w.attempt)
+		return l.acquired(s.Client, lockRequests{w.Request}, w.Attempt)
 	case err != nil:
 		l.releases.failed(s.Holder, w.lock(0), err)
 		return waitFailed(err)

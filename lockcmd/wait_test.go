@@ -15,6 +15,7 @@ import (
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/testwait"
+	"lockproxy/lockcmd/script"
 )
 
 // newTestLocks returns Locks without an upstream.
@@ -31,7 +32,7 @@ type slowSession struct {
 	err       error
 }
 
-func (s *slowSession) Eval(*Call) (a Answer, err error) {
+func (s *slowSession) Eval(*script.Call) (a script.Answer, err error) {
 	a.Type = '*'
 	for _, n := range s.meanwhile() {
 		a.Elems = append(a.Elems, resp.Value{Type: ':', Int: n})
@@ -65,7 +66,7 @@ func TestPollBehindGrant(t *testing.T) {
 	} {
 		l := newTestLocks()
 		id := names.Lock{DB: 0, Key: "job"}
-		r := lockRequest{key: id.Key, connection: "c", number: "1"}
+		r := script.Request{Key: id.Key, Connection: "c", Number: "1"}
 		for name, step := range map[string]func(s session, w *waiter) error{
 			"poll":  func(s session, w *waiter) error { _, err := l.poll(s, w); return err },
 			"check": func(s session, w *waiter) error { return l.check(s, w) },
@@ -83,9 +84,9 @@ func TestPollBehindGrant(t *testing.T) {
 				return []int64{c.polled, 0}
 			}}
 			want := max(c.granted, c.polled)
-			if err := step(s.session(), w); err != nil || w.state != granted || w.token != want {
+			if err := step(s.session(), w); err != nil || w.state != granted || w.Token != want {
 				t.Errorf("%s: %s: error %v, state %d, token %d, want %d",
-					c.what, name, err, w.state, w.token, want)
+					c.what, name, err, w.state, w.Token, want)
 			}
 		}
 		l.Close()
@@ -97,7 +98,7 @@ func TestPollBehindGrant(t *testing.T) {
 func TestOutageAsAPollFails(t *testing.T) {
 	l := newTestLocks()
 	defer l.Close()
-	w := newWaiter(lockRequest{key: "job", connection: "c", number: "1"}, names.Identity{})
+	w := newWaiter(script.Request{Key: "job", Connection: "c", Number: "1"}, names.Identity{})
 	l.queues.of[w.id()] = &waitQueue{}
 	l.queues.of[w.id()].join(w)
 	answered := make(chan struct{})
@@ -128,14 +129,14 @@ func TestOutageAsAPollFails(t *testing.T) {
 // A check fails for a waiter that a release has given the lock meanwhile. Another waiter has come
 // and left since: so the queue is gone.
 func TestCheckFailsBehindGrant(t *testing.T) {
-	r := lockRequest{key: "job", connection: "c", number: "1"}
+	r := script.Request{Key: "job", Connection: "c", Number: "1"}
 	qs, w, other := newQueues(), newWaiter(r, names.Identity{}), newWaiter(r, names.Identity{})
 	q := qs.queueLocked(w.id())
 	q.join(w)
 	q.grant(w, 7)
 	q.join(other)
 	qs.leaveLocked(other)
-	if pause := qs.pollAfter(w, ServerError("LOADING")); pause <= 0 || w.state != granted {
+	if pause := qs.pollAfter(w, script.ServerError("LOADING")); pause <= 0 || w.state != granted {
 		t.Errorf("polls after %v, state %d", pause, w.state)
 	}
 }
@@ -145,12 +146,12 @@ func TestCheckFailsBehindGrant(t *testing.T) {
 func TestCheckFindsGracePeriod(t *testing.T) {
 	l := newTestLocks()
 	defer l.Close()
-	w := newWaiter(lockRequest{key: "job", connection: "c", number: "1", owner: "o"}, names.Identity{})
+	w := newWaiter(script.Request{Key: "job", Connection: "c", Number: "1", Owner: "o"}, names.Identity{})
 	l.queues.of[w.id()] = &waitQueue{}
 	l.queues.of[w.id()].join(w)
 	s := &slowSession{meanwhile: func() []int64 { return []int64{200, 2, 1} }}
-	if err := l.check(s.session(), w); err != nil || w.token != 200 || !w.takenOver || !w.renewed {
-		t.Errorf("error %v, %+v", err, w.attempt)
+	if err := l.check(s.session(), w); err != nil || w.Token != 200 || !w.TakenOver || !w.Renewed {
+		t.Errorf("error %v, %+v", err, w.Attempt)
 	}
 }
 
@@ -159,7 +160,7 @@ func TestCheckFindsGracePeriod(t *testing.T) {
 func TestLeavePassesPollOn(t *testing.T) {
 	for _, state := range []waiterState{waiting, left, granted} {
 		q := &waitQueue{}
-		first, next := newWaiter(lockRequest{}, names.Identity{}), newWaiter(lockRequest{}, names.Identity{})
+		first, next := newWaiter(script.Request{}, names.Identity{}), newWaiter(script.Request{}, names.Identity{})
 		q.join(first)
 		q.join(next)
 		q.pollNow()
@@ -227,14 +228,16 @@ type fixedSession struct {
 	answer resp.Value
 }
 
-func (s *fixedSession) Eval(*Call) (Answer, error) { return Answer{Value: s.answer}, nil }
+func (s *fixedSession) Eval(*script.Call) (script.Answer, error) {
+	return script.Answer{Value: s.answer}, nil
+}
 
 // A deadlock is found as a poll takes the lock: either the wait is refused and the lock released,
 // or the waiter has it.
 func TestDeadlockFoundAsPollTakes(t *testing.T) {
 	l := newTestLocks()
 	defer l.Close()
-	r := lockRequest{key: "job", connection: "c", number: "1", owner: "o"}
+	r := script.Request{Key: "job", Connection: "c", Number: "1", Owner: "o"}
 	for range 2000 {
 		w := newWaiter(r, names.Identity{})
 		l.queues.of[w.id()] = &waitQueue{}
@@ -266,7 +269,7 @@ func TestReplacedAsPollTakes(t *testing.T) {
 	l := newTestLocks()
 	defer l.Close()
 	l.cfg.FailoverHold = time.Minute
-	r := lockRequest{key: "job", connection: "c", number: "1"}
+	r := script.Request{Key: "job", Connection: "c", Number: "1"}
 	w, other, q := newWaiter(r, names.Identity{}), newWaiter(r, names.Identity{}), &waitQueue{}
 	l.queues.of[w.id()] = q
 	q.join(w)

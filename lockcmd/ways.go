@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockproxy/internal/slot"
+	"lockproxy/lockcmd/script"
 )
 
 // ways are how far the upstream is away: the shortest of the last round trips of scripts. Of a
@@ -35,7 +36,7 @@ func (ws *ways) to(key string) *way {
 	if !ws.cluster {
 		return &ws.parts[0]
 	}
-	return &ws.parts[slotOf([]byte(key))/(slot.Count/clusterParts)]
+	return &ws.parts[script.SlotOf([]byte(key))/(slot.Count/clusterParts)]
 }
 
 // took notes a round trip of a script on a lock.

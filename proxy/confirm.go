@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/script"
 	"lockproxy/passthrough"
 )
 
@@ -14,7 +14,7 @@ import (
 //
 // In a cluster it waits for the script's answer first: only then is it known which node has
 // written.
-func (s *lockSession) evalConfirmed(c *lockcmd.Call) (a lockcmd.Answer, err error) {
+func (s *lockSession) evalConfirmed(c *script.Call) (a script.Answer, err error) {
 	cluster := s.server.cfg.Locks.Cluster
 	wait := resp.AppendCommand(nil, c.ConfirmRequest(cluster)...)
 	if cluster {
@@ -44,7 +44,7 @@ func (s *lockSession) evalConfirmed(c *lockcmd.Call) (a lockcmd.Answer, err erro
 
 // evalThenWait runs a script on the session's own connection, and then makes the node that ran it
 // wait.
-func (s *lockSession) evalThenWait(c *lockcmd.Call, wait []byte) (a lockcmd.Answer, err error) {
+func (s *lockSession) evalThenWait(c *script.Call, wait []byte) (a script.Answer, err error) {
 	a.Value, err = s.evaluate(func(raw []byte, _ time.Time) (resp.Value, error) {
 		if err := s.retryRoute(passthrough.Home); err != nil {
 			return resp.Value{}, err

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/script"
 	"lockproxy/passthrough"
 )
 
@@ -37,7 +37,7 @@ func (l *locker) askAgain(list []batchedLock) (end func()) {
 	if l.retryRoute(passthrough.Shared) != nil {
 		return end // finishLock tries again, and knows what to say
 	}
-	var missing []*lockcmd.Script
+	var missing []*script.Script
 	for i := range list {
 		one := &list[i]
 		if one.answer == nil || !one.answer.Arrived() || !l.notRun(one.answer) {

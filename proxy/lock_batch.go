@@ -15,6 +15,7 @@ import (
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/upstream"
 	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/script"
 	"lockproxy/passthrough"
 )
 
@@ -201,8 +202,8 @@ func (l *locker) finishLocks(orInput bool) {
 }
 
 // finishFirst finishes the first n of the lock commands that have begun, and gives the client their
-// answers. In an event loop, where it is not nil, the first of them that takes another step is asked
-// for that, and finished with its answer.
+// answers. In an event loop, where it is not nil, the first of them that takes another step is
+// asked for that, and finished with its answer.
 func (l *locker) finishFirst(n int, it *eventloop.Iteration) {
 	done := 0
 	for ; done < n; done++ {
@@ -278,7 +279,7 @@ func (l *locker) sendDone() {
 // finishLock finishes a step of a command that has been awaited, or asks for it if it could not be
 // asked together with others.
 func (l *locker) finishLock(one *batchedLock) (lockcmd.Reply, *lockcmd.Step) {
-	var a lockcmd.Answer
+	var a script.Answer
 	err := one.err
 	switch {
 	case len(one.Do) > 0 && one.answer != nil:

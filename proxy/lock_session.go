@@ -9,6 +9,7 @@ import (
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/script"
 	"lockproxy/passthrough"
 )
 
@@ -22,7 +23,7 @@ type lockSession struct {
 
 // Eval runs a script as this session's client: on its connection, and so as its user, on its
 // database and in its order.
-func (s *lockSession) Eval(c *lockcmd.Call) (a lockcmd.Answer, err error) {
+func (s *lockSession) Eval(c *script.Call) (a script.Answer, err error) {
 	if c.Confirm.Needed() {
 		a, err = s.evalConfirmed(c)
 	} else {
@@ -40,7 +41,7 @@ func (s *lockSession) failure(err error) error {
 }
 
 // askFor waits for what a step asks for.
-func (s *lockSession) askFor(step *lockcmd.Step, began time.Time) (a lockcmd.Answer, err error) {
+func (s *lockSession) askFor(step *lockcmd.Step, began time.Time) (a script.Answer, err error) {
 	switch {
 	case step.Further && time.Since(began) > lockcmd.GoneFor && s.gone():
 		return a, lockcmd.ErrOverdue
@@ -103,7 +104,7 @@ type asker func(raw []byte, until time.Time) (resp.Value, error)
 
 // evaluate runs a script through do: by its hash, and if the upstream doesn't have it, by its
 // source.
-func (s *lockSession) evaluate(do asker, c *lockcmd.Call) (resp.Value, error) {
+func (s *lockSession) evaluate(do asker, c *script.Call) (resp.Value, error) {
 	asked := time.Now()
 	v, err := do(s.scriptRequest("EVALSHA", c.Script.SHA, c), c.Until)
 	if isNoScript(v, err) {
@@ -115,7 +116,7 @@ func (s *lockSession) evaluate(do asker, c *lockcmd.Call) (resp.Value, error) {
 // evalMissing runs a script that the upstream didn't have when it was asked, at a time: by its
 // source, unless another session has loaded it since.
 func (s *lockSession) evalMissing(
-	do asker, c *lockcmd.Call, asked time.Time,
+	do asker, c *script.Call, asked time.Time,
 ) (v resp.Value, err error) {
 	for range maxLoads {
 		end, mine := s.server.scripts.begin(s.server.cfg.Locks.Cluster, c.Keys[0], asked)
@@ -138,7 +139,7 @@ func isNoScript(v resp.Value, err error) bool {
 }
 
 // evalSource runs a script by its source, which is no retry: see isNoScript.
-func (s *lockSession) evalSource(do asker, c *lockcmd.Call) (resp.Value, error) {
+func (s *lockSession) evalSource(do asker, c *script.Call) (resp.Value, error) {
 	for _, other := range c.Script.Together(s.server.cfg.Locks.Cluster) {
 		s.load(other, c.Keys[0])
 	}
@@ -147,7 +148,7 @@ func (s *lockSession) evalSource(do asker, c *lockcmd.Call) (resp.Value, error) 
 
 // load makes the upstream load a script before the next request for key runs, if the user may
 // SCRIPT LOAD.
-func (s *lockSession) load(script *lockcmd.Script, key string) {
+func (s *lockSession) load(script *script.Script, key string) {
 	if s.route(passthrough.Shared, nil) == nil {
 		words := script.LoadRequest(s.server.cfg.Locks.Cluster, key)
 		raw := resp.AppendCommand(nil, words...)
@@ -156,7 +157,7 @@ func (s *lockSession) load(script *lockcmd.Script, key string) {
 }
 
 // scriptRequest is valid until the next is made.
-func (s *lockSession) scriptRequest(name, script string, c *lockcmd.Call) []byte {
+func (s *lockSession) scriptRequest(name, script string, c *script.Call) []byte {
 	words := append(s.words[:0], name, script, strconv.Itoa(len(c.Keys)+len(c.More)))
 	words = append(append(append(words, c.Keys[:]...), c.More...), c.Args[:]...)
 	raw := resp.AppendCommand(s.request[:0], words...)

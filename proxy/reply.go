@@ -9,6 +9,7 @@ import (
 
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/script"
 )
 
 // encodeReply is the answer to a lock command in the client's protocol version.
@@ -16,7 +17,7 @@ func encodeReply(name string, r lockcmd.Reply, proto int) []byte {
 	if r.Kind != lockcmd.ErrorReply {
 		return appendReply(nil, r, proto)
 	}
-	var server lockcmd.ServerError
+	var server script.ServerError
 	if errors.As(r.Err, &server) {
 		return resp.AppendError(nil, serverErrorText(name, r.Err.Error()))
 	}
@@ -64,7 +65,7 @@ func encodeError(err error) []byte {
 	var (
 		usage    lockcmd.UsageError
 		fenced   lockcmd.FencedError
-		missing  lockcmd.NoReplicasError
+		missing  script.NoReplicasError
 		deadlock lockcmd.DeadlockError
 		protocol *resp.ProtocolError
 	)

@@ -19,6 +19,7 @@ import (
 	"lockproxy/internal/names"
 	"lockproxy/internal/upstream"
 	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/script"
 	"lockproxy/passthrough"
 )
 
@@ -48,7 +49,7 @@ func New(cfg Config) *Server {
 	s := &Server{cfg: cfg, log: cfg.Logger, id: newID(cfg.Host), started: time.Now()}
 	s.roster.max, s.roster.sessions = cfg.MaxClients, map[*session]struct{}{}
 	s.buffers.max = max(maxBuffers, 4*int64(cfg.ClientBuffer))
-	batchScript := lockcmd.BatchScript
+	batchScript := script.BatchSHA
 	if cfg.Locks.Cluster {
 		batchScript = "" // a node runs no script on the keys of several slots
 	}

@@ -12,6 +12,7 @@ import (
 
 	"lockproxy/internal/survey"
 	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/script"
 )
 
 // The answers of LOCKTOP, LOCKLOG and LOCKINFO.
@@ -78,8 +79,8 @@ func (s proxySource) costs(ctx context.Context, by string, shapes bool) (list []
 		text, number := fields(line)
 		list = append(list, cost{
 			key: text["key"], waits: number["waits"], acquired: number["acquired"],
-			refused: number["refused"], wait: lockcmd.FromMS(number["wait_ms"]),
-			longest: lockcmd.FromMS(number["longest_wait_ms"]), hold: lockcmd.FromMS(number["hold_ms"]),
+			refused: number["refused"], wait: script.FromMS(number["wait_ms"]),
+			longest: script.FromMS(number["longest_wait_ms"]), hold: script.FromMS(number["hold_ms"]),
 			blame: blamed(line),
 		})
 	}
@@ -94,7 +95,7 @@ func blamed(line []any) string {
 		for k := 0; k+1 < len(list) && line[i] == "blame"; k += 2 {
 			who, _ := list[k].(string)
 			ms, _ := list[k+1].(int64)
-			parts = append(parts, survey.Printable(who)+" "+Span(lockcmd.FromMS(ms)))
+			parts = append(parts, survey.Printable(who)+" "+Span(script.FromMS(ms)))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -108,7 +109,7 @@ func (s proxySource) events(ctx context.Context, key ...any) (list []event, err 
 		list = append(list, event{
 			at: time.UnixMilli(number["at_ms"]), what: text["event"], key: text["key"],
 			who:  named(text["owner"], text["client"]),
-			wait: lockcmd.FromMS(number["wait_ms"]), hold: lockcmd.FromMS(number["hold_ms"]),
+			wait: script.FromMS(number["wait_ms"]), hold: script.FromMS(number["hold_ms"]),
 		})
 	}
 	return list, err

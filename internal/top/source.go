@@ -10,6 +10,7 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/script"
 )
 
 // proxySource finds locks by LOCKSCAN and LOCKINFO, as the user of its client. It needs no more
@@ -92,8 +93,8 @@ func asHeld(list []any) (h lockcmd.LockInfo, ok bool) {
 	h = lockcmd.LockInfo{
 		Kind: text["kind"], Token: number["token"], Owner: text["owner"], Client: text["client"],
 		Name:      text["name"],
-		Age:       lockcmd.FromMS(max(now-number["acquired_ms"], 0)),
-		Remaining: lockcmd.FromMS(number["remaining_ms"]),
+		Age:       script.FromMS(max(now-number["acquired_ms"], 0)),
+		Remaining: script.FromMS(number["remaining_ms"]),
 		Session:   number["session"] == 1, Waiters: int(number["waiters"]),
 		Elsewhere: int(number["waiters_elsewhere"]),
 		Mode:      text["mode"], Holders: int(number["holders"]),
@@ -114,7 +115,7 @@ func addTrying(h *lockcmd.LockInfo, list []any, now int64) {
 			if one, ok := one.([]any); ok && list[i] == "trying" {
 				_, number := fields(one)
 				h.Waiters++
-				h.OldestWait = max(h.OldestWait, lockcmd.FromMS(now-number["since_ms"]))
+				h.OldestWait = max(h.OldestWait, script.FromMS(now-number["since_ms"]))
 			}
 		}
 	}

@@ -17,7 +17,7 @@ func TestModelFollowsScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scripts, err := filepath.Glob("../scripts/*.lua")
+	scripts, err := filepath.Glob("../script/*.lua")
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("no scripts found: %v", err)
 	}

@@ -9,7 +9,7 @@ import (
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
 	"lockproxy/internal/testwait"
-	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/script"
 	"lockproxy/proxy"
 )
 
@@ -78,7 +78,7 @@ func TestClusterLockMigrates(t *testing.T) {
 		return strings.HasPrefix(got, "-TRYAGAIN ") // not if the last try has no answer in time
 	})
 	// both at the new one, which doesn't serve the slot yet
-	m.MoveKey(lockcmd.RecordKey([]byte("{m}job")))
+	m.MoveKey(script.RecordKey([]byte("{m}job")))
 	holder.Expect(fmt.Sprintf("RELOCK {m}job %d 60", token), ":1\r\n")
 	free.Expect("LOCK {m}job 60", "$-1\r\n")
 	holder.Expect(proxytest.Unlock("{m}job", token), ":1\r\n")
@@ -126,8 +126,8 @@ func TestClusterLockMigrates(t *testing.T) {
 	free.Lock("{m}new 60")
 }
 
-// A slot moves while a waiter of another proxy listens for a lock in it: it listens at the new node,
-// and is woken there.
+// A slot moves while a waiter of another proxy listens for a lock in it: it listens at the new
+// node, and is woken there.
 func TestClusterWakesMigrate(t *testing.T) {
 	t.Parallel()
 	cluster := testredis.StartCluster(t, 3, 0)

@@ -9,13 +9,13 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
-	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/script"
 )
 
 // When the upstream has lost its scripts, many clients find that at the same time. The scripts are
-// sent once for all of them, and in a cluster once for each part of its slots; there no node is sent
-// the script for several locks, which is never called. Each client is answered as if nothing had
-// happened.
+// sent once for all of them, and in a cluster once for each part of its slots; there no node is
+// sent the script for several locks, which is never called. Each client is answered as if nothing
+// had happened.
 func TestLostScriptsAreLoadedOnce(t *testing.T) {
 	t.Parallel()
 	const n = 100
@@ -62,7 +62,7 @@ func TestLostScriptsAreLoadedOnce(t *testing.T) {
 				loads += stat(stats, `cmdstat_script\|load:calls=(\d+)`) +
 					stat(stats, `cmdstat_eval:calls=(\d+)`)
 				bytes += stat(stats, `total_net_input_bytes:(\d+)`)
-				if got := admin.Do("SCRIPT EXISTS " + lockcmd.BatchScript); kind == "cluster" &&
+				if got := admin.Do("SCRIPT EXISTS " + script.BatchSHA); kind == "cluster" &&
 					!strings.HasSuffix(got, ":0\r\n") {
 					t.Errorf("a node has the script for several locks")
 				}

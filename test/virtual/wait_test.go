@@ -14,7 +14,7 @@ import (
 	"lockproxy/internal/testwait"
 	"lockproxy/internal/virtualnet"
 	"lockproxy/internal/virtualtest"
-	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/script"
 )
 
 func TestWaitersAreServedInOrder(t *testing.T) {
@@ -173,13 +173,13 @@ func TestLostGrantIsFound(t *testing.T) {
 		proxytest.AwaitWaiters(t, p, "job", 1)
 		// A release that named it would have written this: its connection and request.
 		direct := proxytest.GoRedis(t, server.Addr())
-		fields := strings.Fields(direct.Get(proxytest.Ctx, lockcmd.RecordKey([]byte("job"))).Val())
+		fields := strings.Fields(direct.Get(proxytest.Ctx, script.RecordKey([]byte("job"))).Val())
 		prefix, number, _ := strings.Cut(fields[8], "-")
 		n, _ := strconv.Atoi(number)
 		granted, _ := strconv.ParseInt(fields[1], 10, 64)
 		fields[1], fields[8], fields[9] = strconv.FormatInt(granted+7, 10),
 			fmt.Sprintf("%s-%d", prefix, n+1), "1"
-		direct.Set(proxytest.Ctx, lockcmd.RecordKey([]byte("job")), strings.Join(fields, " ")+"\n",
+		direct.Set(proxytest.Ctx, script.RecordKey([]byte("job")), strings.Join(fields, " ")+"\n",
 			time.Minute)
 		if got, want := next.Reply(), fmt.Sprintf(":%d\r\n", granted+7); got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -1,4 +1,4 @@
-package lockcmd
+package script
 
 import (
 	"strconv"
@@ -11,7 +11,7 @@ import (
 	"lockproxy/internal/testredis"
 )
 
-// specified follows the words of the cluster specification, apart from how slotOf does it.
+// specified follows the words of the cluster specification, apart from how SlotOf does it.
 func specified(key string) uint16 {
 	for i := range len(key) {
 		if key[i] != '{' {
@@ -45,24 +45,21 @@ func checkRecordKey(t interface {
 	if !strings.HasPrefix(record, key) || record == key {
 		t.Errorf("record %q does not begin with %q", record, key)
 	}
-	if specified(record) != specified(key) || slotOf([]byte(key)) != specified(key) {
+	if specified(record) != specified(key) || SlotOf([]byte(key)) != specified(key) {
 		t.Errorf("%.40q is in slot %d (slotOf: %d), its record in %d",
-			key, specified(key), slotOf([]byte(key)), specified(record))
+			key, specified(key), SlotOf([]byte(key)), specified(record))
 	}
-	if lock, ok := lockOf(record); !ok || lock != key {
+	if lock, ok := LockOf(record); !ok || lock != key {
 		t.Errorf("the record of %.40q is taken for that of %.40q, %v", key, lock, ok)
 	}
-	claim := claimKey([]byte(key))
+	claim := ClaimKey([]byte(key))
 	if made, ok := MadeBy(claim); !ok || made != key || specified(claim) != specified(key) {
 		t.Errorf("the claim %.40q of %.40q makes %.40q, %v", claim, key, made, ok)
 	}
 	if made, ok := MadeBy(record); ok {
 		t.Errorf("the record %.40q makes %.40q", record, made)
 	}
-	notifications := &releaseNotifications{background: &background{
-		callMaker: &callMaker{proxy: "0123456789abcdef"},
-	}}
-	channel := newShardedSubscriptions(notifications).channel(slotOf([]byte(key)))
+	channel := SlotChannel(SlotOf([]byte(key)), "0123456789abcdef")
 	if specified(channel) != specified(key) {
 		t.Errorf("%.40q is in slot %d, the channel for it in %d",
 			key, specified(key), specified(channel))
@@ -105,7 +102,7 @@ func TestRecordSharesSlotByRedis(t *testing.T) {
 	for _, key := range oddKeys {
 		lock := node.Ask("CLUSTER", "KEYSLOT", key)
 		record := node.Ask("CLUSTER", "KEYSLOT", RecordKey([]byte(key)))
-		if want := ":" + strconv.Itoa(int(slotOf([]byte(key)))); lock != want || record != want {
+		if want := ":" + strconv.Itoa(int(SlotOf([]byte(key)))); lock != want || record != want {
 			t.Errorf("%.40q: slot %s, its record %s, slotOf %s", key, lock, record, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package lockcmd
+package script
 
 import (
 	"crypto/sha1"
@@ -16,31 +16,31 @@ type Script struct {
 	SHA    string // for EVALSHA, hex
 }
 
-//go:embed scripts/*.lua
+//go:embed *.lua
 var sources embed.FS
 
 var (
-	lockScript   = newScript("lock", "fast_lock fast_share read write shared lock")
-	unlockScript = newScript("unlock", "fast_unlock fast_leave read write notify shared unlock")
-	relockScript = newScript("relock", "read write shared relock")
-	repairScript = newScript("repair", "read repair")
-	infoScript   = newScript("info", "read info")
-	checkScript  = newScript("check", "read write check")
-	onceScript   = newScript("once", "once read write shared lock")
-	doneScript   = newScript("done", "read write notify done")
-	batchScript  = newBatch("batch", lockScript, unlockScript, relockScript, infoScript)
-	allScript    = newBatch("all", lockScript)
-	unallScript  = newBatch("unall", unlockScript)
+	LockScript   = NewScript("lock", "fast_lock fast_share read write shared lock")
+	UnlockScript = NewScript("unlock", "fast_unlock fast_leave read write notify shared unlock")
+	RelockScript = NewScript("relock", "read write shared relock")
+	RepairScript = NewScript("repair", "read repair")
+	InfoScript   = NewScript("info", "read info")
+	CheckScript  = NewScript("check", "read write check")
+	onceScript   = NewScript("once", "once read write shared lock")
+	doneScript   = NewScript("done", "read write notify done")
+	BatchScript  = newBatch("batch", LockScript, UnlockScript, RelockScript, InfoScript)
+	allScript    = newBatch("all", LockScript)
+	unallScript  = newBatch("unall", UnlockScript)
 )
 
-// BatchScript is the SHA of the script that runs several calls of others: see Script.Together.
-var BatchScript = batchScript.SHA
+// BatchSHA is the SHA of the script that runs several calls of others: see Script.Together.
+var BatchSHA = BatchScript.SHA
 
 // alone begins a script that runs alone: it reads what batch.lua would hand over.
 var alone = readSource("stored")
 
-// newScript puts a script together from files in scripts, with blanks between their names.
-func newScript(name, files string) *Script {
+// NewScript puts a script together from files in scripts, with blanks between their names.
+func NewScript(name, files string) *Script {
 	var source strings.Builder
 	source.WriteString(loadOnly + alone)
 	for _, file := range strings.Fields(files) {
@@ -62,7 +62,7 @@ func newBatch(name string, scripts ...*Script) *Script {
 }
 
 func readSource(file string) string {
-	source, err := sources.ReadFile("scripts/" + file + ".lua")
+	source, err := sources.ReadFile(file + ".lua")
 	if err != nil {
 		panic(err) // it is not embedded
 	}
@@ -79,16 +79,16 @@ func newSource(name, source string) *Script {
 // cluster calls never go together: see BatchScript.
 func (s *Script) Together(cluster bool) (others []*Script) {
 	switch s {
-	case lockScript:
-		others = []*Script{unlockScript}
-	case unlockScript:
-		others = []*Script{lockScript}
-	case relockScript, infoScript:
+	case LockScript:
+		others = []*Script{UnlockScript}
+	case UnlockScript:
+		others = []*Script{LockScript}
+	case RelockScript, InfoScript:
 	default:
 		return nil
 	}
 	if !cluster {
-		others = append(others, batchScript)
+		others = append(others, BatchScript)
 	}
 	return others
 }
@@ -106,15 +106,15 @@ func (s *Script) LoadRequest(cluster bool, key string) []string {
 // loadOnly begins each script: see LoadRequest.
 const loadOnly = "if not KEYS[2] then return end\n"
 
-// expandShortReply is the full reply for a whole number, with which the fast paths of exclusive
+// ExpandShortReply is the full reply for a whole number, with which the fast paths of exclusive
 // locks answer.
-func (s *Script) expandShortReply(n int64) []int64 {
+func (s *Script) ExpandShortReply(n int64) []int64 {
 	switch {
-	case s == lockScript:
+	case s == LockScript:
 		return []int64{n, 0}
-	case s == unlockScript && n == 1:
+	case s == UnlockScript && n == 1:
 		return []int64{1, 0, 0}
-	case s == unlockScript:
+	case s == UnlockScript:
 		return []int64{1, n, 0}
 	}
 	return []int64{n}

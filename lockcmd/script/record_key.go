@@ -1,4 +1,4 @@
-package lockcmd
+package script
 
 import (
 	"strconv"
@@ -12,8 +12,8 @@ import (
 // cluster slot.
 const recordInfix = ":lockproxy:"
 
-// claimInfix stands likewise between the name of ONCE's value and the end of its claim's.
-const claimInfix = ":once:"
+// ClaimInfix stands likewise between the name of ONCE's value and the end of its claim's.
+const ClaimInfix = ":once:"
 
 // recordTag ends the record's name if a hash tag already decides the lock's slot.
 const recordTag = "tag"
@@ -30,22 +30,35 @@ const slotAlphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 // it.
 func RecordKey(key []byte) string { return keyNextTo(key, recordInfix) }
 
-// fenceKey names the key that FENCE watches for a token of a shared lock, in the lock's slot.
-func fenceKey(key []byte, token int64) string {
+// RecordPattern is SCAN's pattern for lock records.
+const RecordPattern = "*" + recordInfix + "???"
+
+// LockOf returns the lock of a record, by the record's name.
+func LockOf(record string) (key string, ok bool) {
+	i := strings.LastIndex(record, recordInfix)
+	if i < 0 {
+		return "", false
+	}
+	key = record[:i]
+	return key, RecordKey([]byte(key)) == record
+}
+
+// FenceKey names the key that FENCE watches for a token of a shared lock, in the lock's slot.
+func FenceKey(key []byte, token int64) string {
 	return keyNextTo(key, recordInfix+"fence:"+strconv.FormatInt(token, 10)+":")
 }
 
-// claimKey names the lock that ONCE takes to make the value of a key.
-func claimKey(key []byte) string { return keyNextTo(key, claimInfix) }
+// ClaimKey names the lock that ONCE takes to make the value of a key.
+func ClaimKey(key []byte) string { return keyNextTo(key, ClaimInfix) }
 
 // MadeBy is the key whose value the holder of a lock makes, if the lock is ONCE's claim.
 func MadeBy(claim string) (key string, ok bool) {
-	i := strings.LastIndex(claim, claimInfix)
+	i := strings.LastIndex(claim, ClaimInfix)
 	if i < 0 {
 		return "", false
 	}
 	key = claim[:i]
-	return key, claimKey([]byte(key)) == claim
+	return key, ClaimKey([]byte(key)) == claim
 }
 
 // keyNextTo is a name that begins with a lock's, in the lock's cluster slot.
@@ -63,13 +76,21 @@ func keyNextTo(key []byte, infix string) string {
 	return string(append(name, suffix[:]...))
 }
 
-// slotOf is the cluster slot of a key.
-func slotOf(key []byte) uint16 { return uint16(slot.Of(key)) }
+// SlotOf is the cluster slot of a key.
+func SlotOf(key []byte) uint16 { return uint16(slot.Of(key)) }
 
-// slotTag is a hash tag of a slot: three bytes, without the braces.
-func slotTag(of uint16) string {
+// SlotTag is a hash tag of a slot: three bytes, without the braces.
+func SlotTag(of uint16) string {
 	tag := slotSuffixes()[of]
 	return string(tag[:])
+}
+
+// NotifyChannel begins the names of the channels. unlock.lua has it, too.
+const NotifyChannel = "lockproxy:wake:"
+
+// SlotChannel is a proxy's channel for the locks in a slot of a cluster.
+func SlotChannel(slot uint16, proxy string) string {
+	return NotifyChannel + "{" + SlotTag(slot) + "}:" + proxy
 }
 
 // slotSuffixes maps each difference of slots to three bytes whose CRC16 is that difference.

@@ -1,0 +1,69 @@
+package script
+
+import "strconv"
+
+// LockAll makes a call of all.lua. firstAt is its ARGV[4]. since is when the request began to wait,
+// by the upstream's clock, ms; 0 if it has not.
+func (m *Maker) LockAll(rs []Request, mode, firstAt, how string, since int64) Call {
+	r := rs[0]
+	c := m.Call(allScript, r.Key, FastArgs{mode, firstAt}, r.Owner,
+		milliseconds(r.Timeout), m.unit(), m.retention, milliseconds(TakeoverGrace),
+		r.Connection, r.Number, r.who(), Flag(r.Session), m.Proxy, "MODE",
+		how, r.limitText(), "TOKEN", strconv.FormatInt(since, 10))
+	for _, r := range rs[1:] {
+		c.addLock(r.Key)
+	}
+	c.Confirm = m.Confirm
+	return c
+}
+
+// addLock adds another lock to a call.
+func (c *Call) addLock(key string) { c.More = append(c.More, key, RecordKey([]byte(key))) }
+
+// allHeld is what all.lua has found if it has not taken the locks.
+type allHeld struct {
+	Now     int64   // the upstream's time, ms
+	Foreign []int64 // which of the locks foreign clients hold, from 1 on
+}
+
+// AttemptAll reads the answer to a call of all.lua.
+func (c *Call) AttemptAll(answer Answer, err error) (a Attempt, held allHeld, failed error) {
+	found, err := c.Ints(3, answer, err)
+	if err != nil {
+		return a, held, err
+	}
+	a.Token = found[0]
+	if a.Token == 0 {
+		a.Remaining = FromMS(found[1])
+		return a, allHeld{found[2], found[3:]}, nil
+	}
+	a.TakenOver, a.Renewed, a.Before = found[1] > 0, found[2] > 0, found[2] == 2
+	return a, held, nil
+}
+
+// UnlockAll makes a call of unall.lua, which releases several locks of one token. kinds are what
+// the waiters of each want.
+func (m *Maker) UnlockAll(db int, keys []string, p Proof, kinds, how string) Call {
+	c := m.Call(unallScript, keys[0], NoFastPath, kinds,
+		p.Kind, p.Value, m.retention, m.Proxy, "KIND", "0", m.unit(), "-", "-", "-", "0",
+		milliseconds(Reservation), strconv.Itoa(db), m.slotTag(keys[0]), how,
+		milliseconds(pollPatience), milliseconds(pollReservation), "-", "-")
+	for _, key := range keys[1:] {
+		c.addLock(key)
+	}
+	return c
+}
+
+// EachUnlocked are the answers of unlock.lua in that of unall.lua.
+func (c *Call) EachUnlocked(n int, answer Answer, err error) (list []Answer, failed error) {
+	if err = answer.Failure(err); err == nil && len(answer.Elems) != n {
+		err = Unexpected(unallScript, answer.Value)
+	}
+	list = make([]Answer, n)
+	for i := range list {
+		if err == nil {
+			list[i].Value = answer.Elems[i]
+		}
+	}
+	return list, err
+}

@@ -1,0 +1,60 @@
+package script
+
+import (
+	"strconv"
+	"time"
+)
+
+// Confirmation says who must confirm a script's writes: Replicas replicas that they have them, or
+// with Fsync the upstream and these replicas that they have them on disk. The zero value asks for
+// nothing.
+type Confirmation struct {
+	Replicas int
+	Fsync    bool
+	Within   time.Duration // how long it may take
+}
+
+// Needed reports whether anything must confirm it.
+func (c Confirmation) Needed() bool { return c.Replicas > 0 || c.Fsync }
+
+// waitAtKey is the name of WAIT and WAITAOF on a connection to a cluster, with the lock before
+// their arguments. It runs on the connection that has last answered for that key, and fails if that
+// has ended.
+const waitAtKey = "LOCKPROXY.WAIT"
+
+// ConfirmRequest is sent after the script, on the same connection. Its answer is Answer.Confirmed.
+func (c *Call) ConfirmRequest(cluster bool) []string {
+	of := c.Confirm
+	name, numbers := "WAIT", []string{strconv.Itoa(of.Replicas), milliseconds(of.Within)}
+	if of.Fsync {
+		name, numbers = "WAITAOF", append([]string{"1"}, numbers...)
+	}
+	if cluster {
+		return append([]string{waitAtKey, c.Keys[0]}, numbers...)
+	}
+	return append([]string{name}, numbers...)
+}
+
+// Unconfirmed is a NoReplicasError with an outcome if the script's writes were not confirmed as
+// wanted, otherwise nil.
+func (a *Answer) Unconfirmed(want Confirmation, outcome string) error {
+	replicas, local := a.Confirmed.Int, int64(0)
+	if list := a.Confirmed.Elems; len(list) == 2 { // WAITAOF's
+		local, replicas = list[0].Int, list[1].Int
+	}
+	err := NoReplicasError{Want: want, Got: int(replicas), OnDisk: local > 0, Outcome: outcome}
+	switch {
+	case a.Confirmed.IsError():
+		err.Refused = ErrorOf(a.Confirmed.Text).Error()
+	case err.Got >= want.Replicas && (err.OnDisk || !want.Fsync):
+		return nil
+	}
+	return err
+}
+
+// The outcomes of a lock that was not confirmed.
+const (
+	NotTaken    = "the lock was not taken, try again"
+	StillOwners = "the lock is its owner's as before, on the upstream alone for longer"
+	NotLonger   = "the lock may run for longer on the upstream alone, try again"
+)

@@ -1,0 +1,116 @@
+package script
+
+import (
+	"strconv"
+	"time"
+)
+
+// The modes of lock.lua, A[10].
+const (
+	ModeTry   = "try"
+	ModeFirst = "first"
+	ModeCheck = "check"
+
+	// ModeAgain is ModeFirst without the fast path, which is useless when only time has passed.
+	ModeAgain = "again"
+)
+
+// TakeoverGrace is how long after a takeover the loser may still write.
+const TakeoverGrace = 2 * time.Second
+
+// Lock makes a call of lock.lua, or of once.lua for the claim to a value. how is how this proxy
+// waits, as the lock record has it. behind is since when a LOCKALL waits here, which goes first; 0
+// is none. others are waiters behind the request that can share the lock with it.
+func (m *Maker) Lock(
+	r Request, mode, how string, behind int64, others []Request,
+) Call {
+	fast := m.fastLock(r, mode)
+	if len(others) > 0 {
+		fast = sharersList(others)
+	}
+	if mode == ModeAgain {
+		fast, mode = NoFastPath, ModeFirst
+	}
+	words := []string{milliseconds(r.Timeout), m.unit(), m.retention, milliseconds(TakeoverGrace),
+		r.Connection, r.Number, r.who(), Flag(r.Session), m.Proxy, mode, how, r.limitText()}
+	if behind > 0 {
+		words = append(words, "0", strconv.FormatInt(behind, 10))
+	}
+	script := LockScript
+	if r.Value != "" {
+		script, fast = onceScript, FastArgs{"", "", r.earlyText()}
+	}
+	c := m.Call(script, r.Key, fast, r.Owner, words...)
+	if r.Value != "" {
+		c.More = []string{r.Value}
+	}
+	c.Confirm = m.Confirm
+	return c
+}
+
+// Attempt is the result of one call of lock.lua.
+type Attempt struct {
+	Token     int64         // 0 if the lock is held
+	Foreign   bool          // held by, or taken over from, a foreign client
+	TakenOver bool          // a grace period runs
+	Made      bool          // ONCE: there is a value, and the claim was not taken
+	Renewed   bool          // its owner had the lock already, and may know the token
+	Before    bool          // this connection was given it before
+	Given     int           // how many waiters were given a shared lock, with the first
+	Exclusive bool          // the lock is exclusive, whatever was asked for now
+	Remaining time.Duration // of a held lock
+
+	HeldShared bool // others share it
+	AskedAt    time.Time
+	Waited     time.Duration // in the queue of waiters
+}
+
+// Attempt reads the answer to a call of lock.lua or once.lua.
+func (c *Call) Attempt(answer Answer, err error) (a Attempt, failed error) {
+	found, err := c.Ints(2, answer, err)
+	if err != nil {
+		return a, err
+	}
+	if found[0] < 0 {
+		a.Made = true
+		return a, nil
+	}
+	a.Token, a.Foreign = found[0], found[1] == 1
+	third, shared := int64(0), len(found) > 3
+	if len(found) > 2 {
+		third = found[2]
+	}
+	if a.Token == 0 {
+		a.Remaining, a.HeldShared = FromMS(third), shared
+		return a, nil
+	}
+	a.TakenOver, a.Renewed, a.Before = found[1] > 0, third > 0, third == 2
+	a.Given, a.Exclusive = 1, !shared
+	if shared {
+		a.Given = int(found[3])
+	}
+	return a, nil
+}
+
+// fastLock is LOCK's fast path. It knows only ms, no takeover guard, and no ModeCheck.
+func (m *Maker) fastLock(r Request, mode string) FastArgs {
+	if m.Seconds || m.TakeoverGuard > 0 || mode == ModeCheck {
+		return NoFastPath
+	}
+	if r.Shared {
+		return FastArgs{"", milliseconds(r.Timeout) + " " + r.limitText() + " " + m.retention +
+			" =" + r.Connection + "/" + r.Number + " " + r.sharerFields()}
+	}
+	lives := r.Timeout + m.Retention
+	return FastArgs{milliseconds(r.Timeout), milliseconds(lives), r.holderFields()}
+}
+
+// sharersList is shared.lua's list of waiters' requests that can share a lock. It leaves out the
+// fast path.
+func sharersList(others []Request) FastArgs {
+	var list []byte
+	for _, r := range others {
+		list = r.appendSharer(list)
+	}
+	return FastArgs{string(list)}
+}

@@ -1,0 +1,109 @@
+package script
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Request is one LOCK of a connection, as the lock record names it.
+type Request struct {
+	Key        string
+	Timeout    time.Duration
+	Connection string
+	Number     string // of the request, within the connection
+	Client     string // address
+	Name       string // of the connection (CLIENT SETNAME); "" for none
+	Session    bool
+	Owner      string
+	Shared     bool
+	Limit      int64         // of a shared lock; 0 is none
+	Longest    time.Duration // MAX, of a session lock; 0 is none
+
+	Value string        // of ONCE: the key of what the lock's holder makes; "" for others
+	Early time.Duration // EARLY, of ONCE; 0 is none
+}
+
+// who is the client in the lock record: its address, and its connection's name if it has one.
+func (r Request) who() string {
+	if r.Name == "" {
+		return r.Client
+	}
+	return r.Client + whoMark + r.Name
+}
+
+// OwnerOrName is what people call the client by, if anything.
+func (r Request) OwnerOrName() string { return cmp.Or(r.Owner, r.Name) }
+
+// SplitWho is the address and the name in a lock record's client.
+func SplitWho(who string) (client, name string) {
+	client, name, _ = strings.Cut(who, whoMark)
+	return client, name
+}
+
+const (
+	whoMark     = "|" // no address has it
+	maxConnName = 64  // bytes of a connection's name that a lock record keeps
+)
+
+// ConnName is a connection's name as a lock record can keep it: Redis allows no blanks in it.
+func ConnName(name string) string {
+	if strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return ""
+	}
+	return name[:min(len(name), maxConnName)]
+}
+
+// limitText is A[12] of lock.lua.
+func (r Request) limitText() string {
+	if !r.Shared {
+		return "-"
+	}
+	return strconv.FormatInt(r.Limit, 10)
+}
+
+// earlyText is ARGV[5] of once.lua.
+func (r Request) earlyText() string {
+	if r.Early == 0 {
+		return ""
+	}
+	return milliseconds(r.Early)
+}
+
+// Mode is LOCKINFO's name for the kind of lock.
+func (r Request) Mode() string {
+	if r.Shared {
+		return "shared"
+	}
+	return "exclusive"
+}
+
+// appendSharer appends the request as an entry of shared.lua's list.
+func (r Request) appendSharer(list []byte) []byte {
+	for _, field := range []string{
+		milliseconds(r.Timeout), Flag(r.Session), r.Connection, r.Number, r.who(), r.limitText(),
+		strconv.Itoa(len(r.Owner)),
+	} {
+		list = append(append(list, field...), ' ')
+	}
+	return append(list, r.Owner...)
+}
+
+// holderFields is the lock record from `session` on; see read.lua.
+func (r Request) holderFields() string {
+	return Flag(r.Session) + " held " + r.Connection + " " + r.Number + " " + r.who() +
+		" -\n" + r.Owner
+}
+
+// sharerFields is a holder in a shared lock's record from `session` on; see read.lua.
+func (r Request) sharerFields() string {
+	return Flag(r.Session) + " " + r.Connection + " " + r.Number + " " + r.who() + "\n" + r.Owner
+}
+
+func Flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}

@@ -1,0 +1,119 @@
+package script
+
+import (
+	"strconv"
+	"time"
+
+	"lockproxy/internal/names"
+)
+
+const (
+	// Reservation is how long a released lock is kept for the first waiter of a notified proxy.
+	Reservation = 100 * time.Millisecond
+	// pollReservation is how long it is kept for a proxy that cannot be notified: its first waiter
+	// polls within maxPoll. The proxy must have waited for pollPatience, so that the lock is not
+	// idle most of the time.
+	pollReservation = 400 * time.Millisecond
+	pollPatience    = 500 * time.Millisecond
+)
+
+// Proof shows that a lock is its releaser's.
+type Proof struct {
+	Kind  string // A[1] of unlock.lua
+	Value string
+}
+
+// Token is the proof's token, 0 if it has none.
+func (p Proof) Token() int64 {
+	if p.Kind != "token" && p.Kind != "revoke" {
+		return 0
+	}
+	n, _ := strconv.ParseInt(p.Value, 10, 64)
+	return n
+}
+
+// Release is what a release tells unlock.lua.
+type Release struct {
+	Id     names.Lock
+	Proof  Proof
+	Has    string    // the token of the connection's shared lock, or "-"
+	How    string    // how this proxy waits, as the lock record has it
+	Wanted string    // what the waiters here want: A[5]
+	Next   *Request  // of the waiter that the lock is offered to; nil for none
+	Others []Request // of waiters behind it, that can share the lock with it
+}
+
+// Unlock makes a call of unlock.lua.
+func (m *Maker) Unlock(u Release) Call {
+	fast := m.fastUnlock(u.Proof, u.Wanted, u.Next)
+	if u.Has != "-" && fast[2] == "none" {
+		fast[1] = u.Has // only a token finds a holder of a shared lock at once
+	}
+	next := Request{}
+	if u.Next != nil {
+		next = *u.Next
+		if next.Shared {
+			fast = sharersList(u.Others)
+		}
+	}
+	c := m.Call(UnlockScript, u.Id.Key, fast, next.Owner,
+		u.Proof.Kind, orDash(u.Proof.Value), m.retention, m.Proxy,
+		u.Wanted, milliseconds(next.Timeout), m.unit(),
+		orDash(next.Connection), orDash(next.Number), orDash(next.who()), Flag(next.Session),
+		milliseconds(Reservation), strconv.Itoa(u.Id.DB), m.slotTag(u.Id.Key),
+		u.How, milliseconds(pollPatience), milliseconds(pollReservation),
+		next.limitText(), u.Has)
+	if u.Next != nil {
+		c.Confirm = m.Confirm
+	}
+	return c
+}
+
+// Done makes a call of done.lua, which stores a value and frees the claim to it. stored are the
+// value and how long it lives, as done.lua takes them.
+func (m *Maker) Done(id names.Lock, p Proof, value string, stored FastArgs) Call {
+	c := m.Call(doneScript, id.Key, stored, "", p.Value, m.retention,
+		strconv.Itoa(id.DB), m.slotTag(id.Key), m.Proxy)
+	c.More = []string{value}
+	return c
+}
+
+// fastUnlock is UNLOCK's fast path. It knows only ms, a holder's proof, no takeover guard, and no
+// waiters that the caller may not name.
+func (m *Maker) fastUnlock(p Proof, wanted string, next *Request) FastArgs {
+	if m.Seconds || m.TakeoverGuard > 0 || p.Kind != "token" && p.Kind != "connection" {
+		return NoFastPath
+	}
+	fast := FastArgs{m.retention, p.Value, wanted}
+	switch wanted {
+	case "none":
+	case "next", "fair":
+		r := next
+		lives := r.Timeout + m.Retention
+		proxy := m.Proxy
+		if wanted == "fair" {
+			proxy = "-"
+		}
+		fast[2] = proxy + " " + milliseconds(r.Timeout) + " " + milliseconds(lives) + " " +
+			r.holderFields()
+	default:
+		return NoFastPath
+	}
+	return fast
+}
+
+// SlotTag is unlock.lua's A[14].
+func (m *Maker) slotTag(key string) string {
+	if !m.Cluster {
+		return "-"
+	}
+	return SlotTag(SlotOf([]byte(key)))
+}
+
+// orDash is s, or a dash for an empty argument.
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

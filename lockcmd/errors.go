@@ -53,7 +53,7 @@ func isDeadlock(err error) bool {
 	return errors.As(err, &deadlock)
 }
 
-// isUnconfirmed reports whether err is one of callMaker.notConfirmed.
+// isUnconfirmed reports whether err is one of background.notConfirmed.
 func isUnconfirmed(err error) bool {
 	var missing script.NoReplicasError
 	var replaced replacedError

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockproxy/internal/monotonic"
+	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/script"
 )
 
@@ -42,7 +43,7 @@ func (l *releases) failed(h *Holder, lock *heldLock, err error) {
 	var late LateError
 	switch {
 	case errors.As(err, &late): // it will run later
-		l.timers.after(0, func(ctx context.Context) {
+		l.Timers.After(0, func(ctx context.Context) {
 			select {
 			case <-late.Answered:
 				l.startRelease(lock, func() {})
@@ -91,7 +92,7 @@ func (l *releases) releaseAbandoned(list ...*heldLock) {
 	if len(list) == 0 {
 		return
 	}
-	patience := time.NewTimer(l.clients.patience())
+	patience := time.NewTimer(l.Clients.Patience())
 	defer patience.Stop()
 	room := make(chan struct{}, min(len(list), maxReleasing))
 	leave := func() { <-room }
@@ -101,10 +102,10 @@ func (l *releases) releaseAbandoned(list ...*heldLock) {
 			l.startRelease(lock, leave)
 			continue
 		case <-patience.C:
-		case <-l.timers.ctx.Done():
+		case <-l.Timers.Ctx.Done():
 		}
 		for _, lock := range list[i:] {
-			l.releaseLater(l.newRelease(lock, func() {}), errTooLate)
+			l.releaseLater(l.newRelease(lock, func() {}), background.ErrTooLate)
 		}
 		return
 	}
@@ -113,7 +114,7 @@ func (l *releases) releaseAbandoned(list ...*heldLock) {
 		case room <- struct{}{}:
 		case <-patience.C:
 			return
-		case <-l.timers.ctx.Done():
+		case <-l.Timers.Ctx.Done():
 			return
 		}
 	}
@@ -142,13 +143,13 @@ func (l *releases) newRelease(lock *heldLock, done func()) *abandonedRelease {
 // startRelease begins to release a lock in the background.
 func (l *releases) startRelease(lock *heldLock, done func()) {
 	r := l.newRelease(lock, done)
-	l.timers.after(0, func(ctx context.Context) { l.tryRelease(ctx, r) })
+	l.Timers.After(0, func(ctx context.Context) { l.tryRelease(ctx, r) })
 }
 
 // tryRelease runs the script once, and again later if the upstream could not do it.
 func (l *releases) tryRelease(ctx context.Context, r *abandonedRelease) {
 	as := r.login()
-	on := l.clients.on(ctx, as, r.Key, r.end)
+	on := l.Clients.On(ctx, as, r.Key, r.end)
 	_, err := l.release(on, r.id(), as, r.releaseProof(), true)
 	var said script.ServerError
 	switch {
@@ -183,11 +184,11 @@ func (l *releases) releaseLater(r *abandonedRelease, err error) {
 			l.warnUnreleased(r, err)
 			return
 		case n == 1:
-			l.log.Warn("cannot release a lock whose holder has gone: "+
+			l.Log.Warn("cannot release a lock whose holder has gone: "+
 				"this one and others are tried again until they end", "key", r.Key, "error", err)
 		}
 	}
-	l.timers.after(r.pause, func(ctx context.Context) { l.tryRelease(ctx, r) })
+	l.Timers.After(r.pause, func(ctx context.Context) { l.tryRelease(ctx, r) })
 }
 
 func (l *releases) endRelease(r *abandonedRelease) {
@@ -201,7 +202,7 @@ func (l *releases) endRelease(r *abandonedRelease) {
 func (l *releases) warnUnreleased(r *abandonedRelease, err error) {
 	if omitted, ok := l.releaseLog.allow(time.Now()); ok {
 		proof := r.releaseProof()
-		l.log.Warn("cannot release a lock whose holder has gone: it runs until its timeout",
+		l.Log.Warn("cannot release a lock whose holder has gone: it runs until its timeout",
 			"key", r.Key, proof.Kind, proof.Value, "error", err, "others_not_logged", omitted)
 	}
 }

@@ -47,10 +47,10 @@ func TestBatchProperty(t *testing.T) {
 			c := drawCall(t, l, st)
 			switch rapid.IntRange(0, 5).Draw(t, "another script") {
 			case 0:
-				c = l.scripts.Call(script.RelockScript, c.Keys[0], script.NoFastPath, "", st.token, "30000", "ms",
+				c = l.common.Scripts.Call(script.RelockScript, c.Keys[0], script.NoFastPath, "", st.token, "30000", "ms",
 					"600000", "0")
 			case 1:
-				c = l.scripts.Call(script.InfoScript, c.Keys[0], script.NoFastPath, "")
+				c = l.common.Scripts.Call(script.InfoScript, c.Keys[0], script.NoFastPath, "")
 			}
 			c.Keys[0] = fmt.Sprintf("%s %d", c.Keys[0], i)
 			c.Keys[1] = script.RecordKey([]byte(c.Keys[0]))

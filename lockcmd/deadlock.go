@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/background"
 )
 
 // The values of Config.Deadlock. "" is DeadlockRefuse.
@@ -43,7 +44,8 @@ const (
 // cycle existed at one time, since a lock that is lost is never held again with the same token. The
 // proxy of the youngest wait finds the cycle, and refuses that wait.
 type deadlocks struct {
-	*background
+	*background.Jobs
+	mode   string // DeadlockRefuse, DeadlockLog or DeadlockOff
 	queues *queues
 	seen   *observed
 
@@ -89,14 +91,14 @@ func (v *watchedWait) lead() *waiter { return v.waiters[0] }
 // requestID is the request's name, unique among all proxies.
 func (w *waiter) requestID() string { return w.Connection + "/" + w.Number }
 
-func newDeadlocks(qs *queues, seen *observed) *deadlocks {
+func newDeadlocks(bg *background.Jobs, mode string, qs *queues, seen *observed) *deadlocks {
 	return &deadlocks{
-		background: seen.background, queues: qs, seen: seen,
+		Jobs: bg, mode: mode, queues: qs, seen: seen,
 		of: map[string][]*watchedWait{}, searches: map[string]chan []ownerWait{},
 	}
 }
 
-func (d *deadlocks) off() bool { return d.cfg.Deadlock == DeadlockOff }
+func (d *deadlocks) off() bool { return d.mode == DeadlockOff }
 
 // watch searches for deadlocks of a wait until end is called. A LOCKALL has several waiters.
 func (d *deadlocks) watch(waiters ...*waiter) (end func()) {
@@ -110,7 +112,7 @@ func (d *deadlocks) watch(waiters ...*waiter) (end func()) {
 	d.of[owner] = append(d.of[owner], v)
 	if !d.ticking {
 		d.ticking = true
-		d.timers.after(searchTick, d.tick)
+		d.Timers.After(searchTick, d.tick)
 	}
 	d.mu.Unlock()
 	d.queues.mu.Lock()
@@ -118,7 +120,7 @@ func (d *deadlocks) watch(waiters ...*waiter) (end func()) {
 	d.queues.mu.Unlock()
 	known := d.newSearch([]*watchedWait{v}, d.registered)
 	if known.here(); len(known.graph.closedBy(known.seeds)) > 0 {
-		d.timers.after(0, func(ctx context.Context) {
+		d.Timers.After(0, func(ctx context.Context) {
 			ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 			defer cancel()
 			d.confirm(ctx, known, known.seeds, false)
@@ -152,7 +154,7 @@ func (d *deadlocks) tick(context.Context) {
 	keys := 0
 	d.mu.Lock()
 	if d.ticking = len(d.of) > 0; d.ticking {
-		d.timers.after(searchTick, d.tick)
+		d.Timers.After(searchTick, d.tick)
 	}
 	now := time.Now()
 	for _, list := range d.of {
@@ -166,12 +168,12 @@ func (d *deadlocks) tick(context.Context) {
 			if now.Sub(v.lead().joined) < youngWait {
 				pause = firstSearch
 			}
-			v.next = now.Add(pause + 4*d.queues.ways.roundTrip(v.lead().Key))
+			v.next = now.Add(pause + 4*d.queues.ways.RoundTrip(v.lead().Key))
 		}
 	}
 	d.mu.Unlock()
 	for _, list := range d.byPart(due) {
-		d.timers.after(0, func(ctx context.Context) { d.search(ctx, list) })
+		d.Timers.After(0, func(ctx context.Context) { d.search(ctx, list) })
 	}
 }
 
@@ -180,7 +182,7 @@ func (d *deadlocks) tick(context.Context) {
 func (d *deadlocks) byPart(list []*watchedWait) map[uint16][]*watchedWait {
 	parts := map[uint16][]*watchedWait{}
 	for _, v := range list {
-		part := d.clients.partOf(v.lead().Key)
+		part := d.Clients.PartOf(v.lead().Key)
 		parts[part] = append(parts[part], v)
 	}
 	return parts
@@ -238,7 +240,7 @@ func (d *deadlocks) found(v *watchedWait, err DeadlockError) bool {
 		return false
 	}
 	v.found = true
-	if d.cfg.Deadlock != DeadlockLog {
+	if d.mode != DeadlockLog {
 		lead.state, lead.rejected = left, err
 		lead.signal()
 	}
@@ -250,8 +252,8 @@ func (d *deadlocks) found(v *watchedWait, err DeadlockError) bool {
 		Deadlock{now, names.Lock{DB: lead.as.DB, Key: key}, lead.Owner, lead.Client, err.describe()})
 	d.mu.Unlock()
 	d.seen.counters.deadlocks.Add(1)
-	d.log.Warn("deadlock between owners", "key", key, "owner", lead.Owner, "client", lead.Client,
-		"refused", d.cfg.Deadlock != DeadlockLog, "cycle", err.describe())
+	d.Log.Warn("deadlock between owners", "key", key, "owner", lead.Owner, "client", lead.Client,
+		"refused", d.mode != DeadlockLog, "cycle", err.describe())
 	return true
 }
 

@@ -38,7 +38,7 @@ func isWaits(channel string) bool {
 func (d *deadlocks) channels() (list []string) {
 	switch {
 	case d.off():
-	case !d.cfg.Cluster:
+	case !d.Scripts.Cluster:
 		list = append(list, waitsChannel)
 	default:
 		for _, slot := range waitsSlots {
@@ -55,15 +55,15 @@ func (d *deadlocks) publish(as names.Identity, m waitsMessage) {
 		return // it cannot fail with these types
 	}
 	for _, channel := range d.channels() {
-		d.timers.after(0, func(ctx context.Context) { d.publishOn(ctx, as, channel, text) })
+		d.Timers.After(0, func(ctx context.Context) { d.publishOn(ctx, as, channel, text) })
 	}
 }
 
 func (d *deadlocks) publishOn(ctx context.Context, as names.Identity, channel string, text []byte) {
-	ctx, cancel := context.WithTimeout(ctx, d.clients.patience())
+	ctx, cancel := context.WithTimeout(ctx, d.Clients.Patience())
 	defer cancel()
-	client := d.clients.clientFor(clientKey{as, d.clients.partOf(channel)}).client
-	if d.cfg.Cluster {
+	client := d.Clients.Near(as, channel)
+	if d.Scripts.Cluster {
 		err := client.SPublish(ctx, channel, text).Err()
 		if !redis.HasErrorPrefix(err, "unknown command") {
 			return
@@ -121,11 +121,11 @@ func (w *releaseNotifications) listenToWaits(
 func (w *releaseNotifications) receiveWaits(
 	ctx context.Context, as names.Identity, channel string,
 ) (subscribed bool, err error) {
-	sub := w.clients.client(as).Subscribe(ctx)
+	sub := w.Clients.Client(as).Subscribe(ctx)
 	defer sub.Close()
 	stop := context.AfterFunc(ctx, func() { sub.Close() }) // Receive ignores the end of its ctx
 	defer stop()
-	connecting, connected := context.WithTimeout(ctx, w.clients.patience())
+	connecting, connected := context.WithTimeout(ctx, w.Clients.Patience())
 	err = sub.SSubscribe(connecting, channel)
 	connected()
 	for err == nil {

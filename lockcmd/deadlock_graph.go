@@ -112,16 +112,16 @@ func (g waitsFor) both(later waitsFor) waitsFor {
 		w.Keys = slices.Clone(w.Keys)
 		for i, k := range w.Keys {
 			l := again.Keys[i]
-			w.Keys[i] = keyWait{k.Key, common(k.As, l.As), common(k.Holders, l.Holders),
-				max(k.Enough, l.Enough), common(k.Before, l.Before)}
+			w.Keys[i] = keyWait{k.Key, inBoth(k.As, l.As), inBoth(k.Holders, l.Holders),
+				max(k.Enough, l.Enough), inBoth(k.Before, l.Before)}
 		}
 		lasted[id] = w
 	}
 	return lasted
 }
 
-// common returns what two lists have in common.
-func common[T comparable](list, other []T) []T {
+// inBoth returns what two lists have in common.
+func inBoth[T comparable](list, other []T) []T {
 	return slices.DeleteFunc(slices.Clone(list), func(e T) bool {
 		return !slices.Contains(other, e)
 	})

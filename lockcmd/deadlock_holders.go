@@ -67,9 +67,9 @@ func (d *deadlocks) held(list []*watchedWait) map[*waiter]*holding {
 }
 
 func (d *deadlocks) askHolders(w *waiter) (h holding) {
-	until := time.Now().Add(heldWithin + 4*d.queues.ways.roundTrip(w.Key))
-	on := d.clients.on(d.timers.ctx, w.as, w.Key, until)
-	got, err := d.ask(on, script.InfoScript, w.Key, "holders", strconv.Itoa(maxBlockers))
+	until := time.Now().Add(heldWithin + 4*d.queues.ways.RoundTrip(w.Key))
+	on := d.Clients.On(d.Timers.Ctx, w.as, w.Key, until)
+	got, err := d.Ask(on, script.InfoScript, w.Key, "holders", strconv.Itoa(maxBlockers))
 	if err != nil || len(got.Elems) != 4 {
 		return h
 	}

@@ -99,7 +99,7 @@ func (l *deadlockSearch) want(party any) {
 			l.owners = append(l.owners, party)
 		}
 	case place:
-		if party.Proxy != l.scripts.Proxy {
+		if party.Proxy != l.Scripts.Proxy {
 			l.places = append(l.places, party)
 		} else if v := l.waitAt(party); v != nil {
 			l.followAll([]*watchedWait{v})
@@ -124,7 +124,7 @@ func (l *deadlockSearch) here() {
 // askOthers asks other proxies for owners and places that are not here.
 func (l *deadlockSearch) askOthers(id string) {
 	for len(l.owners)+len(l.places) > 0 {
-		m := waitsMessage{ID: id, Proxy: l.scripts.Proxy}
+		m := waitsMessage{ID: id, Proxy: l.Scripts.Proxy}
 		m.Owners, l.owners = cut(l.owners)
 		m.Places, l.places = cut(l.places)
 		for _, owner := range m.Owners {
@@ -160,7 +160,7 @@ func (l *deadlockSearch) follow(ctx context.Context, elsewhere bool, done func(w
 		select {
 		case waits := <-answers:
 			l.add(waits...)
-		case <-time.After(answerWithin + 4*l.clients.ways.farthest()):
+		case <-time.After(answerWithin + 4*l.Clients.Ways.Farthest()):
 			return
 		case <-ctx.Done():
 			return
@@ -174,7 +174,7 @@ func (d *deadlocks) expectAnswers() (id string, answers chan []ownerWait) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.last = max(d.last+1, time.Now().UnixNano())
-	id = d.scripts.Proxy + "-" + strconv.FormatInt(d.last, 10)
+	id = d.Scripts.Proxy + "-" + strconv.FormatInt(d.last, 10)
 	d.searches[id] = answers
 	return id, answers
 }
@@ -201,7 +201,7 @@ func (d *deadlocks) onMessage(payload string) {
 		}
 		return
 	}
-	if m.Proxy == d.scripts.Proxy || len(m.Owners) > maxAsked || len(m.Places) > maxAsked {
+	if m.Proxy == d.Scripts.Proxy || len(m.Owners) > maxAsked || len(m.Places) > maxAsked {
 		return
 	}
 	if d.askedAgain(payload) {
@@ -209,7 +209,7 @@ func (d *deadlocks) onMessage(payload string) {
 	}
 	list := d.waitsOf(m.Owners)
 	for _, at := range m.Places {
-		if at.Proxy != d.scripts.Proxy {
+		if at.Proxy != d.Scripts.Proxy {
 			continue
 		}
 		if v := d.waitAt(at); v != nil {
@@ -220,7 +220,7 @@ func (d *deadlocks) onMessage(payload string) {
 		return
 	}
 	d.answering.Add(1)
-	d.timers.after(0, func(context.Context) {
+	d.Timers.After(0, func(context.Context) {
 		defer d.answering.Add(-1)
 		d.answer(m.ID, list)
 	})
@@ -231,7 +231,7 @@ func (d *deadlocks) answer(id string, list []*watchedWait) {
 	of := d.held(list)
 	for _, v := range list {
 		if w, ok := d.waitOf(v, of); ok {
-			d.publish(v.lead().as, waitsMessage{ID: id, Proxy: d.scripts.Proxy, Waits: []ownerWait{w}})
+			d.publish(v.lead().as, waitsMessage{ID: id, Proxy: d.Scripts.Proxy, Waits: []ownerWait{w}})
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (w *waiter) calledAs(first bool) (as []string) {
 // has the lock already is woken to check that.
 func (d *deadlocks) waitOf(v *watchedWait, of map[*waiter]*holding) (w ownerWait, ok bool) {
 	lead := v.lead()
-	w = ownerWait{ID: v.id, Proxy: d.scripts.Proxy, Owner: binary(lead.Owner), DB: lead.as.DB,
+	w = ownerWait{ID: v.id, Proxy: d.Scripts.Proxy, Owner: binary(lead.Owner), DB: lead.as.DB,
 		Since: v.since}
 	d.queues.mu.Lock()
 	defer d.queues.mu.Unlock()
@@ -77,9 +77,9 @@ func (d *deadlocks) waitOf(v *watchedWait, of map[*waiter]*holding) (w ownerWait
 			k.Enough = waiter.enough()
 		}
 		if all := waiter.behind(); all != nil {
-			k.Before = append(k.Before, earlier{Proxy: d.scripts.Proxy, As: all.lead().requestID()})
+			k.Before = append(k.Before, earlier{Proxy: d.Scripts.Proxy, As: all.lead().requestID()})
 		}
-		k.Before = append(k.Before, h.before(d.scripts.Proxy, q.first())...)
+		k.Before = append(k.Before, h.before(d.Scripts.Proxy, q.first())...)
 		for _, by := range h.by {
 			if by.Owner != "" && len(by.Owner) <= maxWaitName && holders < maxBlockers {
 				k.Holders = append(k.Holders, by)

@@ -110,12 +110,12 @@ return 0`
 
 // UndoSet releases a lock that a delayed SET has taken for a client that has gone.
 func (f *foreignTraffic) UndoSet(as names.Identity, key, value string) {
-	f.timers.after(0, func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, f.clients.patience())
+	f.Timers.After(0, func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, f.Clients.Patience())
 		defer cancel()
-		err := f.clients.client(as).Eval(ctx, undoSet, []string{key}, value).Err()
+		err := f.Clients.Client(as).Eval(ctx, undoSet, []string{key}, value).Err()
 		if err != nil {
-			f.log.Warn("cannot release a lock that was taken for a client that has gone: "+
+			f.Log.Warn("cannot release a lock that was taken for a client that has gone: "+
 				"it runs until its timeout", "key", key, "error", err)
 		}
 		f.queues.mu.Lock()

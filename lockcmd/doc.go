@@ -27,7 +27,7 @@
 //
 // Locks is put together from parts with one job each. A part knows only those before it:
 //
-//	background            runs scripts and jobs outside of sessions; its script.Maker makes Calls
+//	common                what all parts have: Config, and package background
 //	queues                clients that wait here, by the lock, and competing foreign clients
 //	observed              what has happened to locks: counters, journal, registry
 //	sessionLocks          finds session locks that are lost

@@ -1,9 +1,11 @@
 package lockcmd
 
 import (
+	"sync/atomic"
 	"time"
 
 	"lockproxy/internal/monotonic"
+	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/script"
 )
 
@@ -17,15 +19,22 @@ type Durability struct {
 	FailoverHold   time.Duration // how long after a failover no lock is given out
 }
 
+// common is what all parts of Locks have.
+type common struct {
+	*background.Jobs
+	cfg     Config
+	holdOff atomic.Int64 // its end, as monotonic.Now; 0 if there was none
+}
+
 // FailedOver says that another server is about to become the upstream. It may lack the last locks
 // of the old one. Any goroutine can call it, and it does not block.
-func (bg *background) FailedOver() {
-	bg.holdOff.Store(monotonic.Now() + int64(bg.cfg.FailoverHold))
+func (l *Locks) FailedOver() {
+	l.common.holdOff.Store(monotonic.Now() + int64(l.common.cfg.FailoverHold))
 }
 
 // heldOff is the rest of the time after a failover in which no lock is given out, 0 if it is over.
-func (bg *background) heldOff() time.Duration {
-	end := bg.holdOff.Load()
+func (c *common) heldOff() time.Duration {
+	end := c.holdOff.Load()
 	if end == 0 {
 		return 0
 	}
@@ -34,17 +43,17 @@ func (bg *background) heldOff() time.Duration {
 
 // confirmation is what must confirm a script that may give out a lock.
 func (d Durability) confirmation() script.Confirmation {
-	c := script.Confirmation{Replicas: d.MinReplicas, Fsync: d.RequireFsync, Within: d.ReplicaTimeout}
-	if !c.Needed() {
+	of := script.Confirmation{Replicas: d.MinReplicas, Fsync: d.RequireFsync, Within: d.ReplicaTimeout}
+	if !of.Needed() {
 		return script.Confirmation{}
 	}
-	return c
+	return of
 }
 
 // notConfirmed is why a lock that was just taken must not be given out: it was not confirmed as
 // wanted, or its server was replaced meanwhile. It is nil otherwise.
-func (bg *background) notConfirmed(a *script.Answer, want script.Confirmation) error {
-	if held := bg.heldOff(); held > 0 {
+func (c *common) notConfirmed(a *script.Answer, want script.Confirmation) error {
+	if held := c.heldOff(); held > 0 {
 		return replacedError(held)
 	}
 	return a.Unconfirmed(want, script.NotTaken)

@@ -40,7 +40,7 @@ func (l *Locks) beginFence(_ Client, args [][]byte) *Step {
 	if !ok {
 		return answered(errorReply(integerError(args[1], wantToken)))
 	}
-	if !l.cfg.CanFence(args[2:]) {
+	if !l.common.cfg.CanFence(args[2:]) {
 		return answered(errorReply(UsageError("ERR '" + strings.ToLower(string(args[2])) +
 			"' can't be fenced: it blocks, or is not one that a transaction runs as data")))
 	}
@@ -80,7 +80,7 @@ func (f *fencedCommand) try() (Reply, *Step) {
 		steps = [][][]byte{f.checkCall(), watch, f.checkCall("verify"), words("MULTI")}
 	}
 	together := len(steps)
-	if f.cfg.Cluster {
+	if f.common.cfg.Cluster {
 		together -= 2 // after WATCH, MULTI would keep it from following a slot that has moved
 	}
 	return Reply{}, &Step{Further: true, Do: steps[:together],
@@ -97,7 +97,7 @@ func (f *fencedCommand) try() (Reply, *Step) {
 
 // again tries again because the lock has changed.
 func (f *fencedCommand) again() (Reply, *Step) {
-	if !f.cfg.Cluster {
+	if !f.common.cfg.Cluster {
 		return f.try()
 	}
 	return Reply{}, &Step{Pause: f.pause,
@@ -105,7 +105,7 @@ func (f *fencedCommand) again() (Reply, *Step) {
 }
 
 func (f *fencedCommand) givenUp() Reply {
-	if f.cfg.Cluster {
+	if f.common.cfg.Cluster {
 		return errorReply(UsageError("TRYAGAIN the lock's slot is moving, or the lock is being " +
 			"changed all the time: the command was not run"))
 	}
@@ -121,7 +121,7 @@ func (f *fencedCommand) checkCall(args ...string) [][]byte {
 	}
 	call := append([]string{how, check, strconv.Itoa(len(f.keys))}, f.keys...)
 	args = append([]string{strconv.FormatInt(f.token, 10)}, args...)
-	return words(append(call, f.scripts.List(args))...)
+	return words(append(call, f.common.Scripts.List(args))...)
 }
 
 // The results of a check that are handled, and never sent to a client.

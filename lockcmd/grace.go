@@ -11,13 +11,13 @@ import (
 
 // gracePeriods repairs locks that were taken over here, while their grace periods run.
 type gracePeriods struct {
-	*background
+	*common
 	mu        sync.Mutex
 	takeovers map[names.Lock]*takeover // guarded by mu
 }
 
-func newGracePeriods(bg *background) *gracePeriods {
-	return &gracePeriods{background: bg, takeovers: map[names.Lock]*takeover{}}
+func newGracePeriods(all *common) *gracePeriods {
+	return &gracePeriods{common: all, takeovers: map[names.Lock]*takeover{}}
 }
 
 // repairTimes are the times after a takeover at which the timestamp is checked. The loser mostly
@@ -55,7 +55,7 @@ func (g *gracePeriods) start(as names.Identity, id names.Lock, token int64) {
 
 // repairAfterLocked begins the next check after a time. mu is held.
 func (g *gracePeriods) repairAfterLocked(pause time.Duration, id names.Lock, t *takeover) {
-	t.cancel = g.timers.after(pause, func(ctx context.Context) {
+	t.cancel = g.Timers.After(pause, func(ctx context.Context) {
 		g.mu.Lock()
 		t.checks++
 		g.mu.Unlock()
@@ -74,17 +74,17 @@ func (g *gracePeriods) repairAfterLocked(pause time.Duration, id names.Lock, t *
 
 // repair runs repair.lua. more says whether to check again.
 func (g *gracePeriods) repair(ctx context.Context, id names.Lock, t *takeover) (more bool) {
-	c := g.scripts.Call(script.RepairScript, id.Key, script.NoFastPath, "")
-	answer, err := g.clients.on(ctx, t.as, id.Key, time.Now().Add(g.clients.patience())).Eval(&c)
+	c := g.Scripts.Call(script.RepairScript, id.Key, script.NoFastPath, "")
+	answer, err := g.Clients.On(ctx, t.as, id.Key, time.Now().Add(g.Clients.Patience())).Eval(&c)
 	ints, err := c.Ints(1, answer, err)
 	switch {
 	case ctx.Err() != nil, err == nil && ints[0] == -1:
 		return false
 	case err != nil:
-		g.log.Warn("cannot check a lock that was taken over from a foreign client",
+		g.Log.Warn("cannot check a lock that was taken over from a foreign client",
 			"key", id.Key, "token", t.token, "error", err)
 	case ints[0] == 1:
-		g.log.Info("repaired the timestamp of a lock that a foreign client had lost "+
+		g.Log.Info("repaired the timestamp of a lock that a foreign client had lost "+
 			"and overwritten", "key", id.Key, "token", t.token)
 	}
 	return true

@@ -54,9 +54,9 @@ func (o *observed) findHolder(w *waiter) {
 	if !o.journal.WantsHolder(id, monotonic.Now()) {
 		return
 	}
-	o.timers.after(0, func(ctx context.Context) {
-		on := o.clients.on(ctx, as, id.Key, time.Now().Add(o.clients.patience()))
-		v, err := o.ask(on, script.InfoScript, id.Key)
+	o.Timers.After(0, func(ctx context.Context) {
+		on := o.Clients.On(ctx, as, id.Key, time.Now().Add(o.Clients.Patience()))
+		v, err := o.Ask(on, script.InfoScript, id.Key)
 		h, held := heldInfo(v)
 		if err != nil || !held {
 			return

@@ -20,7 +20,7 @@ var infoFields = []string{"state", "kind", "token", "owner", "client",
 
 // queries tells users and operators about locks. Operators can release them, too.
 type queries struct {
-	*background
+	*common
 	queues   *queues
 	seen     *observed
 	traffic  *foreignTraffic
@@ -40,7 +40,7 @@ func (l *queries) beginInfo(client Client, args [][]byte) *Step {
 			return answered(errorReply(syntaxError(args[1], "HOLDERS or WAITERS")))
 		}
 	}
-	c := l.scripts.Call(script.InfoScript, string(args[0]), script.NoFastPath, "", asked...)
+	c := l.Scripts.Call(script.InfoScript, string(args[0]), script.NoFastPath, "", asked...)
 	return &Step{Call: &c, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		return reply(names.Lock{DB: client.As.DB, Key: c.Keys[0]}, answer.Value, answer.Failure(err)), nil
 	}}
@@ -94,7 +94,7 @@ func (l *queries) waitersReply(id names.Lock, v resp.Value, err error) Reply {
 		))
 	}
 	for _, p := range waitingProxies(v.Elems) {
-		if p.name != l.scripts.Proxy {
+		if p.name != l.Scripts.Proxy {
 			list.Elems = append(list.Elems,
 				mapReply("proxy", bulkReply(p.name), "since_ms", intReply(p.since)))
 		}
@@ -111,7 +111,7 @@ type waitingProxy struct {
 // waitersElsewhere is how many other proxies have waiters, from elements as of waitingProxies.
 func (l *queries) waitersElsewhere(since []resp.Value) (n int) {
 	for _, p := range waitingProxies(since) {
-		if p.name != l.scripts.Proxy {
+		if p.name != l.Scripts.Proxy {
 			n++
 		}
 	}

@@ -20,7 +20,7 @@ type lockCall struct {
 
 // locking takes locks.
 type locking struct {
-	*background
+	*common
 	queues   *queues
 	seen     *observed
 	releases *releases
@@ -48,7 +48,7 @@ func (l *locking) beginTry(
 	if held := l.heldOff(); held > 0 {
 		return t, heldOffError(held)
 	}
-	t.Call = l.scripts.Lock(r, mode, l.queues.waitsAs(r.Key, compete), behind, requestsOf(others))
+	t.Call = l.Scripts.Lock(r, mode, l.queues.waitsAs(r.Key, compete), behind, requestsOf(others))
 	return t, nil
 }
 
@@ -59,7 +59,7 @@ func (l *locking) finishTry(t *lockCall, answer script.Answer, err error) (scrip
 	if err != nil {
 		return a, err
 	}
-	l.queues.ways.took(t.Key, time.Since(a.AskedAt))
+	l.queues.ways.Took(t.Key, time.Since(a.AskedAt))
 	if a.Foreign {
 		l.queues.mu.Lock()
 		l.queues.foreign.saw(t.id, time.Now())

@@ -42,7 +42,7 @@ func (l *locking) beginTryAll(
 		}
 	}
 	l.queues.mu.Unlock()
-	t.Call = l.scripts.LockAll(rs, mode, firstAt, l.queues.waitsAs(r.Key, compete), since)
+	t.Call = l.Scripts.LockAll(rs, mode, firstAt, l.queues.waitsAs(r.Key, compete), since)
 	return t, nil
 }
 
@@ -56,7 +56,7 @@ func (l *locking) finishTryAll(
 	if err != nil {
 		return a, 0, err
 	}
-	l.queues.ways.took(t.lockRequests[0].Key, time.Since(a.AskedAt))
+	l.queues.ways.Took(t.lockRequests[0].Key, time.Since(a.AskedAt))
 	if a.Token == 0 {
 		l.sawForeign(t.lockRequests, t.db, found.Foreign, t.polls)
 		return a, found.Now, nil

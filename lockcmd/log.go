@@ -62,7 +62,7 @@ func (o *observed) audit(f ForcedUnlock, released bool, err error) {
 	if err != nil {
 		line = append(line, "error", err)
 	}
-	o.log.Info("forced unlock", line...)
+	o.Log.Info("forced unlock", line...)
 }
 
 // auditForce logs an UNLOCK … FORCE, with its client and the holder.

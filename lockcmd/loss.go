@@ -24,7 +24,7 @@ const maxSessions = registryShards * maxRegistered
 
 // sessionLocks finds out which session locks of this proxy are lost.
 type sessionLocks struct {
-	*background
+	*common
 	seen  *observed
 	total atomic.Int64
 	keys  *foreign.Filter // so that it is cheap to see that a relayed command concerns none
@@ -50,7 +50,7 @@ func (s *sessionLocks) has(id names.Lock) bool { return len(s.seen.registry.sess
 // key has changed.
 func (s *sessionLocks) VerifySessions(db int, keys []string, why string) {
 	if len(keys) == 0 { // these can be many, and an event loop must not wait
-		s.timers.after(0, func(context.Context) {
+		s.Timers.After(0, func(context.Context) {
 			for i, lock := range s.seen.registry.allSessions() {
 				s.verify(time.Duration(i)*verifyApart, lock, why)
 			}
@@ -82,10 +82,10 @@ func (s *sessionLocks) verify(pause time.Duration, lock *heldLock, why string) {
 }
 
 func (s *sessionLocks) verifyAfter(pause time.Duration, lock *heldLock, why string) {
-	s.timers.after(pause, func(ctx context.Context) {
+	s.Timers.After(pause, func(ctx context.Context) {
 		seen := lock.suspicions.Load()
-		on := s.clients.on(ctx, lock.login(), lock.Key, time.Now().Add(s.clients.patience()))
-		v, err := s.ask(on, script.CheckScript, lock.Key, lock.tokenText())
+		on := s.Clients.On(ctx, lock.login(), lock.Key, time.Now().Add(s.Clients.Patience()))
+		v, err := s.Ask(on, script.CheckScript, lock.Key, lock.tokenText())
 		if err == nil && v.Int == 0 || isWrongType(err) {
 			s.lose(lock, cmp.Or(why, lossAtRenewal(err)))
 			if lock.Shared {
@@ -180,7 +180,7 @@ func (s *sessionLocks) lose(lock *heldLock, why string) (lost bool) {
 	if who := lock.OwnerOrName(); who != "" {
 		line = append(line, "owner", strings.ToValidUTF8(who, "?"))
 	}
-	s.log.Warn("session lock lost", line...)
+	s.Log.Warn("session lock lost", line...)
 	h.LockLost(lock.Key, lock.token)
 	for _, other := range others {
 		s.lose(other, why)

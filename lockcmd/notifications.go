@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/script"
 )
 
@@ -21,7 +22,7 @@ import (
 // It listens while any client waits or has a session lock: on one channel for all locks, or in a
 // cluster on one for each slot of such locks (shardedSubscriptions).
 type releaseNotifications struct {
-	*background
+	*background.Jobs
 	queues   *queues
 	sessions *sessionLocks
 	releases *releases
@@ -45,7 +46,7 @@ const maxListening = 8
 
 func newReleaseNotifications(of *releases, deadlocks *deadlocks) *releaseNotifications {
 	return &releaseNotifications{
-		background: of.background, queues: of.queues, sessions: of.sessions, releases: of,
+		Jobs: of.common.Jobs, queues: of.queues, sessions: of.sessions, releases: of,
 		deadlocks: deadlocks, listening: map[names.Identity]*shardedSubscriptions{},
 	}
 }
@@ -62,9 +63,9 @@ func (w *releaseNotifications) listen(as names.Identity, key string) {
 		}
 		sh = newShardedSubscriptions(w)
 		w.listening[as] = sh
-		w.timers.after(0, func(ctx context.Context) { w.listenWhileWanted(ctx, as, sh) })
+		w.Timers.After(0, func(ctx context.Context) { w.listenWhileWanted(ctx, as, sh) })
 	}
-	if w.cfg.Cluster {
+	if w.Scripts.Cluster {
 		sh.wantLocked(script.SlotOf([]byte(key)))
 	}
 }
@@ -74,7 +75,7 @@ func (w *releaseNotifications) listen(as names.Identity, key string) {
 func (w *releaseNotifications) listenWhileWanted(
 	ctx context.Context, as names.Identity, sh *shardedSubscriptions,
 ) {
-	if w.cfg.Cluster {
+	if w.Scripts.Cluster {
 		var others sync.WaitGroup
 		defer others.Wait()
 		waitsCtx, cancel := context.WithCancel(ctx)
@@ -131,7 +132,7 @@ func (w *releaseNotifications) receive(
 			w.sessions.VerifySessions(0, nil, lostElsewhere) // messages may have been missed
 		}
 	}
-	sharded := w.cfg.Cluster && !w.lacksSharded()
+	sharded := w.Scripts.Cluster && !w.lacksSharded()
 	if sharded {
 		err = w.receiveFrom(ctx, as, sh, onSubscribed)
 	}
@@ -149,7 +150,7 @@ func (w *releaseNotifications) receive(
 		w.countSubscribed(0)
 	}
 	if ctx.Err() == nil {
-		w.log.Debug("cannot listen for releases by other proxies: waiters poll",
+		w.Log.Debug("cannot listen for releases by other proxies: waiters poll",
 			"error", err)
 	}
 	return subscribed, err
@@ -175,7 +176,7 @@ func (w *releaseNotifications) receiveFrom(
 	ctx context.Context, as names.Identity, sh *shardedSubscriptions, onSubscribed func(),
 ) error {
 	ctx, cancel := context.WithCancel(ctx)
-	sub := w.clients.client(as).Subscribe(ctx)
+	sub := w.Clients.Client(as).Subscribe(ctx)
 	defer sub.Close()
 	stop := context.AfterFunc(ctx, func() { sub.Close() }) // Receive ignores the end of its ctx
 	defer stop()
@@ -183,11 +184,11 @@ func (w *releaseNotifications) receiveFrom(
 	defer subscribing.Wait()
 	defer cancel()
 	// Connecting can take long, and cannot be interrupted.
-	connecting, connected := context.WithTimeout(ctx, w.clients.patience())
+	connecting, connected := context.WithTimeout(ctx, w.Clients.Patience())
 	var err error
 	if sh == nil {
 		err = sub.Subscribe(connecting,
-			append([]string{script.NotifyChannel + w.scripts.Proxy}, w.deadlocks.channels()...)...)
+			append([]string{script.NotifyChannel + w.Scripts.Proxy}, w.deadlocks.channels()...)...)
 	} else if err = sub.Ping(connecting); err == nil {
 		subscribing.Go(func() { // ends with ctx, or when it fails
 			sh.subscribe(ctx, sub)

@@ -34,7 +34,7 @@ type counters struct {
 
 // observed is what this proxy has seen happen to locks. It decides nothing.
 type observed struct {
-	*background
+	*common
 	observer Observer
 	journal  *journal.Journal
 	counters counters
@@ -43,11 +43,11 @@ type observed struct {
 	slowLog  logLimit
 }
 
-func newObserved(bg *background) *observed {
+func newObserved(all *common) *observed {
 	o := &observed{
-		background: bg, observer: bg.cfg.Observer, journal: journal.New(bg.cfg.History),
+		common: all, observer: all.cfg.Observer, journal: journal.New(all.cfg.History),
 	}
-	o.SetSlowWait(bg.cfg.SlowWait)
+	o.SetSlowWait(all.cfg.SlowWait)
 	o.registry = newRegistry(func(lock *heldLock) {
 		o.counters.expired.Add(1)
 		o.journalEnd(journal.Expired, lock, lock.until.Load())

@@ -1,6 +1,9 @@
 package lockcmd
 
-import "lockproxy/lockcmd/script"
+import (
+	"lockproxy/lockcmd/background"
+	"lockproxy/lockcmd/script"
+)
 
 // offersEnd is what is left to do when offers to waiters have ended.
 type offersEnd struct {
@@ -64,7 +67,7 @@ func (l *releases) undoAll(by *Holder, list []rejectedLock, reply Reply) (Reply,
 }
 
 // undo is undoAll for a lock that a waiter must not get.
-func (l *releases) undo(on evaluator, by *Holder, lock *heldLock) {
+func (l *releases) undo(on background.Evaluator, by *Holder, lock *heldLock) {
 	reply, next := l.undoAll(by, []rejectedLock{{heldLock: lock}}, Reply{})
 	drive(on, reply, next)
 }

@@ -134,7 +134,7 @@ func (l *Locks) beginDone(c Client, args [][]byte) *Step {
 		r = l.beginRelease(c.Holder, id, c.As, p, true)
 	} else {
 		r = &unlockCall{by: c.Holder, id: id, as: c.As, proof: p, handOver: handOver{kind: "none"}}
-		r.Call = l.scripts.Done(id, p, string(args[0]), *stored)
+		r.Call = l.common.Scripts.Done(id, p, string(args[0]), *stored)
 	}
 	return l.releaseStep(r, func(released bool, err error) Reply {
 		l.unlocked(c.Holder, r, released)

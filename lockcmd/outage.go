@@ -18,13 +18,13 @@ const (
 
 // IsTransient reports whether a waiter goes on although the upstream has failed with err: another
 // server will replace it. The next poll finds what this one may have taken.
-func (bg *background) isTransient(err error) bool {
+func (c *common) isTransient(err error) bool {
 	var held heldOffError
 	if errors.As(err, &held) {
 		return true
 	}
 	var late LateError
-	if !bg.cfg.Moves || errors.Is(err, ErrLost) || errors.As(err, &late) {
+	if !c.cfg.Moves || errors.Is(err, ErrLost) || errors.As(err, &late) {
 		return false
 	}
 	var said script.ServerError
@@ -111,7 +111,7 @@ func (qs *queues) outage(id names.Lock) (err error, stale bool) {
 	}
 	first := q.first()
 	asked := first.pollStarted.Load()
-	if silence := monotonic.Since(asked); asked != 0 && silence > maxSilence+qs.ways.roundTrip(id.Key) {
+	if silence := monotonic.Since(asked); asked != 0 && silence > maxSilence+qs.ways.RoundTrip(id.Key) {
 		return silentError(silence), false
 	}
 	return nil, q.trusted || first.all != nil && !qs.firstEverywhere(first.all)

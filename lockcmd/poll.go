@@ -144,7 +144,7 @@ func (l *waits) try(s session, w *waiter, mode string, others []*waiter) (script
 // answerBy is when w stops waiting for the answer to a script that it sends now: at the end of its
 // wait, but not before a healthy upstream has had time to answer.
 func (qs *queues) answerBy(w *waiter) time.Time {
-	patience := maxSilence + qs.ways.roundTrip(w.Key)
+	patience := maxSilence + qs.ways.RoundTrip(w.Key)
 	if least := time.Now().Add(patience); !w.until.IsZero() && w.until.Before(least) {
 		return least
 	}
@@ -189,5 +189,5 @@ func (l *waits) pollInterval(w *waiter, remaining time.Duration) time.Duration {
 		pause = jitter(minForeignPoll, maxForeignPoll)
 	}
 	// Expired means now >= value, on a clock of whole milliseconds.
-	return min(pause, max(remaining-l.queues.ways.roundTrip(w.Key), 0)+time.Millisecond)
+	return min(pause, max(remaining-l.queues.ways.RoundTrip(w.Key), 0)+time.Millisecond)
 }

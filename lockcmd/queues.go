@@ -9,6 +9,7 @@ import (
 
 	"lockproxy/internal/foreign"
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/background"
 )
 
 // queues are the clients that wait here, and those that compete with them, by the lock.
@@ -18,7 +19,7 @@ type queues struct {
 	// unsubscribed says that no release notification can come: after a failure no connection is
 	// subscribed. releaseNotifications sets it.
 	unsubscribed atomic.Bool
-	ways         *ways
+	ways         *background.Ways
 
 	mu      sync.Mutex
 	of      map[names.Lock]*waitQueue // guarded by mu; one is empty until its last waiter has ended
@@ -29,7 +30,7 @@ type queues struct {
 
 func newQueues() *queues {
 	return &queues{
-		waitedKeys: foreign.NewFilter(), ways: &ways{},
+		waitedKeys: foreign.NewFilter(), ways: &background.Ways{},
 		of: map[names.Lock]*waitQueue{}, foreign: foreignClients{}, delayed: delayedSets{},
 	}
 }
@@ -156,7 +157,7 @@ func (qs *queues) foreignCompete(id names.Lock) bool {
 
 // waitsAs is how this proxy waits for a lock: `how` in the lock record.
 func (qs *queues) waitsAs(key string, foreignCompete bool) string {
-	how := 32 * qs.ways.steps(key)
+	how := 32 * qs.ways.Steps(key)
 	switch {
 	case foreignCompete:
 		how++

@@ -16,7 +16,7 @@ func (r *renewals) beginRelock(client Client, args [][]byte) *Step {
 		return answered(errorReply(err))
 	}
 	id, asked := names.Lock{DB: client.As.DB, Key: string(args[0])}, monotonic.Now()
-	c := r.scripts.Relock(id, p.Value, timeout, false)
+	c := r.Scripts.Relock(id, p.Value, timeout, false)
 	return &Step{Call: c, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		done, err := c.Ints(1, answer, err)
 		if err == nil && done[0] == 1 {

@@ -15,7 +15,7 @@ import (
 
 // renewals records the locks that connections are given, and renews session locks.
 type renewals struct {
-	*background
+	*common
 	seen          *observed
 	sessions      *sessionLocks
 	notifications *releaseNotifications
@@ -78,7 +78,7 @@ func (r *renewals) renewLocked(h *Holder, lock *heldLock, when int64) {
 		when = min(when, lock.last)
 	}
 	round := lock.round
-	lock.cancel = r.timers.after(time.Duration(when-monotonic.Now()), func(ctx context.Context) {
+	lock.cancel = r.Timers.After(time.Duration(when-monotonic.Now()), func(ctx context.Context) {
 		r.renew(ctx, h, lock, round)
 	})
 }
@@ -100,10 +100,10 @@ func (r *renewals) renew(ctx context.Context, h *Holder, lock *heldLock, round i
 	if lock.last != 0 {
 		left = min(left, time.Duration(lock.last-asked))
 	}
-	c := r.scripts.Relock(lock.id(), lock.tokenText(), timeout, true)
+	c := r.Scripts.Relock(lock.id(), lock.tokenText(), timeout, true)
 	until := time.Now().Add(left - c.Confirm.Within) // Eval adds Confirm.Within
 	as := lock.login()
-	answer, err := r.clients.on(ctx, as, lock.Key, until).Eval(c)
+	answer, err := r.Clients.On(ctx, as, lock.Key, until).Eval(c)
 	ints, err := c.Ints(1, answer, err)
 	if err == nil && ints[0] == 1 {
 		// A failover could bring back the earlier expiry.
@@ -137,7 +137,7 @@ func (r *renewals) renew(ctx context.Context, h *Holder, lock *heldLock, round i
 
 // trackSession tracks the key of a session lock that is held longer than sessionTracked.
 func (r *renewals) trackSession(lock *heldLock) {
-	r.timers.after(sessionTracked, func(context.Context) {
+	r.Timers.After(sessionTracked, func(context.Context) {
 		if r.sessions.has(lock.id()) {
 			r.tracking.want(lock.as, lock.Key)
 		}

@@ -78,7 +78,7 @@ func (l *queries) kinds(
 	asked := keys[:min(len(keys), visibleBatch)]
 	step := &Step{Further: true}
 	for _, key := range asked {
-		c := l.scripts.Call(script.InfoScript, key, script.NoFastPath, "")
+		c := l.Scripts.Call(script.InfoScript, key, script.NoFastPath, "")
 		ask := words("EVALSHA", c.Script.SHA, "2", c.Keys[0], c.Keys[1])
 		step.Do = append(step.Do, append(ask, words(c.Args[:]...)...))
 	}
@@ -103,7 +103,7 @@ func (l *queries) kinds(
 func (l *queries) kindAlone(
 	keys []string, found func(key, kind string), done func() Reply,
 ) (Reply, *Step) {
-	c := l.scripts.Call(script.InfoScript, keys[0], script.NoFastPath, "")
+	c := l.Scripts.Call(script.InfoScript, keys[0], script.NoFastPath, "")
 	return Reply{}, &Step{Call: &c, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		err = foundKind(keys[0], answer.Value, answer.Failure(err), found)
 		if err != nil {

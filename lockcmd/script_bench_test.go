@@ -48,7 +48,7 @@ func BenchmarkScripts(b *testing.B) {
 			}
 			unlock := l.beginRelease(nil, id, names.Identity{}, script.Proof{Kind: "connection", Value: r.Connection}, true)
 			for _, c := range []*script.Call{&lock.Call, &unlock.Call} {
-				pipe.Do(ctx, append([]any{"EVALSHA", c.Script.SHA}, evalArgs(c)...)...)
+				pipe.Do(ctx, append([]any{"EVALSHA", c.Script.SHA}, c.EvalArgs()...)...)
 			}
 		}
 		cmds, err := pipe.Exec(ctx)

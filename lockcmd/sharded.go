@@ -38,7 +38,7 @@ func newShardedSubscriptions(w *releaseNotifications) *shardedSubscriptions {
 
 // channel is this proxy's channel for the locks in a slot.
 func (sh *shardedSubscriptions) channel(slot uint16) string {
-	return script.SlotChannel(slot, sh.notifications.scripts.Proxy)
+	return script.SlotChannel(slot, sh.notifications.Scripts.Proxy)
 }
 
 // wantLocked subscribes for the locks in a slot. releaseNotifications.mu is held.

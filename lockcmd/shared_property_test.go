@@ -277,7 +277,7 @@ func TestSharedLocksProperty(t *testing.T) {
 			case "relock":
 				token := rapid.SampledFrom(lastTokens).Draw(t, "t")
 				timeout := time.Duration(rapid.IntRange(1, 300).Draw(t, "ms")) * time.Millisecond
-				got := run(*l.scripts.Relock(id, strconv.FormatInt(token, 10), timeout, false))
+				got := run(*l.common.Scripts.Relock(id, strconv.FormatInt(token, 10), timeout, false))
 				want := m.relock(token, timeout)
 				compare("RELOCK", got, []int64{want})
 				seen[fmt.Sprintf("relock %d", want)]++
@@ -291,7 +291,7 @@ func TestSharedLocksProperty(t *testing.T) {
 				value = 0
 			}
 			compare("the key", value, latest)
-			info := run(l.scripts.Call(script.InfoScript, id.Key, script.NoFastPath, ""))
+			info := run(l.common.Scripts.Call(script.InfoScript, id.Key, script.NoFastPath, ""))
 			switch {
 			case len(m.holders) == 0 && len(info) > 0:
 				t.Fatalf("LOCKINFO %v of a free lock", info)

@@ -20,7 +20,7 @@ func (l *waits) warnSlow(s session, w *waiter) error {
 	}
 	waited := time.Since(w.joined).Round(time.Millisecond).String()
 	line := []any{"key", id.Key, "db", id.DB, "waited", waited, "client", w.Client}
-	c := l.scripts.Call(script.InfoScript, id.Key, script.NoFastPath, "")
+	c := l.Scripts.Call(script.InfoScript, id.Key, script.NoFastPath, "")
 	c.Until = l.queues.answerBy(w)
 	a, err := s.Eval(&c)
 	holder := describeHolder(a.Value, a.Failure(err))
@@ -36,7 +36,7 @@ func (l *waits) warnSlow(s session, w *waiter) error {
 	if omitted > 0 {
 		line = append(line, "others_not_logged", omitted)
 	}
-	l.log.Warn("waiting long for a lock", line...)
+	l.Log.Warn("waiting long for a lock", line...)
 	var late LateError
 	if errors.As(err, &late) {
 		return late

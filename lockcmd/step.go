@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"lockproxy/internal/names"
+	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/script"
 )
 
@@ -18,6 +20,12 @@ type Client struct {
 type session struct {
 	Client
 	upstream
+}
+
+// upstream is what a session that waits asks. Get waits for the value of a key, until a time.
+type upstream interface {
+	background.Evaluator
+	Get(key string, until time.Time) (resp.Value, error)
 }
 
 // Step is a part of a lock command: it asks for one thing, and says what follows. A command is a
@@ -50,7 +58,7 @@ func answered(r Reply) *Step {
 }
 
 // drive runs a step and those that follow, which ask for scripts alone. It waits for the answers.
-func drive(on evaluator, reply Reply, next *Step) Reply {
+func drive(on background.Evaluator, reply Reply, next *Step) Reply {
 	for next != nil {
 		var a script.Answer
 		var err error

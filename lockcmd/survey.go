@@ -21,7 +21,7 @@ import (
 func (l *queries) Scan(
 	ctx context.Context, as names.Identity, cursor uint64, count int,
 ) (next uint64, keys []string, err error) {
-	names, next, err := l.clients.client(as).Scan(ctx, cursor, script.RecordPattern, int64(count)).Result()
+	names, next, err := l.Clients.Client(as).Scan(ctx, cursor, script.RecordPattern, int64(count)).Result()
 	if err != nil {
 		return 0, nil, err
 	}
@@ -43,11 +43,11 @@ func (l *queries) Inspect(
 		return nil, nil
 	}
 	// One client for all of them, also in a cluster: it sends the questions together.
-	on := l.clients.on(ctx, as, "", time.Now().Add(l.clients.patience()))
+	on := l.Clients.On(ctx, as, "", time.Now().Add(l.Clients.Patience()))
 	found, failed := make([]resp.Value, len(keys)), make([]error, len(keys))
 	var asking sync.WaitGroup
 	for i, key := range keys {
-		asking.Go(func() { found[i], failed[i] = l.ask(on, script.InfoScript, key) }) // ends within 2 s
+		asking.Go(func() { found[i], failed[i] = l.Ask(on, script.InfoScript, key) }) // ends within 2 s
 	}
 	asking.Wait()
 	var list []LockInfo
@@ -91,8 +91,8 @@ func (l *queries) Inspect(
 func (l *queries) Proxies(
 	ctx context.Context, as names.Identity, key string,
 ) (holder string, waiting []string, err error) {
-	on := l.clients.on(ctx, as, key, time.Now().Add(l.clients.patience()))
-	v, err := l.ask(on, script.InfoScript, key, "waiters")
+	on := l.Clients.On(ctx, as, key, time.Now().Add(l.Clients.Patience()))
+	v, err := l.Ask(on, script.InfoScript, key, "waiters")
 	switch {
 	case err != nil:
 		return "", nil, err
@@ -100,7 +100,7 @@ func (l *queries) Proxies(
 		return "", nil, script.Unexpected(script.InfoScript, v)
 	}
 	for _, p := range waitingProxies(v.Elems) {
-		if p.name != l.scripts.Proxy {
+		if p.name != l.Scripts.Proxy {
 			waiting = append(waiting, p.name)
 		}
 	}
@@ -116,7 +116,7 @@ func (l *queries) Force(
 ) (released bool, err error) {
 	as.DB = f.DB
 	id := names.Lock{DB: f.DB, Key: f.Key}
-	on := l.clients.on(ctx, as, f.Key, time.Now().Add(l.clients.patience()))
+	on := l.Clients.On(ctx, as, f.Key, time.Now().Add(l.Clients.Patience()))
 	token := script.Proof{Kind: "revoke", Value: strconv.FormatInt(f.Token, 10)}
 	released, err = l.releases.release(on, id, as, token, true)
 	l.seen.audit(f, released, err)

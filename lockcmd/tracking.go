@@ -14,6 +14,7 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/background"
 )
 
 // keyTracking learns by CLIENT TRACKING that the key of a lock has changed: a foreign client has
@@ -26,7 +27,7 @@ import (
 // it, waiters poll and sessions learn by their next renewals. In a cluster the connection goes to
 // each node with such a key.
 type keyTracking struct {
-	*background
+	*background.Jobs
 	queues   *queues
 	sessions *sessionLocks
 
@@ -75,7 +76,7 @@ type trackedKey struct {
 
 func newKeyTracking(qs *queues, s *sessionLocks) *keyTracking {
 	return &keyTracking{
-		background: s.background, queues: qs, sessions: s,
+		Jobs: s.common.Jobs, queues: qs, sessions: s,
 		conns: map[names.Identity]*trackingConn{}, refused: map[names.Identity]time.Time{},
 	}
 }
@@ -92,7 +93,7 @@ func (k *keyTracking) want(as names.Identity, key string) {
 		c = &trackingConn{by: k, as: as, tracked: map[string]trackedKey{},
 			more: make(chan struct{}, 1)}
 		k.conns[as] = c
-		k.timers.after(0, c.serve) // ends also with the connection, or when it isn't needed
+		k.Timers.After(0, c.serve) // ends also with the connection, or when it isn't needed
 	}
 	c.want(key)
 }
@@ -131,8 +132,8 @@ func (c *trackingConn) want(key string) {
 // serve opens the connection, and serves it until it ends.
 func (c *trackingConn) serve(ctx context.Context) {
 	k := c.by
-	dialing, cancel := context.WithTimeout(ctx, k.clients.patience())
-	conn, err := k.clients.client(c.as).Options().Dialer(dialing, "", "")
+	dialing, cancel := context.WithTimeout(ctx, k.Clients.Patience())
+	conn, err := k.Clients.Client(c.as).Options().Dialer(dialing, "", "")
 	cancel()
 	if err == nil {
 		stop := context.AfterFunc(ctx, func() { conn.Close() })
@@ -156,7 +157,7 @@ func (c *trackingConn) serve(ctx context.Context) {
 	k.mu.Unlock()
 	c.lost()
 	if err != nil && ctx.Err() == nil {
-		k.log.Debug("cannot track the keys of locks: waiters poll", "error", err)
+		k.Log.Debug("cannot track the keys of locks: waiters poll", "error", err)
 	}
 }
 
@@ -180,7 +181,7 @@ func (c *trackingConn) write(conn net.Conn, ended chan struct{}) {
 	out := resp.AppendCommand(nil, "HELLO", "3")
 	out = resp.AppendCommand(out, "CLIENT", "TRACKING", "ON")
 	for {
-		conn.SetWriteDeadline(time.Now().Add(c.by.clients.patience()))
+		conn.SetWriteDeadline(time.Now().Add(c.by.Clients.Patience()))
 		if _, err := conn.Write(out); err != nil {
 			conn.Close() // the reader ends
 			return

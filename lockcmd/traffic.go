@@ -13,18 +13,18 @@ import (
 
 // foreignTraffic learns about locks from the relayed commands of foreign clients.
 type foreignTraffic struct {
-	*background
+	*common
 	queues *queues
 	seen   *observed
 	known  *foreign.Locks  // held by foreign clients
 	shapes *foreign.Shapes // of their scripts
 }
 
-func newForeignTraffic(bg *background, qs *queues, seen *observed) *foreignTraffic {
+func newForeignTraffic(all *common, qs *queues, seen *observed) *foreignTraffic {
 	known := foreign.NewLocks()
 	known.Watch(foreignJournal{seen.journal})
 	return &foreignTraffic{
-		background: bg, queues: qs, seen: seen, known: known, shapes: foreign.NewShapes(),
+		common: all, queues: qs, seen: seen, known: known, shapes: foreign.NewShapes(),
 	}
 }
 

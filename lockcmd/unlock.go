@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/script"
 )
 
 // releases frees locks, on request and when they are abandoned, and hands them over to waiters.
 type releases struct {
-	*background
+	*common
 	queues   *queues
 	seen     *observed
 	sessions *sessionLocks
@@ -63,7 +64,7 @@ func (l *releases) releaseStep(r *unlockCall, ended func(released bool, err erro
 // release frees a lock for an identity, as releaseStep. If handsOver, it offers the lock to the
 // first waiter, here or at another proxy. Otherwise the first to poll takes it.
 func (l *releases) release(
-	on evaluator, id names.Lock, as names.Identity, p script.Proof, handsOver bool,
+	on background.Evaluator, id names.Lock, as names.Identity, p script.Proof, handsOver bool,
 ) (released bool, err error) {
 	r := l.beginRelease(nil, id, as, p, handsOver)
 	drive(on, Reply{}, l.releaseStep(r, func(done bool, failed error) Reply {
@@ -88,7 +89,7 @@ func (l *releases) beginRelease(
 	if offer.next != nil {
 		next = &offer.next.Request
 	}
-	r.Call = l.scripts.Unlock(script.Release{
+	r.Call = l.Scripts.Unlock(script.Release{
 		Id: id, Proof: p, Has: has, How: l.queues.waitsAs(id.Key, compete),
 		Wanted: offer.kind, Next: next, Others: requestsOf(offer.others),
 	})
@@ -185,11 +186,11 @@ func (l *releases) waitsNoMore(as names.Identity, id names.Lock, reserved bool) 
 	if reserved {
 		pause = 0
 	}
-	l.timers.after(pause, func(ctx context.Context) {
+	l.Timers.After(pause, func(ctx context.Context) {
 		if !reserved && l.queues.waitedFor(id) {
 			return
 		}
-		on := l.clients.on(ctx, as, id.Key, time.Now().Add(l.clients.patience()))
-		l.release(on, id, as, script.Proof{Kind: "reserved", Value: l.scripts.Proxy}, true)
+		on := l.Clients.On(ctx, as, id.Key, time.Now().Add(l.Clients.Patience()))
+		l.release(on, id, as, script.Proof{Kind: "reserved", Value: l.Scripts.Proxy}, true)
 	})
 }

@@ -27,7 +27,7 @@ func (l *releases) beginReleaseAll(
 	for i, r := range calls {
 		locks[i] = r.id.Key
 	}
-	c = l.scripts.UnlockAll(as.DB, locks, p, strings.Join(kinds, " "), l.queues.waitsAs(locks[0], false))
+	c = l.Scripts.UnlockAll(as.DB, locks, p, strings.Join(kinds, " "), l.queues.waitsAs(locks[0], false))
 	return calls, c
 }
 

@@ -268,7 +268,7 @@ func TestDeadlockFoundAsPollTakes(t *testing.T) {
 func TestReplacedAsPollTakes(t *testing.T) {
 	l := newTestLocks()
 	defer l.Close()
-	l.cfg.FailoverHold = time.Minute
+	l.common.cfg.FailoverHold = time.Minute
 	r := script.Request{Key: "job", Connection: "c", Number: "1"}
 	w, other, q := newWaiter(r, names.Identity{}), newWaiter(r, names.Identity{}), &waitQueue{}
 	l.queues.of[w.id()] = q

@@ -2,6 +2,7 @@ package script
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -91,6 +92,15 @@ func (m *Maker) List(args []string) string {
 		list = append(append(list, arg...), ' ')
 	}
 	return string(append(list, m.guard...))
+}
+
+// EvalArgs are the arguments of EVAL and EVALSHA after the script.
+func (c *Call) EvalArgs() []any {
+	list := []any{len(c.Keys) + len(c.More)}
+	for _, word := range slices.Concat(c.Keys[:], c.More, c.Args[:]) {
+		list = append(list, word)
+	}
+	return list
 }
 
 // Failure is err, the script's error reply, or the loss of the node that was to confirm the script.

@@ -1,10 +1,9 @@
-package lockcmd
+package background
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -48,14 +47,14 @@ func (c *queuedCall) finish(a script.Answer, err error) {
 var (
 	errQueueFull = errors.New("too many scripts wait to be sent to the upstream: " +
 		"this one was not sent")
-	errTooLate = errors.New("the upstream has not answered in time")
+	ErrTooLate = errors.New("the upstream has not answered in time")
 )
 
 // batcher sends the scripts of one client.
 type batcher struct {
 	client  *redis.Client
 	cluster bool            // the upstream is one
-	sending *sync.WaitGroup // its goroutines; backgroundClients.close waits for them
+	sending *sync.WaitGroup // its goroutines; Clients.close waits for them
 	// patience is how long the upstream may take to answer.
 	patience func() time.Duration
 
@@ -110,7 +109,7 @@ func (b *batcher) next() (batch []*queuedCall) {
 		c := b.queue[0]
 		switch {
 		case now.After(c.until):
-			c.finish(script.Answer{}, errTooLate)
+			c.finish(script.Answer{}, ErrTooLate)
 		case len(batch) > 0 && c.Confirm != batch[0].Confirm: // a batch has one
 			return batch
 		default:
@@ -147,7 +146,7 @@ func (b *batcher) send(
 				pipe.Do(ctx, anys(other.LoadRequest(b.cluster, c.Keys[0]))...)
 			}
 		}
-		replies[i] = pipe.Do(ctx, append([]any{command, script}, evalArgs(c.Call)...)...)
+		replies[i] = pipe.Do(ctx, append([]any{command, script}, c.EvalArgs()...)...)
 	}
 	var wait *redis.Cmd // for all of them: it counts the connection's last write
 	if confirm.Needed() {
@@ -170,8 +169,8 @@ func (b *batcher) send(
 	return unknown
 }
 
-// backgroundTimeout bounds one step on a background client of a near upstream: see patience.
-const backgroundTimeout = 2 * time.Second
+// nearPatience bounds one step on a background client of a near upstream: see patience.
+const nearPatience = 2 * time.Second
 
 // replyValue makes a reply of what go-redis returns for a command.
 func replyValue(got any, err error) (resp.Value, error) {
@@ -210,10 +209,4 @@ func anys(words []string) []any {
 		list[i] = word
 	}
 	return list
-}
-
-// evalArgs are the arguments of EVAL after the script.
-func evalArgs(c *script.Call) []any {
-	words := slices.Concat(c.Keys[:], c.More, c.Args[:])
-	return append([]any{len(c.Keys) + len(c.More)}, anys(words)...)
 }

@@ -1,9 +1,8 @@
-package lockcmd
+package background
 
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -16,28 +15,26 @@ import (
 )
 
 // background runs jobs outside of sessions, at their times, and scripts on the proxy's own clients.
-// All parts of Locks have it.
-type background struct {
-	scripts *script.Maker
-	cfg     Config
-	holdOff atomic.Int64 // its end, as monotonic.Now; 0 if there was none
-	log     hclog.Logger
-	clients *backgroundClients
-	timers  *timers
+
+type Jobs struct {
+	Scripts *script.Maker
+	Log     hclog.Logger
+	Clients *Clients
+	Timers  *timers
 }
 
-// backgroundClients keeps a client of the upstream for each identity, for scripts that do not run
+// Clients keeps a client of the upstream for each identity, for scripts that do not run
 // on a session's connection. In a cluster each part of the slots has one, so that a node that does
 // not answer delays only the locks of its part.
-type backgroundClients struct {
+type Clients struct {
 	connect func(names.Identity) *redis.Client
 	parts   uint16 // 1, unless the upstream is a cluster
-	ways    *ways
+	Ways    *Ways
 
 	sending sync.WaitGroup // all batchers, also of dropped clients
 
 	mu      sync.Mutex
-	clients map[clientKey]*backgroundClient // guarded by mu
+	clients map[clientKey]*oneClient // guarded by mu
 }
 
 // clientKey is the user and the part of the slots of a background client.
@@ -49,7 +46,7 @@ type clientKey struct {
 // clusterParts is how many parts the slots have. The slots of a master mostly follow one another.
 const clusterParts = 16
 
-type backgroundClient struct {
+type oneClient struct {
 	batcher
 	used time.Time
 }
@@ -57,29 +54,34 @@ type backgroundClient struct {
 // maxIdentities bounds the clients of each part. The least recently used one is dropped.
 const maxIdentities = 256
 
-func newBackgroundClients(
+func NewClients(
 	connect func(names.Identity) *redis.Client, cluster bool,
-) *backgroundClients {
-	c := &backgroundClients{connect: connect, parts: 1, ways: &ways{cluster: cluster},
-		clients: map[clientKey]*backgroundClient{}}
+) *Clients {
+	c := &Clients{connect: connect, parts: 1, Ways: &Ways{cluster: cluster},
+		clients: map[clientKey]*oneClient{}}
 	if cluster {
 		c.parts = clusterParts
 	}
 	return c
 }
 
-// patience bounds one step on a client: a connection may have to be opened first, which takes a few
+// Patience bounds one step on a client: a connection may have to be opened first, which takes a few
 // round trips.
-func (c *backgroundClients) patience() time.Duration {
-	return backgroundTimeout + 4*c.ways.farthest()
+func (c *Clients) Patience() time.Duration {
+	return nearPatience + 4*c.Ways.Farthest()
 }
 
-// client returns the client for commands that concern no single lock.
-func (c *backgroundClients) client(as names.Identity) *redis.Client {
+// Client returns the client for commands that concern no single lock.
+func (c *Clients) Client(as names.Identity) *redis.Client {
 	return c.clientFor(clientKey{as: as}).client
 }
 
-func (c *backgroundClients) clientFor(key clientKey) *backgroundClient {
+// Near returns the client for commands at the node of a lock, or of a channel.
+func (c *Clients) Near(as names.Identity, key string) *redis.Client {
+	return c.clientFor(clientKey{as, c.PartOf(key)}).client
+}
+
+func (c *Clients) clientFor(key clientKey) *oneClient {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	client := c.clients[key]
@@ -87,15 +89,15 @@ func (c *backgroundClients) clientFor(key clientKey) *backgroundClient {
 		if len(c.clients) >= maxIdentities*int(c.parts) {
 			c.dropOldestLocked()
 		}
-		client = &backgroundClient{batcher: batcher{client: c.connect(key.as),
-			cluster: c.parts > 1, sending: &c.sending, patience: c.patience}}
+		client = &oneClient{batcher: batcher{client: c.connect(key.as),
+			cluster: c.parts > 1, sending: &c.sending, patience: c.Patience}}
 		c.clients[key] = client
 	}
 	client.used = time.Now()
 	return client
 }
 
-func (c *backgroundClients) dropOldestLocked() {
+func (c *Clients) dropOldestLocked() {
 	var oldest clientKey
 	var since time.Time
 	for key, client := range c.clients {
@@ -107,8 +109,8 @@ func (c *backgroundClients) dropOldestLocked() {
 	delete(c.clients, oldest)
 }
 
-// close ends the clients, and what they have in flight. They must not be used afterwards.
-func (c *backgroundClients) close() {
+// Close ends the clients, and what they have in flight. They must not be used afterwards.
+func (c *Clients) Close() {
 	c.mu.Lock()
 	for key, client := range c.clients {
 		client.client.Close()
@@ -118,29 +120,29 @@ func (c *backgroundClients) close() {
 	c.sending.Wait()
 }
 
-// on returns where scripts on a lock run as an identity. Nobody wants a reply after until.
-func (c *backgroundClients) on(
+// On returns where scripts on a lock run as an identity. Nobody wants a reply after until.
+func (c *Clients) On(
 	ctx context.Context, as names.Identity, lock string, until time.Time,
-) evaluator {
-	return &backgroundEvaluator{ctx, c.clientFor(clientKey{as, c.partOf(lock)}), until}
+) Evaluator {
+	return &onClient{ctx, c.clientFor(clientKey{as, c.PartOf(lock)}), until}
 }
 
-// partOf is the part of the slots in which a key or a channel is.
-func (c *backgroundClients) partOf(key string) uint16 {
+// PartOf is the part of the slots in which a key or a channel is.
+func (c *Clients) PartOf(key string) uint16 {
 	if c.parts == 1 {
 		return 0
 	}
 	return script.SlotOf([]byte(key)) / (slot.Count / c.parts)
 }
 
-type backgroundEvaluator struct {
+type onClient struct {
 	ctx   context.Context
-	on    *backgroundClient
+	on    *oneClient
 	until time.Time
 }
 
 // Eval implements evaluator: it runs a script in a batch, and returns with the answer, or at until.
-func (e *backgroundEvaluator) Eval(c *script.Call) (script.Answer, error) {
+func (e *onClient) Eval(c *script.Call) (script.Answer, error) {
 	if e.on.cluster && c.Confirm.Needed() {
 		return e.evalThenWait(c)
 	}
@@ -152,7 +154,7 @@ func (e *backgroundEvaluator) Eval(c *script.Call) (script.Answer, error) {
 	case <-q.done:
 		return q.answer, q.err
 	case <-timer.C:
-		return script.Answer{}, errTooLate
+		return script.Answer{}, ErrTooLate
 	case <-e.ctx.Done():
 		return script.Answer{}, e.ctx.Err()
 	}
@@ -160,13 +162,13 @@ func (e *backgroundEvaluator) Eval(c *script.Call) (script.Answer, error) {
 
 // evalThenWait has a script confirmed in a cluster. Only its answer shows which node has written:
 // WAIT cannot be sent with it.
-func (e *backgroundEvaluator) evalThenWait(c *script.Call) (a script.Answer, err error) {
+func (e *onClient) evalThenWait(c *script.Call) (a script.Answer, err error) {
 	timeout := min(time.Until(e.until), e.on.patience()) + c.Confirm.Within
 	ctx, cancel := context.WithTimeout(e.ctx, timeout)
 	defer cancel()
 	conn := e.on.client.Conn()
 	defer conn.Close()
-	words := evalArgs(c)
+	words := c.EvalArgs()
 	got := conn.Do(ctx, append([]any{"EVALSHA", c.Script.SHA}, words...)...)
 	if redis.HasErrorPrefix(got.Err(), "NOSCRIPT") {
 		got = conn.Do(ctx, append([]any{"EVAL", c.Script.Source}, words...)...)
@@ -179,23 +181,17 @@ func (e *backgroundEvaluator) evalThenWait(c *script.Call) (a script.Answer, err
 	return a, err
 }
 
-// evaluator is where scripts run: a session, or a background client. Eval waits for the answer. It
+// Evaluator is where scripts run: a session, or a background client. Eval waits for the answer. It
 // fails if there is none, or if the confirmation has none.
-type evaluator interface {
+type Evaluator interface {
 	Eval(c *script.Call) (script.Answer, error)
 }
 
-// upstream is what a session that waits asks. Get waits for the value of a key, until a time.
-type upstream interface {
-	evaluator
-	Get(key string, until time.Time) (resp.Value, error)
-}
-
-// ask runs a script that needs no replicas, and returns its reply.
-func (bg *background) ask(
-	on evaluator, of *script.Script, key string, args ...string,
+// Ask runs a script that needs no replicas, and returns its reply.
+func (bg *Jobs) Ask(
+	on Evaluator, of *script.Script, key string, args ...string,
 ) (resp.Value, error) {
-	c := bg.scripts.Call(of, key, script.NoFastPath, "", args...)
+	c := bg.Scripts.Call(of, key, script.NoFastPath, "", args...)
 	a, err := on.Eval(&c)
 	return a.Value, a.Failure(err)
 }

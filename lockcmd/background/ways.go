@@ -1,4 +1,4 @@
-package lockcmd
+package background
 
 import (
 	"sync/atomic"
@@ -8,9 +8,9 @@ import (
 	"lockproxy/lockcmd/script"
 )
 
-// ways are how far the upstream is away: the shortest of the last round trips of scripts. Of a
+// Ways are how far the upstream is away: the shortest of the last round trips of scripts. Of a
 // cluster each part of the slots has its own.
-type ways struct {
+type Ways struct {
 	cluster bool
 	parts   [clusterParts]way
 }
@@ -32,15 +32,15 @@ const (
 	maxWay  = 20
 )
 
-func (ws *ways) to(key string) *way {
+func (ws *Ways) to(key string) *way {
 	if !ws.cluster {
 		return &ws.parts[0]
 	}
 	return &ws.parts[script.SlotOf([]byte(key))/(slot.Count/clusterParts)]
 }
 
-// took notes a round trip of a script on a lock.
-func (ws *ways) took(key string, d time.Duration) {
+// Took notes a round trip of a script on a lock.
+func (ws *Ways) Took(key string, d time.Duration) {
 	w, shortest := ws.to(key), int64(d)
 	w.last[w.next.Add(1)%waySamples].Store(max(shortest, 1))
 	for i := range w.last {
@@ -51,16 +51,16 @@ func (ws *ways) took(key string, d time.Duration) {
 	w.shortest.Store(shortest)
 }
 
-// roundTrip is the time to the upstream and back for a lock; 0 if it is near, or not known.
-func (ws *ways) roundTrip(key string) time.Duration {
+// RoundTrip is the time to the upstream and back for a lock; 0 if it is near, or not known.
+func (ws *Ways) RoundTrip(key string) time.Duration {
 	if d := time.Duration(ws.to(key).shortest.Load()); d >= nearWay {
 		return d
 	}
 	return 0
 }
 
-// farthest is the longest roundTrip.
-func (ws *ways) farthest() (longest time.Duration) {
+// farthest is the longest RoundTrip.
+func (ws *Ways) Farthest() (longest time.Duration) {
 	for i := range ws.parts {
 		if d := time.Duration(ws.parts[i].shortest.Load()); d >= nearWay {
 			longest = max(longest, d)
@@ -69,7 +69,7 @@ func (ws *ways) farthest() (longest time.Duration) {
 	return longest
 }
 
-// steps is the way as `how` in the lock record has it.
-func (ws *ways) steps(key string) int64 {
-	return min(int64((ws.roundTrip(key)+wayStep-1)/wayStep), maxWay)
+// Steps is the way as `how` in the lock record has it.
+func (ws *Ways) Steps(key string) int64 {
+	return min(int64((ws.RoundTrip(key)+wayStep-1)/wayStep), maxWay)
 }

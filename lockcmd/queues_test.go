@@ -31,3 +31,21 @@ func TestReleaseAllLeavesGap(t *testing.T) {
 		}
 	}
 }
+
+// Until a connection is subscribed, others that release a lock must not wait for this proxy to hear
+// of it.
+func TestNothingIsHeardBeforeASubscription(t *testing.T) {
+	qs := newQueues()
+	if how := qs.waitsAs("job", false); how != "2" {
+		t.Errorf("it waits as %s", how)
+	}
+	w := &releaseNotifications{queues: qs}
+	w.countSubscribed(1)
+	if how := qs.waitsAs("job", false); how != "0" {
+		t.Errorf("with a subscription it waits as %s", how)
+	}
+	w.countSubscribed(-1)
+	if how := qs.waitsAs("job", false); how != "2" {
+		t.Errorf("without one it waits as %s", how)
+	}
+}

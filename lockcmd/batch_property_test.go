@@ -23,7 +23,7 @@ var asCaught = regexp.MustCompile(`^failed: |^ERR |\S*user_script:\d+: |(@\S+:)?
 // after the other, at the same time.
 func TestBatchProperty(t *testing.T) {
 	server := testredis.Start(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	client := redis.NewClient(testredis.Patient(&redis.Options{Addr: server.Addr()}))
 	defer client.Close()
 	connect := func(names.Identity) *redis.Client { return nil }
 	l := New(Config{FenceRetention: 10 * time.Minute}, "p1", connect, hclog.NewNullLogger())

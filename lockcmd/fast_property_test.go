@@ -317,7 +317,7 @@ func dumps(t *rapid.T, client *redis.Client, keys []string) (all string) {
 // lock to the long path, it has written nothing.
 func TestFastPathProperty(t *testing.T) {
 	server := testredis.Start(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	client := redis.NewClient(testredis.Patient(&redis.Options{Addr: server.Addr()}))
 	defer client.Close()
 	connect := func(names.Identity) *redis.Client { return nil }
 	l := New(Config{FenceRetention: 10 * time.Minute}, "p1", connect, hclog.NewNullLogger())

@@ -19,7 +19,7 @@ import (
 // What a pair of LOCK and UNLOCK costs the upstream in processor time: run with -bench Scripts.
 func BenchmarkScripts(b *testing.B) {
 	server := testredis.Start(b)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	client := redis.NewClient(testredis.Patient(&redis.Options{Addr: server.Addr()}))
 	defer client.Close()
 	ctx := context.Background()
 	for _, script := range []*script.Script{script.LockScript, script.UnlockScript} {

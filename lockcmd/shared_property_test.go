@@ -129,7 +129,7 @@ func (m *modelLock) relock(token int64, timeout time.Duration) int64 {
 // as the model, and have the same holders.
 func TestSharedLocksProperty(t *testing.T) {
 	server := testredis.Start(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	client := redis.NewClient(testredis.Patient(&redis.Options{Addr: server.Addr()}))
 	defer client.Close()
 	connect := func(names.Identity) *redis.Client { return nil }
 	l := New(Config{FenceRetention: 10 * time.Minute}, "p1", connect, hclog.NewNullLogger())

@@ -135,7 +135,7 @@ func TestCheckPrintsJSON(t *testing.T) {
 // Each right that is missing is named, with its purpose; checking leaves nothing behind.
 func TestCheckNamesMissingRights(t *testing.T) {
 	server := testredis.Start(t)
-	admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	admin := redis.NewClient(testredis.Patient(&redis.Options{Addr: server.Addr()}))
 	defer admin.Close()
 	ctx := context.Background()
 	acl := func(rules ...any) {

@@ -137,8 +137,9 @@ func TestHangupReadsConfigAgain(t *testing.T) {
 	}
 	write("max-clients = 1\n")
 	p := start(t, "--config", name, "--max-args", "1000")
-	first := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 1, DisableIdentity: true,
-		Protocol: 2})
+	first := redis.NewClient(testredis.Patient(&redis.Options{
+		Addr: addr, PoolSize: 1, DisableIdentity: true,
+		Protocol: 2}))
 	defer first.Close()
 	ctx := context.Background()
 	if err := first.Ping(ctx).Err(); err != nil {

@@ -176,8 +176,8 @@ func TestEmbeddedStoreIsNamed(t *testing.T) {
 	if err != nil || string(ready) != "ready: embedded in-memory store, for trying out\n" {
 		t.Errorf("/readyz: %q, %v", ready, err)
 	}
-	client := redis.NewClient(&redis.Options{
-		Addr: strings.Replace(listen, "0.0.0.0", "127.0.0.1", 1)})
+	client := redis.NewClient(testredis.Patient(&redis.Options{
+		Addr: strings.Replace(listen, "0.0.0.0", "127.0.0.1", 1)}))
 	defer client.Close()
 	if info := client.Info(t.Context(), "lockproxy").Val(); !strings.Contains(info,
 		"\r\nupstream:embedded\r\n") {

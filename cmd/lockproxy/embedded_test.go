@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/testredis"
 	"lockproxy/internal/testwait"
 	"lockproxy/lockcmd"
 	"lockproxy/proxy"
@@ -36,8 +37,9 @@ func TestEmbeddedLocks(t *testing.T) {
 		Locks:  lockcmd.Config{MaxTimeout: time.Hour, FenceRetention: time.Minute}})
 	go server.Serve(ln) // ends with Close
 	defer server.Close()
-	client := redis.NewClient(&redis.Options{Addr: ln.Addr().String(), Protocol: 2, MaxRetries: -1,
-		DisableIdentity: true})
+	client := redis.NewClient(testredis.Patient(&redis.Options{
+		Addr: ln.Addr().String(), Protocol: 2, MaxRetries: -1,
+		DisableIdentity: true}))
 	defer client.Close()
 	do := func(args ...any) any {
 		t.Helper()

@@ -32,8 +32,8 @@ func serveRuns(t *testing.T, args ...string) *served {
 	addr := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
 	s := &served{t: t, redis: server, addr: addr, url: "redis://" + addr}
 	s.proxy = start(t, append([]string{"--listen", addr, "--upstream", server.URL()}, args...)...)
-	s.ask = redis.NewClient(&redis.Options{Addr: addr, Protocol: 2, MaxRetries: -1,
-		DisableIdentity: true})
+	s.ask = redis.NewClient(testredis.Patient(&redis.Options{Addr: addr, Protocol: 2, MaxRetries: -1,
+		DisableIdentity: true}))
 	t.Cleanup(func() { s.ask.Close() })
 	return s
 }

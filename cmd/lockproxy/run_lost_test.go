@@ -73,7 +73,7 @@ func TestRunHearsOfForceElsewhere(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
 	run := s.run("--timeout", "3600", "--", "sh", "-c", "echo $$ >"+file+"; exec sleep 60")
 	pidsIn(t, file, 1)
-	other := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
+	other := redis.NewClient(testredis.Patient(&redis.Options{Addr: addr, DisableIdentity: true}))
 	defer other.Close()
 	if n, err := other.Do(context.Background(), "UNLOCK", "job", "FORCE").Int(); n != 1 {
 		t.Fatal(n, err)

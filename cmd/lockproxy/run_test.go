@@ -271,7 +271,7 @@ func TestRunKilled(t *testing.T) {
 func TestRunLogsIn(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr(), DB: 3})
+	client := redis.NewClient(testredis.Patient(&redis.Options{Addr: server.Addr(), DB: 3}))
 	defer client.Close()
 	ctx := context.Background()
 	if err := client.Do(ctx, "ACL", "SETUSER", "app", "on", ">"+secret, "~app:*", "resetchannels",

@@ -94,8 +94,8 @@ func listen(t testing.TB) net.Listener {
 }
 
 func (s *site) client() *redis.Client {
-	c := redis.NewClient(&redis.Options{Addr: s.addr, MaxRetries: -1, PoolSize: 50,
-		DisableIdentity: true, ReadTimeout: -1})
+	c := redis.NewClient(testredis.Patient(&redis.Options{Addr: s.addr, MaxRetries: -1, PoolSize: 50,
+		DisableIdentity: true, ReadTimeout: -1}))
 	s.t.Cleanup(func() { c.Close() })
 	return c
 }

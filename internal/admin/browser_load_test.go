@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/admin"
+	"lockproxy/internal/testredis"
 	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
@@ -79,8 +80,8 @@ func crowd(t *testing.T, s *site) {
 		}
 	}
 	foreign := func(name string) *redis.Client {
-		c := redis.NewClient(&redis.Options{Addr: s.addr, ClientName: name,
-			DisableIdentity: true, PoolSize: 1})
+		c := redis.NewClient(testredis.Patient(&redis.Options{Addr: s.addr, ClientName: name,
+			DisableIdentity: true, PoolSize: 1}))
 		t.Cleanup(func() { c.Close() })
 		return c
 	}

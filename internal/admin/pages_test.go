@@ -155,7 +155,7 @@ func TestHostilePagesAreNotShown(t *testing.T) {
 	server := testredis.Start(t)
 	s := startSiteAt(t, server, announcing("http://a/"))
 	s.waitForPages("a http://a/ true")
-	hostile := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	hostile := redis.NewClient(testredis.Patient(&redis.Options{Addr: server.Addr()}))
 	defer hostile.Close()
 	announce := func(pages ...string) func() {
 		var channels []string

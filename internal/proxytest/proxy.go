@@ -143,8 +143,8 @@ func StartBoth(t testing.TB, redisArgs ...string) (*testredis.Server, *Proxy) {
 
 // GoRedis is a go-redis client of addr that never tries again by itself.
 func GoRedis(t testing.TB, addr string) *redis.Client {
-	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, PoolSize: 200,
-		DisableIdentity: true, Dialer: dial})
+	c := redis.NewClient(testredis.Patient(&redis.Options{Addr: addr, MaxRetries: -1, PoolSize: 200,
+		DisableIdentity: true, Dialer: dial}))
 	t.Cleanup(func() { c.Close() })
 	return c
 }

@@ -53,8 +53,9 @@ func startProxy(t *testing.T) (server *testredis.Server, o Options) {
 }
 
 func client(t *testing.T, addr string) *redis.Client {
-	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, Protocol: 2,
-		DisableIdentity: true})
+	c := redis.NewClient(testredis.Patient(&redis.Options{
+		Addr: addr, MaxRetries: -1, Protocol: 2,
+		DisableIdentity: true}))
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -372,8 +373,9 @@ func TestWatchSeen(t *testing.T) {
 func TestWatchForeign(t *testing.T) {
 	server, o := startProxy(t)
 	library, shown := "other", ""
-	theirs := redis.NewClient(&redis.Options{Addr: o.Client.Options().Addr, PoolSize: 1,
-		DisableIdentity: true})
+	theirs := redis.NewClient(testredis.Patient(&redis.Options{
+		Addr: o.Client.Options().Addr, PoolSize: 1,
+		DisableIdentity: true}))
 	t.Cleanup(func() { theirs.Close() })
 	if theirs.Do(ctx, "CLIENT", "SETINFO", "lib-name", "locklib").Err() == nil {
 		library, shown = "locklib", "(locklib)"

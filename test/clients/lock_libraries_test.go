@@ -95,7 +95,7 @@ func lockLibrary(
 		lockKey = "job:0:" + key // as rueidislock names it
 	}
 	for i := range 2 {
-		c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + proxy})
+		c := redis.NewClient(testredis.Patient(&redis.Options{Addr: "127.0.0.1:" + proxy}))
 		t.Cleanup(func() { c.Close() })
 		running.Go(func() {
 			acquisitions, violations := 0, 0
@@ -117,7 +117,7 @@ func lockLibrary(
 			served[4+i] = fmt.Sprint("acquisitions ", acquisitions, " violations ", violations)
 		})
 	}
-	watcher := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + proxy})
+	watcher := redis.NewClient(testredis.Patient(&redis.Options{Addr: "127.0.0.1:" + proxy}))
 	t.Cleanup(func() { watcher.Close() })
 	named := 0 // how often LOCKINFO has named a holder that is a client of the library
 	for end := time.Now().Add(lasts); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {

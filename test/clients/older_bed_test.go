@@ -120,8 +120,9 @@ func newOlderBed(t *testing.T) *olderBed {
 }
 
 func (b *olderBed) client(t *testing.T, via string) *redis.Client {
-	c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + b.port[via], Protocol: 2,
-		MaxRetries: -1, DisableIdentity: true})
+	c := redis.NewClient(testredis.Patient(&redis.Options{
+		Addr: "127.0.0.1:" + b.port[via], Protocol: 2,
+		MaxRetries: -1, DisableIdentity: true}))
 	t.Cleanup(func() { c.Close() })
 	return c
 }

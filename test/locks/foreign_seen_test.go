@@ -14,6 +14,7 @@ import (
 
 	"lockproxy/internal/foreign"
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
 )
 
 const (
@@ -112,8 +113,9 @@ func at(request []any, key string) []any {
 
 // named is a go-redis client with a name and a library.
 func named(t *testing.T, addr, name string) *redis.Client {
-	c := redis.NewClient(&redis.Options{Addr: addr, Protocol: 2, ClientName: name, PoolSize: 1,
-		MaxRetries: -1, DisableIdentity: true})
+	c := redis.NewClient(testredis.Patient(&redis.Options{
+		Addr: addr, Protocol: 2, ClientName: name, PoolSize: 1,
+		MaxRetries: -1, DisableIdentity: true}))
 	t.Cleanup(func() { c.Close() })
 	// Redis knows CLIENT SETINFO since 7.2; before, no library is shown.
 	c.Do(proxytest.Ctx, "CLIENT", "SETINFO", "lib-name", "locklib")

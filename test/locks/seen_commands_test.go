@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
 )
 
 // Users see only the keys that they may read, whatever else they may do.
@@ -30,8 +31,9 @@ func TestLockTopAndLogByUser(t *testing.T) {
 		admin.Lock(fmt.Sprintf("more:%d 300", i))
 	}
 	for user, keys := range map[string]int{"app": 1, "writer": 0, "none": 0} {
-		ask := redis.NewClient(&redis.Options{Addr: p.Addr, Username: user, Password: "secret",
-			MaxRetries: -1, DisableIdentity: true})
+		ask := redis.NewClient(testredis.Patient(&redis.Options{
+			Addr: p.Addr, Username: user, Password: "secret",
+			MaxRetries: -1, DisableIdentity: true}))
 		defer ask.Close()
 		for _, command := range [][]any{{"LOCKTOP", "COUNT", 5}, {"LOCKTOP", "SHAPES"},
 			{"LOCKLOG", "COUNT", 1}, {"LOCKLOG", "secret:3"}} {

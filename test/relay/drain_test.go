@@ -251,14 +251,14 @@ func TestDrainSendsWaitersElsewhere(t *testing.T) {
 	holder.Lock("job 600")
 	waiting.Send("LOCK job 600 WAIT 0")
 	addr := p.Addr
-	client := redis.NewClient(&redis.Options{
+	client := redis.NewClient(testredis.Patient(&redis.Options{
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			nc, err := net.Dial("tcp", addr)
 			addr = other.Addr
 			return nc, err
 		},
 		PoolSize: 1, ReadTimeout: -1, DisableIdentity: true,
-	})
+	}))
 	defer client.Close()
 	got := make(chan error, 1)
 	// ends when holder releases

@@ -172,7 +172,7 @@ func TestVanishedWhileBlocked(t *testing.T) {
 func TestGoRedis(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	for _, protocol := range []int{2, 3} {
-		c := redis.NewClient(&redis.Options{Addr: p.Addr, Protocol: protocol})
+		c := redis.NewClient(testredis.Patient(&redis.Options{Addr: p.Addr, Protocol: protocol}))
 		defer c.Close()
 		pipe := c.TxPipeline()
 		for i := range 100 {

@@ -72,7 +72,8 @@ func TestTLSServesClients(t *testing.T) {
 		t.Errorf("after QUIT: %v", err)
 	}
 
-	clients := redis.NewClient(&redis.Options{Addr: p.Addr, Protocol: 3, TLSConfig: trusting})
+	clients := redis.NewClient(testredis.Patient(&redis.Options{
+		Addr: p.Addr, Protocol: 3, TLSConfig: trusting}))
 	defer clients.Close()
 	if got, err := clients.Do(proxytest.Ctx, "LOCK", "job", 30).Int64(); err != nil ||
 		got <= token {

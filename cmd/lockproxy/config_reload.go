@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/alecthomas/kong"
 	"github.com/hashicorp/go-hclog"
@@ -12,18 +13,38 @@ import (
 	"lockproxy/proxy"
 )
 
-// reloader does SIGHUP's work: it reads flags, environment and configuration file again, and the
-// TLS files.
+// reloader does SIGHUP's work: it reads flags, environment and configuration file again, the files
+// of secrets, and the TLS files.
 type reloader struct {
 	args    []string // the command line
 	current *options // what is in use
 	certs   *certificates
 	server  *proxy.Server
 	log     hclog.Logger
+
+	mu sync.Mutex // held while settings are read and taken over
+}
+
+// renew takes over the passwords for Redis and its Sentinels, which were refused, if others can be
+// read by now.
+func (r *reloader) renew() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	wanted, err := r.read()
+	switch {
+	case err != nil:
+		r.log.Warn("the upstream refuses the password, and the settings cannot be read again",
+			"error", err)
+	case r.current.sameUpstream(wanted) && r.current.upstream.Renew(wanted.upstream):
+		r.current.renewed(wanted)
+		r.log.Info("the upstream refused the password: another one was read, and is in use")
+	}
 }
 
 // reload takes over what can change while running, or with an error nothing at all.
 func (r *reloader) reload() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	wanted, err := r.read()
 	var next options
 	if err == nil {
@@ -34,6 +55,9 @@ func (r *reloader) reload() {
 		r.log.Error("SIGHUP: cannot use the new settings; those read before stay in use until "+
 			"the next SIGHUP", "error", err)
 		return
+	}
+	if next.upstream != nil && next.sameUpstream(wanted) {
+		next.upstream.Renew(wanted.upstream)
 	}
 	changed, waiting := difference(r.current, &next), difference(&next, wanted)
 	*r.current = next
@@ -65,8 +89,8 @@ func (r *reloader) read() (*options, error) {
 	return &cmd.(*serveCommand).options, nil
 }
 
-// with returns the settings o with those of wanted that take effect while running. TLS files are
-// among them, but TLS is not switched on or off.
+// with returns the settings o with those of wanted that take effect while running. TLS files and
+// passwords are among them, but TLS is not switched on or off.
 func (o *options) with(wanted *options) options {
 	next := *o
 	next.LogLevel, next.MaxClients = wanted.LogLevel, wanted.MaxClients
@@ -76,12 +100,28 @@ func (o *options) with(wanted *options) options {
 		next.TLSCert, next.TLSKey = wanted.TLSCert, wanted.TLSKey
 		next.TLSClientCA = wanted.TLSClientCA
 	}
-	if o.Upstream == wanted.Upstream {
+	if o.sameUpstream(wanted) {
+		next.renewed(wanted)
 		next.UpstreamCert, next.UpstreamKey = wanted.UpstreamCert, wanted.UpstreamKey
 		next.UpstreamCA = wanted.UpstreamCA
 		next.UpstreamServerName = wanted.UpstreamServerName
 	}
 	return next
+}
+
+// sameUpstream reports whether wanted has the same upstream, with other passwords at most.
+func (o *options) sameUpstream(wanted *options) bool {
+	if o.upstream == nil || wanted.upstream == nil {
+		return o.upstream == wanted.upstream
+	}
+	return o.upstream.Same(wanted.upstream)
+}
+
+// renewed takes over the credentials of wanted.
+func (o *options) renewed(wanted *options) {
+	o.Upstream, o.UpstreamFile = wanted.Upstream, wanted.UpstreamFile
+	o.SentinelUser, o.SentinelPassword = wanted.SentinelUser, wanted.SentinelPassword
+	o.SentinelPasswordFile = wanted.SentinelPasswordFile
 }
 
 // difference names the settings in which two configurations differ.

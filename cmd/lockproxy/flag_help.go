@@ -42,7 +42,8 @@ var flagHelp = map[string]string{
 		"for a whole Redis Cluster: name one node or several. Clients start as " +
 		"this user, in this database. Without it: an in-memory store, for trying out," +
 		" on loopback only.",
-	"upstream-file": "A file that holds the URL of --upstream, such as a mounted secret.",
+	"upstream-file": "A file that holds the URL of --upstream, such as a mounted secret. " +
+		"Its password is read again on SIGHUP, and when it is refused.",
 	"embedded": "Serve the in-memory store to other machines too, for trying out: nothing is " +
 		"kept, and no other proxy knows of its locks.",
 	"upstream-mode": "shared: plain requests of many clients share a few connections, and all " +

@@ -54,6 +54,10 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("cannot use the TLS files: %w", err)
 	}
+	reloader := &reloader{args: cmd.args, current: opts, certs: certs, log: log}
+	if opts.upstream != nil {
+		opts.upstream.OnRefused(reloader.renew)
+	}
 	old, err := findPredecessor(opts.Handover)
 	if err != nil {
 		return err
@@ -133,7 +137,7 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 			"error", err)
 	}
 	notify(stateReady, log)
-	reloader := &reloader{args: cmd.args, current: opts, certs: certs, server: server, log: log}
+	reloader.server = server
 	for serving := true; serving; {
 		select {
 		case err := <-served:

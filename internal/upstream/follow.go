@@ -34,7 +34,7 @@ const switchChannel = "+switch-master"
 // called before Follow. ok is false if this upstream has no Sentinels.
 func (u *Upstream) SetSentinelLogin(user, password string) (ok bool) {
 	if u.sentinels != nil {
-		u.sentinels.user, u.sentinels.password = user, password
+		u.secrets.sentinelUser, u.secrets.sentinelSecret = user, password
 	}
 	return u.sentinels != nil
 }
@@ -231,11 +231,15 @@ func (f *follower) watchRole(ctx context.Context) {
 func (u *Upstream) dialSentinel(ctx context.Context, addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, sentinelTimeout)
 	defer cancel()
-	user, password := u.sentinels.user, u.sentinels.password
+	user, password := u.sentinelLogin()
 	sentinel := &Upstream{Network: "tcp", LossBound: u.LossBound}
 	sentinel.SetTLS(u.TLS())
 	id := Identity{User: user, Password: password, LoggedIn: user+password != ""}
-	return sentinel.dialServer(ctx, addr, id.Login())
+	conn, err := sentinel.dialServer(ctx, addr, id.Login())
+	if _, refused := errors.AsType[*Refused](err); refused {
+		u.askAgain() // for the next try
+	}
+	return conn, err
 }
 
 func sleep(ctx context.Context, d time.Duration) {

@@ -22,10 +22,9 @@ import (
 // Each vote of a Sentinel has the epoch of the configuration that it is from. The highest epoch
 // wins, so that Sentinels that have missed a failover lead no client back to the old master.
 type sentinels struct {
-	group          string
-	addrs          []string      // of the Sentinels
-	user, password string        // for the Sentinels; never logged
-	voted          chan struct{} // closed when a Sentinel has answered
+	group string
+	addrs []string      // of the Sentinels
+	voted chan struct{} // closed when a Sentinel has answered
 
 	mu sync.Mutex
 	// guarded by mu; without an address until a Sentinel has answered

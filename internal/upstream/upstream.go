@@ -31,6 +31,7 @@ type Upstream struct {
 	cluster   *cluster.Cluster           // nil for a single server
 	loops     atomic.Pointer[eventloop.Loops]
 
+	secrets    secrets
 	refuseInfo sync.Map // has the users that may not ask INFO
 	own        ownConns
 }

@@ -108,9 +108,9 @@ func (u *Upstream) setOption(name, value string, db *string) bool {
 		cfg.InsecureSkipVerify = skip
 		return err == nil
 	case name == "sentinel_user" && u.sentinels != nil:
-		u.sentinels.user = value
+		u.secrets.sentinelUser = value
 	case name == "sentinel_password" && u.sentinels != nil:
-		u.sentinels.password = value
+		u.secrets.sentinelSecret = value
 	default:
 		return false
 	}

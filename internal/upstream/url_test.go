@@ -99,8 +99,9 @@ func TestSentinelURL(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := u.sentinels
-	if s.user != "s" || s.password != "q@" || strings.Join(s.addrs, " ") != "a:26379 b:1" ||
+	user, password := u.sentinelLogin()
+	if user != "s" || password != "q@" || strings.Join(s.addrs, " ") != "a:26379 b:1" ||
 		s.group != "g" {
-		t.Errorf("%q %q %q %q", s.user, s.password, s.addrs, s.group)
+		t.Errorf("%q %q %q %q", user, password, s.addrs, s.group)
 	}
 }

@@ -1,0 +1,112 @@
+package upstream_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+
+	"lockproxy/internal/resp"
+	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
+	"lockproxy/internal/upstream"
+)
+
+// The connection of a client to a cluster opens further nodes with the password as it is then, and
+// so do clients for requests of the proxy's own.
+func TestRenewedPasswordInACluster(t *testing.T) {
+	t.Parallel()
+	c := testredis.StartCluster(t, 2, 0)
+	user := func(rules ...string) {
+		t.Helper()
+		for _, key := range []string{"a", "b"} {
+			master := c.MasterOf(c.Slot(key))
+			if got := master.Ask(append([]string{"ACL", "SETUSER", "app"}, rules...)...); got != "+OK" {
+				t.Fatal(got)
+			}
+		}
+	}
+	if c.MasterOf(c.Slot("a")) == c.MasterOf(c.Slot("b")) {
+		t.Fatal("the keys are at one node")
+	}
+	url := func(password string) *upstream.Upstream {
+		u, err := upstream.Parse(strings.Replace(c.URL(), "://", "://app:"+password+"@", 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	user("on", ">one", "~*", "&*", "+@all")
+	u := url("one")
+	u.OnRefused(func() { u.Renew(url("two")) })
+	following, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	all.Go(func() { u.Follow(following, hclog.NewNullLogger(), func() {}) })
+	defer all.Wait()
+	defer stop()
+	testwait.Until(t, "the cluster is known", func() bool { return !u.LearnsByLogin() })
+
+	conn, err := u.Dial(t.Context(), upstream.Setup{Identity: u.Initial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ask := func(words ...string) string {
+		t.Helper()
+		conn.Write(resp.AppendCommand(nil, words...))
+		raw, _, err := resp.ReadReply(conn, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	if got := ask("SET", "a", "1"); got != "+OK\r\n" {
+		t.Errorf("SET a: %q", got)
+	}
+	user(">two", "<one")
+	if got := ask("SET", "b", "1"); got != "+OK\r\n" {
+		t.Errorf("SET b: %q", got)
+	}
+	own := u.Client(u.Initial)
+	defer own.Close()
+	if got, err := own.Get(t.Context(), "b").Result(); got != "1" {
+		t.Errorf("GET b: %q, %v", got, err)
+	}
+	if u.Renew(url("two")) {
+		t.Error("the password has changed a second time")
+	}
+}
+
+// What differs in more than passwords is another upstream.
+func TestSameUpstream(t *testing.T) {
+	parse := func(url string) *upstream.Upstream {
+		u, err := upstream.Parse(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{
+		{"redis://u:p@a", "redis://u:q@a", true},
+		{"redis://u:p@a", "redis://v:p@a", false},
+		{"redis://u:p@a", "redis://a", false},
+		{"redis://:p@a", "redis://:q@a/1", false},
+		{"redis://:p@a", "redis://:q@b", false},
+		{"redis://:p@a", "rediss://:q@a", false},
+		{"rediss://:p@a", "rediss://:q@a?skip_verify=true", false},
+		{"redis://:p@a", "redis+cluster://:q@a", false},
+		{"redis+cluster://:p@a,b", "redis+cluster://:q@a,b", true},
+		{"redis+sentinel://:p@a,b/g", "redis+sentinel://:q@a,b/g?sentinel_password=s", true},
+		{"redis+sentinel://:p@a,b/g", "redis+sentinel://:q@a,c/g", false},
+		{"redis+sentinel://:p@a,b/g", "redis+sentinel://:q@a,b/h", false},
+	} {
+		if got := parse(c.a).Same(parse(c.b)); got != c.same {
+			t.Errorf("%s and %s: %v", c.a, c.b, got)
+		}
+	}
+}

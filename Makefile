@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10m
 
-.PHONY: all build test test-race test-virtual test-plain test-memory test-pages test-stress test-lockbench format compile test-dedicated test-packaging test-darwin release deb man test-clients test-rights test-older test-libraries test-deadlocks test-clients-cluster test-cluster test-failovers test-versions test-redis-suite test-redis-suite-cluster test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks bench-park bench-scale deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
+.PHONY: all build test test-race test-virtual test-plain test-memory test-pages test-stress test-lockbench format compile test-dedicated test-packaging test-darwin release deb man test-clients test-rights test-torture test-older test-libraries test-deadlocks test-clients-cluster test-cluster test-failovers test-versions test-redis-suite test-redis-suite-cluster test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks bench-park bench-scale deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
 
 all: build
 
@@ -124,6 +124,11 @@ test-rights: deps
 # The five older locks next to LOCK, in two minutes.
 test-older: deps-clients
 	$(GO) test -tags clients -count=1 -timeout 10m -run TestOlder -v ./test/clients
+
+# Clients whose connections, upstream ones too, are closed all the time, each knowing its replies, for REQUESTS requests.
+test-torture: REQUESTS = 200000
+test-torture: deps
+	LOCKPROXY_TEST_TORTURE=$(REQUESTS) $(GO) test -race -count=1 -timeout 0 -run Torture -v ./test/sharing
 
 # Owners that take locks in random orders, for DURATION of virtual time: every deadlock is found in time, and nothing else.
 test-deadlocks: DURATION = 10m

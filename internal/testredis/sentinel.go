@@ -172,7 +172,8 @@ func (g *Group) WaitReplaced(t testing.TB, old *Server) (master *Server) {
 }
 
 // InSync returns when all servers but the master are its replicas and have all that it has, and the
-// Sentinels know.
+// Sentinels know. A server that takes itself for the master is told otherwise: Sentinels do that only
+// when they have heard for 8 s that it does.
 func (g *Group) InSync(t testing.TB) {
 	t.Helper()
 	testwait.Until(t, "all replicas are in sync", func() bool {
@@ -180,9 +181,13 @@ func (g *Group) InSync(t testing.TB) {
 		if master == nil || g.facts(g.Sentinels[0])["flags"] != "master" {
 			return false
 		}
-		_, port, _ := net.SplitHostPort(master.Told())
+		host, port, _ := net.SplitHostPort(master.Told())
 		for _, s := range g.Servers {
 			info := s.Ask("INFO", "replication")
+			if s != master && strings.Contains(info, "role:master") &&
+				strings.Contains(master.Ask("INFO", "replication"), "role:master") {
+				s.Ask("REPLICAOF", host, port)
+			}
 			if s != master && !(strings.Contains(info, "role:slave") &&
 				strings.Contains(info, "master_port:"+port) &&
 				strings.Contains(info, "master_link_status:up")) {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"lockproxy/internal/proxytest"
@@ -85,6 +86,7 @@ type workload struct {
 	addr    string
 	prefix  string
 	judge   *judge
+	locks   [4]atomic.Int64 // how often each was left for another one
 	stopped chan struct{}
 	running sync.WaitGroup
 }
@@ -96,7 +98,7 @@ func startWorkload(t *testing.T, addr, prefix string) *workload {
 		owed := "" // an UNLOCK without an answer
 		w.running.Go(func() {
 			w.clients(func(c *proxytest.Conn) bool {
-				return w.lock(c, fmt.Sprintf("%s:%d", prefix, i%4), &owed)
+				return w.lock(c, i%len(w.locks), &owed)
 			})
 		})
 	}
@@ -141,25 +143,29 @@ func (w *workload) clients(step func(c *proxytest.Conn) (alive bool)) {
 }
 
 // lock takes a lock, holds it for some round trips, mostly few, and releases it. First it releases
-// what it owes.
-func (w *workload) lock(c *proxytest.Conn, key string, owed *string) (alive bool) {
+// what it owes. A lock that it waits for in vain is left for another one: its release can be lost
+// with the master.
+func (w *workload) lock(c *proxytest.Conn, i int, owed *string) (alive bool) {
 	if *owed != "" {
 		return w.unlock(c, owed)
 	}
-	c.Write([]byte("LOCK " + key + " 300 WAIT 3\r\n"))
+	left := w.locks[i].Load()
+	key := fmt.Sprintf("%s:%d:%d", w.prefix, i, left)
+	c.Write([]byte("LOCK " + key + " 300 WAIT 1\r\n"))
 	got, err := c.TryReply()
 	if err != nil || got[0] == '-' {
 		w.judge.failed(got, err != nil)
 		return err == nil
 	}
 	if got[0] != ':' {
+		w.locks[i].CompareAndSwap(left, left+1)
 		return true
 	}
 	token := proxytest.Token(w.t, got)
 	w.judge.took(key, token)
 	hold := rand.N(5)
 	if rand.N(20) == 0 {
-		hold = 1000
+		hold = 200
 	}
 	for ; hold > 0 && err == nil; hold-- {
 		c.Write([]byte("PING\r\n"))

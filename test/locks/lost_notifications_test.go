@@ -16,7 +16,7 @@ import (
 func TestWaitersWithoutNotifications(t *testing.T) {
 	t.Parallel()
 	const (
-		enough = 20 // grants
+		enough = 12 // grants
 		// The four, the one that has it, and two for a poll interval.
 		longest = 7
 	)

@@ -3,7 +3,9 @@ package sharing_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -50,7 +52,7 @@ func TestLaneTortureWithKills(t *testing.T) {
 	var asked atomic.Int64
 	var killed atomic.Int32
 	killing.Go(func() { // ends with stop
-		for awaitAsked(&asked, 200+rand.Int64N(600), stop) {
+		for awaitAsked(&asked, 100+rand.Int64N(200), stop) {
 			if ids := laneIDs(killer, "resp="); len(ids) > 1 {
 				killer.Do("CLIENT KILL ID " + ids[rand.IntN(len(ids)-1)] + " SKIPME yes")
 				killed.Add(1)
@@ -78,6 +80,14 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
+// tortureRequests is how many requests are enough. make test-torture asks many more.
+func tortureRequests() int64 {
+	if n, err := strconv.ParseInt(os.Getenv("LOCKPROXY_TEST_TORTURE"), 10, 64); err == nil {
+		return n
+	}
+	return 6000
+}
+
 // torture runs clients until they have asked enough, and also is true, unless it is nil. With
 // losses, their requests can be lost or their connections closed, and they continue with new
 // connections.
@@ -85,8 +95,7 @@ func torture(t *testing.T, addr string, clients int, asked *atomic.Int64, also f
 	losses bool) {
 	var running sync.WaitGroup
 	var lost atomic.Int64
-	const enough = 20_000
-	over := func() bool { return asked.Load() >= enough && (also == nil || also()) }
+	over := func() bool { return asked.Load() >= tortureRequests() && (also == nil || also()) }
 	for i := range clients {
 		running.Go(func() {
 			for round := 0; !over() && !t.Failed(); round++ {
@@ -133,19 +142,19 @@ const exactly = "\x00"
 
 func (v *victim) null() string {
 	if v.proto == 3 {
-		return `_\r\n`
+		return exactly + "_\r\n"
 	}
-	return `\$-1\r\n`
+	return exactly + "$-1\r\n"
 }
 
-func (v *victim) array(n int) string { return fmt.Sprintf(`\*%d\r\n`, n) }
+func (v *victim) array(n int) string { return fmt.Sprintf(exactly+"*%d\r\n", n) }
 
 // push is the first byte of a confirmation.
 func (v *victim) push() string {
 	if v.proto == 3 {
-		return ">"
+		return exactly + ">"
 	}
-	return `\*`
+	return exactly + "*"
 }
 
 func (v *victim) unique(what string) string {
@@ -166,7 +175,10 @@ func (v *victim) known() string {
 	}
 }
 
-const okReply = `\+OK\r\n`
+const (
+	okReply     = exactly + "+OK\r\n"
+	queuedReply = exactly + "+QUEUED\r\n"
+)
 
 // step adds one action to the pipeline.
 func (v *victim) step() {
@@ -186,9 +198,9 @@ func (v *victim) step() {
 	case 6:
 		u := v.unique("multi")
 		v.ask(okReply, "MULTI")
-		v.ask(`\+QUEUED\r\n`, "ECHO", u)
-		v.ask(`\+QUEUED\r\n`, "GET", "db")
-		v.ask(v.array(2)+regexp.QuoteMeta(proxytest.Bulk(u)+proxytest.Bulk(fmt.Sprint(v.db))),
+		v.ask(queuedReply, "ECHO", u)
+		v.ask(queuedReply, "GET", "db")
+		v.ask(v.array(2)+proxytest.Bulk(u)+proxytest.Bulk(fmt.Sprint(v.db)),
 			"EXEC")
 	case 7:
 		if v.rand.IntN(8) > 0 { // Redis takes its time to notice that the timeout is over
@@ -197,16 +209,15 @@ func (v *victim) step() {
 		v.ask(`(\*-1|_)\r\n`, "BLPOP", v.unique("nothing"), "0.00"+fmt.Sprint(1+v.rand.IntN(5)))
 	case 8:
 		ch := v.unique("channel")
-		v.ask(v.push()+`3\r\n\$9\r\nsubscribe\r\n`+regexp.QuoteMeta(proxytest.Bulk(ch))+`:1\r\n`,
+		v.ask(v.push()+"3\r\n$9\r\nsubscribe\r\n"+proxytest.Bulk(ch)+":1\r\n",
 			"SUBSCRIBE", ch)
-		v.ask(v.push()+`3\r\n\$11\r\nunsubscribe\r\n`+regexp.QuoteMeta(proxytest.Bulk(ch))+`:0\r\n`,
+		v.ask(v.push()+"3\r\n$11\r\nunsubscribe\r\n"+proxytest.Bulk(ch)+":0\r\n",
 			"UNSUBSCRIBE")
 	case 9:
 		ch := v.unique("pattern")
-		v.ask(v.push()+`3\r\n\$10\r\npsubscribe\r\n`+regexp.QuoteMeta(proxytest.Bulk(ch))+`:1\r\n`,
+		v.ask(v.push()+"3\r\n$10\r\npsubscribe\r\n"+proxytest.Bulk(ch)+":1\r\n",
 			"PSUBSCRIBE", ch)
-		v.ask(v.push()+`3\r\n\$12\r\npunsubscribe\r\n`+regexp.QuoteMeta(proxytest.Bulk(ch))+
-			`:0\r\n`, "PUNSUBSCRIBE", ch)
+		v.ask(v.push()+"3\r\n$12\r\npunsubscribe\r\n"+proxytest.Bulk(ch)+":0\r\n", "PUNSUBSCRIBE", ch)
 	case 10, 11:
 		v.db = v.rand.IntN(3)
 		v.ask(okReply, "SELECT", fmt.Sprint(v.db))
@@ -230,19 +241,19 @@ func (v *victim) step() {
 		v.ask(want, "CLIENT", "GETNAME")
 	case 15, 16:
 		u := v.unique("script")
-		v.ask(v.array(2)+regexp.QuoteMeta(proxytest.Bulk(u)+proxytest.Bulk(fmt.Sprint(v.db))),
+		v.ask(v.array(2)+proxytest.Bulk(u)+proxytest.Bulk(fmt.Sprint(v.db)),
 			"EVAL", "return {ARGV[1], redis.call('GET', 'db')}", "0", u)
 	case 17:
 		lock := v.unique("lock")
 		v.ask(`:[1-9]\d+\r\n`, "LOCK", lock, "600")
-		v.ask(`:1\r\n`, "UNLOCK", lock)
+		v.ask(exactly+":1\r\n", "UNLOCK", lock)
 		v.ask(v.null(), "LOCKINFO", lock)
 	case 18:
 		v.ask(`-FENCED .*\r\n`, "FENCE", v.unique("lock"), "12345", "SET", v.key(), "fenced")
 	case 19:
 		v.db, v.proto, v.name = 0, 2, ""
-		v.ask(`\+RESET\r\n`, "RESET")
-		v.ask(`\$1\r\n0\r\n`, "GET", "db")
+		v.ask(exactly+"+RESET\r\n", "RESET")
+		v.ask(exactly+"$1\r\n0\r\n", "GET", "db")
 	case 20:
 		v.ask("", "CLIENT", "REPLY", "SKIP")
 		v.ask("", "ECHO", v.unique("skipped"))
@@ -262,9 +273,9 @@ func (v *victim) step() {
 		v.ask(`:[1-9]\d+\r\n`, "LOCK", lock, "600")
 		u := v.unique("multi")
 		v.ask(okReply, "MULTI")
-		v.ask(`\+QUEUED\r\n`, "ECHO", u)
-		v.ask(v.array(1)+regexp.QuoteMeta(proxytest.Bulk(u)), "EXEC")
-		v.ask(`:1\r\n`, "UNLOCK", lock)
+		v.ask(queuedReply, "ECHO", u)
+		v.ask(v.array(1)+proxytest.Bulk(u), "EXEC")
+		v.ask(exactly+":1\r\n", "UNLOCK", lock)
 	}
 }
 

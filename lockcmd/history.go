@@ -78,24 +78,6 @@ func (l *queries) sweep() {
 	l.traffic.known.Counts(time.Now())
 }
 
-// Stacks blames waits on holders: the waits that are remembered, since a time, and those that go
-// on.
-func (l *queries) Stacks() (list []journal.Stack, since time.Time) {
-	var waiting []journal.Waiting
-	l.queues.mu.Lock()
-	for id, q := range l.queues.of {
-		for place := q.waiters.Front(); place != nil; place = place.Next() {
-			w := place.Value.(*waiter)
-			waiting = append(waiting, journal.Waiting{Lock: id, Holder: w.holder(),
-				Since: monotonic.Of(w.joined)})
-		}
-	}
-	l.queues.mu.Unlock()
-	now, at := time.Now(), monotonic.Now()
-	list, oldest := l.seen.journal.Stacks(waiting, at)
-	return list, now.Add(time.Duration(oldest - at))
-}
-
 // foreignJournal tells the journal of the locks of foreign clients.
 type foreignJournal struct{ *journal.Journal }
 

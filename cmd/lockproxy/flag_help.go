@@ -104,8 +104,7 @@ var flagHelp = map[string]string{
 		"page and release locks there. Prefer LOCKPROXY_ADMIN_TOKEN (default: " +
 		"nobody can).",
 	"admin-token-file": "A file that holds --admin-token, such as a mounted secret.",
-	"admin-pprof": "Serve profiles at --admin for go tool pprof: Go's below /debug/pprof/, and " +
-		"the waits for locks at /debug/locks/pprof.",
+	"admin-pprof":      "Serve Go's profiles at --admin below /debug/pprof/, for go tool pprof.",
 	"admin-url": "Where browsers find the live page, such as https://ops.example/proxy-1/: the " +
 		"pages of the other proxies in front of the same Redis link to it (default: from " +
 		"--admin, if that is one address and not a loopback one).",

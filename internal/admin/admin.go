@@ -124,7 +124,6 @@ func (s *Server) routes() http.Handler {
 		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-		mux.HandleFunc("GET /debug/locks/pprof", s.serveLockProfile)
 	}
 	return mux
 }

@@ -7,7 +7,7 @@
 //	/          the live page: the locks that are held now, and the last minutes
 //	/events    the stream that keeps the page up to date
 //	/api/...   JSON: locks, lock, top, log; for the page also session, login, logout, release
-//	/debug/pprof/, /debug/locks/pprof  with Config.Pprof only
+//	/debug/pprof/                      with Config.Pprof only
 //
 // # Types
 //

@@ -78,6 +78,4 @@ var joiners = map[commands.Join]joiner{
 	commands.First: joinFirst, commands.Sum: joinSum, commands.Min: joinMin, commands.Max: joinMax,
 	commands.MinEach: joinMinEach, commands.SumEach: joinSumEach, commands.Elements: joinAll,
 	commands.Distinct: joinDistinct, commands.Text: joinText,
-	commands.LatestEvents: joinLatestEvents, commands.ByTime: joinByTime,
-	commands.Histograms: joinHistograms,
 }

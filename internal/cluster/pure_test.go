@@ -247,25 +247,6 @@ func TestJoins(t *testing.T) {
 		{"text", joinText, []string{"$2\r\na\n\r\n", "$2\r\nb\n\r\n"}, "$4\r\na\nb\n\r\n"},
 		{"text of RESP3", joinText, []string{"=6\r\ntxt:a\n\r\n", "=6\r\ntxt:b\n\r\n"},
 			"=8\r\ntxt:a\nb\n\r\n"},
-		{"by time", joinByTime, []string{"*2\r\n*2\r\n:1\r\n:7\r\n*2\r\n:5\r\n:9\r\n",
-			"*1\r\n*2\r\n:3\r\n:8\r\n"},
-			"*3\r\n*2\r\n:1\r\n:7\r\n*2\r\n:3\r\n:8\r\n*2\r\n:5\r\n:9\r\n"},
-		{"latest events", joinLatestEvents, []string{
-			"*1\r\n*4\r\n$1\r\na\r\n:1\r\n:5\r\n:90\r\n",
-			"*2\r\n*4\r\n$1\r\nb\r\n:1\r\n:1\r\n:1\r\n" +
-				"*4\r\n$1\r\na\r\n:2\r\n:6\r\n:8\r\n"},
-			"*2\r\n*4\r\n$1\r\na\r\n:2\r\n:6\r\n:90\r\n" +
-				"*4\r\n$1\r\nb\r\n:1\r\n:1\r\n:1\r\n"},
-		{"histograms", joinHistograms, []string{
-			"*4\r\n$1\r\na\r\n*4\r\n$5\r\ncalls\r\n:3\r\n$1\r\nh\r\n" +
-				"*4\r\n:4\r\n:1\r\n:16\r\n:3\r\n" +
-				"$1\r\nb\r\n*4\r\n$5\r\ncalls\r\n:1\r\n$1\r\nh\r\n*2\r\n:2\r\n:1\r\n",
-			"*0\r\n",
-			"*2\r\n$1\r\na\r\n*4\r\n$5\r\ncalls\r\n:5\r\n$1\r\nh\r\n" +
-				"*4\r\n:8\r\n:2\r\n:16\r\n:5\r\n"},
-			"*4\r\n$1\r\na\r\n*4\r\n$5\r\ncalls\r\n:8\r\n$1\r\nh\r\n" +
-				"*6\r\n:4\r\n:1\r\n:8\r\n:3\r\n:16\r\n:8\r\n" +
-				"$1\r\nb\r\n*4\r\n$5\r\ncalls\r\n:1\r\n$1\r\nh\r\n*2\r\n:2\r\n:1\r\n"},
 		{"none", joinSum, []string{"+odd\r\n", ":1\r\n"}, "+odd\r\n"},
 		{"error", joinReplies(joinSum, false), []string{":1\r\n", "-OOM no\r\n"}, "-OOM no\r\n"},
 		{"any", joinReplies(joinFirst, true), []string{"-NOTBUSY no\r\n", "+OK\r\n"}, "+OK\r\n"},

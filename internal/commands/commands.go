@@ -60,18 +60,15 @@ func (n Nodes) Several() bool { return n >= Masters }
 type Join uint8
 
 const (
-	First        Join = iota // they are all the same, such as OK
-	Sum                      // of integers
-	Min                      //
-	Max                      // of integers; otherwise First
-	MinEach                  // the smallest integer at each place of arrays
-	SumEach                  // the sum at each place; what isn't an integer is the first's
-	Elements                 // of arrays, one behind the other
-	Distinct                 // likewise, each once
-	Text                     // of strings, one behind the other
-	ByTime                   // of arrays that begin with a time, the earliest first
-	LatestEvents             // LATENCY LATEST
-	Histograms               // LATENCY HISTOGRAM
+	First    Join = iota // they are all the same, such as OK
+	Sum                  // of integers
+	Min                  //
+	Max                  // of integers; otherwise First
+	MinEach              // the smallest integer at each place of arrays
+	SumEach              // the sum at each place; what isn't an integer is the first's
+	Elements             // of arrays, one behind the other
+	Distinct             // likewise, each once
+	Text                 // of strings, one behind the other
 )
 
 // Rows are all rows, by ID. They are only read.

@@ -12,8 +12,7 @@ var answersInDocs = map[Join]string{
 	First: "one for all", Sum: "the sum", Min: "the least", Max: "the greatest",
 	MinEach: "the least at each place", SumEach: "the sum of each channel",
 	Elements: "all of theirs, master by master", Distinct: "all of theirs, each once",
-	Text: "all of theirs", ByTime: "all of theirs, by time",
-	LatestEvents: "of each event the latest", Histograms: "the sum of each command",
+	Text: "all of theirs",
 }
 
 // docs/cluster.md says of the answers of several nodes what the table says, for all commands.

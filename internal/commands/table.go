@@ -143,9 +143,6 @@ var table = []Command{
 	{Name: "lastsave", Class: Shared, Nodes: Masters, Join: Min},
 	{Name: "slowlog|get", Class: Shared, Nodes: Masters, Join: Elements},
 	{Name: "slowlog|len latency|reset", Class: Shared, Nodes: Masters, Join: Sum},
-	{Name: "latency|latest", Class: Shared, Nodes: Masters, Join: LatestEvents},
-	{Name: "latency|history", Class: Shared, Nodes: Masters, Join: ByTime},
-	{Name: "latency|histogram", Class: Shared, Nodes: Masters, Join: Histograms},
 	// A replica can become a master, and isn't told these by its master.
 	{Name: "acl|setuser acl|deluser acl|load acl|save config|set config|rewrite", Class: Shared,
 		Nodes: All},

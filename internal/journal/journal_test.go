@@ -262,9 +262,6 @@ func TestRemembersNothing(t *testing.T) {
 		j.Costs(Window, 1, nil) != nil {
 		t.Error("it remembers something")
 	}
-	if list, since := j.Stacks(nil, 7); list != nil || since != 7 {
-		t.Error("it remembers stacks")
-	}
 }
 
 // The end of a lock that was forgotten meanwhile is not taken for that of another in its place.

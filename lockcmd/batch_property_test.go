@@ -13,6 +13,7 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/testredis"
+	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/script"
 )
 
@@ -53,7 +54,7 @@ func TestBatchProperty(t *testing.T) {
 				c = l.common.Scripts.Call(script.InfoScript, c.Keys[0], script.NoFastPath, "")
 			}
 			c.Keys[0] = fmt.Sprintf("%s %d", c.Keys[0], i)
-			c.Keys[1] = script.RecordKey([]byte(c.Keys[0]))
+			c.Keys[1] = keyname.Record([]byte(c.Keys[0]))
 			stored, calls = append(stored, st), append(calls, c)
 		}
 

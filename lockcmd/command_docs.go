@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/syntax"
 )
 
 // docsJSON has for each of Specs the parts of its entry in COMMAND INFO that are not in the Spec,
@@ -91,7 +92,7 @@ func (c *Spec) KeysOf(args [][]byte) [][]byte {
 	if !c.numbersKeys() {
 		return args[1:2]
 	}
-	keys, _, _ := parseKeys(args[2:])
+	keys, _, _ := syntax.ParseKeys(args[2:])
 	return keys
 }
 

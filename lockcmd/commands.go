@@ -4,6 +4,8 @@ import (
 	"bytes"
 	_ "embed"
 	"strings"
+
+	"lockproxy/lockcmd/syntax"
 )
 
 // Spec is one lock command.
@@ -42,7 +44,7 @@ func (c *Spec) CheckArity(args [][]byte) error {
 		return nil
 	}
 	if len(args) < c.MinArgs || c.MaxArgs > 0 && len(args) > c.MaxArgs {
-		return UsageError("ERR wrong number of arguments for '" + c.Name + "' command")
+		return syntax.UsageError("ERR wrong number of arguments for '" + c.Name + "' command")
 	}
 	return nil
 }
@@ -63,14 +65,14 @@ func help() Reply {
 //go:embed help.txt
 var helpText string
 
-// Waits reports whether a LOCK, LOCKALL or ONCE with these arguments can wait for others. args begin
-// with the name.
+// Waits reports whether a LOCK, LOCKALL or ONCE with these arguments can wait for others. args
+// begin with the name.
 func (c *Spec) Waits(args [][]byte) bool {
 	options := 3
 	switch c.Name {
 	case "lock", "once":
 	case "lockall":
-		_, rest, err := parseKeys(args[2:])
+		_, rest, err := syntax.ParseKeys(args[2:])
 		if err != nil {
 			return false
 		}

@@ -11,7 +11,7 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/slot"
-	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/keyname"
 )
 
 // waitsChannel is where proxies ask each other whether owners wait there, and answer. It begins
@@ -19,14 +19,14 @@ import (
 //
 // In a cluster there are three sharded ones, at as many places among the slots, each with a
 // connection of its own, and messages go by all of them: so no single master is needed.
-const waitsChannel = script.NotifyChannel + "{waits}"
+const waitsChannel = keyname.NotifyChannel + "{waits}"
 
 // waitsSlots are the slots of a cluster's channels.
 var waitsSlots = []uint16{slot.Count / 6, slot.Count / 2, slot.Count * 5 / 6}
 
 // clusterWaits is the channel in a slot.
 func clusterWaits(slot uint16) string {
-	return script.NotifyChannel + "{" + script.SlotTag(slot) + "}waits"
+	return keyname.NotifyChannel + "{" + keyname.SlotTag(slot) + "}waits"
 }
 
 // isWaits reports whether a channel is one of these. The others end with the name of a proxy.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/syntax"
 )
 
 // mayHaveRun reports whether the request that failed with err may have been carried out.
@@ -42,11 +43,6 @@ func (e LateError) Error() string {
 
 // MayHaveRun reports whether the script can run later.
 func (e LateError) MayHaveRun() bool { return e.Answered != nil }
-
-// UsageError is about a malformed request. It has Redis's own wording and code.
-type UsageError string
-
-func (e UsageError) Error() string { return string(e) }
 
 func isDeadlock(err error) bool {
 	var deadlock DeadlockError
@@ -91,7 +87,7 @@ func (e FencedError) Error() string {
 
 // ErrGone is why the context of a command that waits has ended: the client has closed, or the
 // server shuts down. Its code makes the libraries of clients that are still there try again.
-const ErrGone = UsageError("TRYAGAIN the wait was ended, since this side of the connection was " +
+const ErrGone = syntax.UsageError("TRYAGAIN the wait was ended, since this side of the connection was " +
 	"closed or the proxy is shutting down: the lock was not acquired; connect again and ask again")
 
 // ErrLost is in the error of a Step if its session is about to end because it has lost a connection

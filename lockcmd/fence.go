@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/syntax"
 )
 
 // fenceTries bounds how often a fenced transaction begins again because the lock's key has changed,
@@ -38,13 +40,13 @@ const fenceMoves = 500 * time.Millisecond
 func (l *Locks) beginFence(_ Client, args [][]byte) *Step {
 	token, ok := resp.ParseInt(args[1])
 	if !ok {
-		return answered(errorReply(integerError(args[1], wantToken)))
+		return answered(errorReply(syntax.NotInteger(args[1], syntax.WantToken)))
 	}
 	if !l.common.cfg.CanFence(args[2:]) {
-		return answered(errorReply(UsageError("ERR '" + strings.ToLower(string(args[2])) +
+		return answered(errorReply(syntax.UsageError("ERR '" + strings.ToLower(string(args[2])) +
 			"' can't be fenced: it blocks, or is not one that a transaction runs as data")))
 	}
-	f := &fencedCommand{Locks: l, keys: []string{string(args[0]), script.RecordKey(args[0])}, token: token,
+	f := &fencedCommand{Locks: l, keys: []string{string(args[0]), keyname.Record(args[0])}, token: token,
 		tries: fenceTries, pause: fenceMoves / fenceTries}
 	for _, arg := range args[2:] {
 		f.command = append(f.command, bytes.Clone(arg)) // the session reads on meanwhile
@@ -106,10 +108,10 @@ func (f *fencedCommand) again() (Reply, *Step) {
 
 func (f *fencedCommand) givenUp() Reply {
 	if f.common.cfg.Cluster {
-		return errorReply(UsageError("TRYAGAIN the lock's slot is moving, or the lock is being " +
+		return errorReply(syntax.UsageError("TRYAGAIN the lock's slot is moving, or the lock is being " +
 			"changed all the time: the command was not run"))
 	}
-	return errorReply(UsageError("ERR the lock is being changed all the time: " +
+	return errorReply(syntax.UsageError("ERR the lock is being changed all the time: " +
 		"the command was not run, try again"))
 }
 
@@ -164,7 +166,7 @@ func (f *fencedCommand) checkFailed(err error) (Reply, *Step) {
 	case script.HasCode(said, "NOSCRIPT"):
 		f.bySource = true
 	case err == errShared:
-		f.keys = append(f.keys, script.FenceKey([]byte(f.keys[0]), f.token))
+		f.keys = append(f.keys, keyname.Fence([]byte(f.keys[0]), f.token))
 		f.tries, f.pause = sharedFenceTries, fenceMoves/sharedFenceTries
 		f.until = time.Now().Add(sharedFenceFor)
 	case err == errChanged:

@@ -12,6 +12,7 @@ import (
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/syntax"
 )
 
 // heldLock is all that this proxy knows about a lock that a connection was given, or may have been
@@ -129,7 +130,7 @@ func (h *Holder) SetName(name string) {
 }
 
 // request makes a LOCK of this connection.
-func (h *Holder) request(key string, o lockOptions) script.Request {
+func (h *Holder) request(key string, o syntax.Lock) script.Request {
 	h.requests++
 	r := o.Request
 	r.Key, r.Connection, r.Client, r.Name = key, h.Connection, h.Addr, h.name

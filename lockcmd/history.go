@@ -62,7 +62,7 @@ func (o *observed) findHolder(w *waiter) {
 			return
 		}
 		holder := journal.Holder{Token: h.Token, Owner: cmp.Or(h.Owner, h.Name), Client: h.Client}
-		if h.Kind != kindLockproxy {
+		if h.Kind != script.KindLockproxy {
 			holder = journal.Holder{Client: foreignHolder}
 		}
 		o.journal.SetHolder(id, holder, monotonic.Now())

@@ -11,6 +11,7 @@ import (
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/syntax"
 )
 
 // infoFields are the names of what info.lua returns of a holder, in order. Without HOLDERS the time
@@ -33,11 +34,11 @@ func (l *queries) beginInfo(client Client, args [][]byte) *Step {
 	if len(args) > 1 {
 		switch strings.ToUpper(string(args[1])) {
 		case "HOLDERS":
-			reply, asked = holdersReply, []string{"holders", strconv.Itoa(maxListed)}
+			reply, asked = holdersReply, []string{"holders", strconv.Itoa(syntax.MaxCount)}
 		case "WAITERS":
 			reply, asked = l.waitersReply, []string{"waiters"}
 		default:
-			return answered(errorReply(syntaxError(args[1], "HOLDERS or WAITERS")))
+			return answered(errorReply(syntax.Unexpected(args[1], "HOLDERS or WAITERS")))
 		}
 	}
 	c := l.Scripts.Call(script.InfoScript, string(args[0]), script.NoFastPath, "", asked...)
@@ -82,7 +83,7 @@ func (l *queries) waitersReply(id names.Lock, v resp.Value, err error) Reply {
 	upstreamTime := func(t time.Time) Reply { // only the upstream's clock counts
 		return intReply(v.Elems[0].Int + t.Sub(now).Milliseconds())
 	}
-	for _, w := range l.queues.Waiters(id, maxListed) {
+	for _, w := range l.queues.Waiters(id, syntax.MaxCount) {
 		until := nullReply
 		if !w.Until.IsZero() {
 			until = upstreamTime(w.Until)
@@ -323,7 +324,7 @@ const UnknownAge = time.Duration(-1)
 // info is what this proxy knows about the lock.
 func (lock *heldLock) info() LockInfo {
 	return LockInfo{
-		Lock: lock.id(), Kind: kindLockproxy, Token: lock.token, Owner: lock.Owner,
+		Lock: lock.id(), Kind: script.KindLockproxy, Token: lock.token, Owner: lock.Owner,
 		Client: lock.Client, Name: lock.Name, Age: monotonic.Since(lock.since),
 		Remaining: -monotonic.Since(lock.until.Load()), Session: lock.Session,
 		Mode: lock.Mode(), Holders: 1,

@@ -8,6 +8,7 @@ import (
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/syntax"
 )
 
 // lockCall is one call of lock.lua.
@@ -84,7 +85,7 @@ func requestsOf(list []*waiter) (rs []script.Request) {
 
 // beginLock is LOCK.
 func (l *waits) beginLock(c Client, args [][]byte) *Step {
-	o, err := parseLock(args[1:], l.cfg.MaxTimeout)
+	o, err := syntax.ParseLock(args[1:], l.cfg.MaxTimeout)
 	if err == nil {
 		err = l.permit(o)
 	}
@@ -92,9 +93,9 @@ func (l *waits) beginLock(c Client, args [][]byte) *Step {
 		return answered(errorReply(err))
 	}
 	r := c.request(string(args[0]), o)
-	if o.waits {
+	if o.Waits {
 		return &Step{Wait: func(ctx context.Context, on upstream) Reply {
-			return l.wait(ctx, session{c, on}, r, o.wait)
+			return l.wait(ctx, session{c, on}, r, o.Wait)
 		}}
 	}
 	return l.tryStep(c, r, func(a script.Attempt, err error) (Reply, *Step) {
@@ -116,9 +117,9 @@ func (l *locking) tryStep(
 }
 
 // permit refuses a session lock if there are too many.
-func (l *locking) permit(o lockOptions) error {
+func (l *locking) permit(o syntax.Lock) error {
 	if o.Session && l.renewals.sessions.total.Load() >= maxSessions {
-		return UsageError(fmt.Sprintf("ERR this proxy renews %d session locks already: "+
+		return syntax.UsageError(fmt.Sprintf("ERR this proxy renews %d session locks already: "+
 			"lock without SESSION, or through another proxy", maxSessions))
 	}
 	return nil

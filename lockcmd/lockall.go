@@ -6,6 +6,7 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/syntax"
 )
 
 // LOCKALL takes several locks or none. While it waits it holds none. It joins the queues of all its
@@ -86,7 +87,7 @@ func (l *locking) sawForeign(rs lockRequests, db int, which []int64, polled bool
 
 // beginLockAll is LOCKALL.
 func (l *waits) beginLockAll(c Client, args [][]byte) *Step {
-	o, keys, err := parseLockAll(args, l.cfg.MaxTimeout)
+	o, keys, err := syntax.ParseLockAll(args, l.cfg.MaxTimeout)
 	if err == nil {
 		err = l.permit(o)
 	}
@@ -98,9 +99,9 @@ func (l *waits) beginLockAll(c Client, args [][]byte) *Step {
 		rs[i] = c.request(string(key), o)
 		rs[i].Number = rs[0].Number
 	}
-	if o.waits {
+	if o.Waits {
 		return &Step{Wait: func(ctx context.Context, on upstream) Reply {
-			return l.waitAll(ctx, session{c, on}, rs, o.wait)
+			return l.waitAll(ctx, session{c, on}, rs, o.Wait)
 		}}
 	}
 	t, held := l.beginTryAll(c, rs, script.ModeTry, "", 0)

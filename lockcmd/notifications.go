@@ -11,7 +11,7 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/background"
-	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/keyname"
 )
 
 // releaseNotifications hears from other proxies that a lock is reserved for the first waiter here.
@@ -66,7 +66,7 @@ func (w *releaseNotifications) listen(as names.Identity, key string) {
 		w.Timers.After(0, func(ctx context.Context) { w.listenWhileWanted(ctx, as, sh) })
 	}
 	if w.Scripts.Cluster {
-		sh.wantLocked(script.SlotOf([]byte(key)))
+		sh.wantLocked(keyname.SlotOf([]byte(key)))
 	}
 }
 
@@ -188,7 +188,7 @@ func (w *releaseNotifications) receiveFrom(
 	var err error
 	if sh == nil {
 		err = sub.Subscribe(connecting,
-			append([]string{script.NotifyChannel + w.Scripts.Proxy}, w.deadlocks.channels()...)...)
+			append([]string{keyname.NotifyChannel + w.Scripts.Proxy}, w.deadlocks.channels()...)...)
 	} else if err = sub.Ping(connecting); err == nil {
 		subscribing.Go(func() { // ends with ctx, or when it fails
 			sh.subscribe(ctx, sub)

@@ -5,7 +5,9 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/syntax"
 )
 
 // ONCE reads a value by a GET, and only if there is none, asks for the right to make it: the claim,
@@ -18,7 +20,7 @@ import (
 
 // beginOnce is ONCE.
 func (l *waits) beginOnce(c Client, args [][]byte) *Step {
-	o, err := parseOptions(args[1:], l.cfg.MaxTimeout, wantOnce)
+	o, err := syntax.ParseOptions(args[1:], l.cfg.MaxTimeout, syntax.WantOnce)
 	if err == nil {
 		err = l.permit(o)
 	}
@@ -26,11 +28,11 @@ func (l *waits) beginOnce(c Client, args [][]byte) *Step {
 		return answered(errorReply(err))
 	}
 	o.Value = string(args[0])
-	return l.readStep(c, c.request(script.ClaimKey(args[0]), o), o)
+	return l.readStep(c, c.request(keyname.Claim(args[0]), o), o)
 }
 
 // readStep answers with the value, if it is there and need not be made again.
-func (l *waits) readStep(c Client, r script.Request, o lockOptions) *Step {
+func (l *waits) readStep(c Client, r script.Request, o syntax.Lock) *Step {
 	do := [][][]byte{words("GET", r.Value)}
 	if r.Early > 0 {
 		do = append(do, words("PTTL", r.Value))
@@ -52,9 +54,9 @@ func (l *waits) readStep(c Client, r script.Request, o lockOptions) *Step {
 		case there && !soonGone:
 			l.seen.counters.onceHits.Add(1)
 			return bulkReply(value), nil
-		case !there && o.waits:
+		case !there && o.Waits:
 			return Reply{}, &Step{Wait: func(ctx context.Context, on upstream) Reply {
-				return l.wait(ctx, session{c, on}, r, o.wait)
+				return l.wait(ctx, session{c, on}, r, o.Wait)
 			}}
 		}
 		present := nullReply
@@ -66,7 +68,7 @@ func (l *waits) readStep(c Client, r script.Request, o lockOptions) *Step {
 }
 
 // claimStep asks for the claim. present is the reply if another client has it.
-func (l *waits) claimStep(c Client, r script.Request, o lockOptions, present Reply) *Step {
+func (l *waits) claimStep(c Client, r script.Request, o syntax.Lock, present Reply) *Step {
 	return l.tryStep(c, r, func(a script.Attempt, err error) (Reply, *Step) {
 		if a.Made {
 			return Reply{}, l.readStep(c, r, o)
@@ -123,11 +125,11 @@ func (l *waits) handedClaim(s session, w *waiter, err error) error {
 
 // beginDone is DONE.
 func (l *Locks) beginDone(c Client, args [][]byte) *Step {
-	p, stored, err := parseDone(args[1:])
+	p, stored, err := syntax.ParseDone(args[1:])
 	if err != nil {
 		return answered(errorReply(err))
 	}
-	id := names.Lock{DB: c.As.DB, Key: script.ClaimKey(args[0])}
+	id := names.Lock{DB: c.As.DB, Key: keyname.Claim(args[0])}
 	c.suspend(id, p)
 	var r *unlockCall
 	if stored == nil {

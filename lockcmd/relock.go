@@ -4,14 +4,15 @@ import (
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/syntax"
 )
 
 func (r *renewals) beginRelock(client Client, args [][]byte) *Step {
-	p, err := parseToken(args[1], wantToken)
+	p, err := syntax.ParseToken(args[1], syntax.WantToken)
 	if err != nil {
 		return answered(errorReply(err))
 	}
-	timeout, err := parseTimeout(args[2], r.cfg.MaxTimeout)
+	timeout, err := syntax.ParseTimeout(args[2], r.cfg.MaxTimeout)
 	if err != nil {
 		return answered(errorReply(err))
 	}

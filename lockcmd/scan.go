@@ -7,15 +7,9 @@ import (
 	"strconv"
 
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/script"
-)
-
-// The kinds of locks, as info.lua names them, and a name for all.
-const (
-	kindLockproxy = "lockproxy"
-	kindTimestamp = "timestamp"
-	kindOther     = "other"
-	kindAll       = "all"
+	"lockproxy/lockcmd/syntax"
 )
 
 // foreignCursor is the first of LOCKSCAN's cursors for locks of foreign clients. SCAN's are lower.
@@ -24,30 +18,30 @@ const foreignCursor = 1 << 63
 // beginScan is LOCKSCAN: a SCAN for lock records, then the locks of foreign clients that were seen
 // here. The reply names those that are held now.
 func (l *queries) beginScan(c Client, args [][]byte) *Step {
-	o, err := parseScan(args)
+	o, err := syntax.ParseScan(args)
 	if err != nil {
 		return answered(errorReply(err))
 	}
-	cursor, _ := strconv.ParseUint(o.cursor, 10, 64)
-	if cursor >= foreignCursor || o.kind == kindTimestamp || o.kind == kindOther {
+	cursor, _ := strconv.ParseUint(o.Cursor, 10, 64)
+	if cursor >= foreignCursor || o.Kind == script.KindTimestamp || o.Kind == script.KindOther {
 		found, next := l.scanForeign(c.As.DB, max(cursor, foreignCursor), o)
 		return &Step{Finish: func(script.Answer, error) (Reply, *Step) {
 			return l.heldOf(found, next, func(kind string) bool {
-				return kind != kindLockproxy && (kind == o.kind || o.kind == kindAll)
+				return kind != script.KindLockproxy && (kind == o.Kind || o.Kind == script.KindAll)
 			})
 		}}
 	}
-	scan := words("SCAN", o.cursor, "MATCH", script.RecordPattern, "COUNT", o.count)
+	scan := words("SCAN", o.Cursor, "MATCH", keyname.RecordPattern, "COUNT", o.Count)
 	return &Step{Do: [][][]byte{scan}, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		found, next, err := scanned(answer, err, o)
 		if err != nil {
 			return errorReply(err), nil
 		}
-		if next == 0 && o.kind == kindAll {
+		if next == 0 && o.Kind == script.KindAll {
 			next = foreignCursor
 		}
 		return l.heldOf(found, next, func(kind string) bool {
-			return kind == kindLockproxy && (kind == o.kind || o.kind == kindAll)
+			return kind == script.KindLockproxy && (kind == o.Kind || o.Kind == script.KindAll)
 		})
 	}}
 }
@@ -130,11 +124,11 @@ func foundKind(key string, v resp.Value, err error, found func(key, kind string)
 
 // scanForeign is one step through the locks of foreign clients that were seen in a database. They
 // come in the order of a hash, which stays the same while locks come and go.
-func (l *queries) scanForeign(db int, cursor uint64, o scanOptions) (keys []string, next uint64) {
-	count, _ := strconv.Atoi(o.count)
+func (l *queries) scanForeign(db int, cursor uint64, o syntax.Scan) (keys []string, next uint64) {
+	count, _ := strconv.Atoi(o.Count)
 	place := func(key string) uint64 { return l.seen.registry.hash(key) | foreignCursor }
 	for _, lock := range l.traffic.ForeignLocks(math.MaxInt) {
-		if lock.DB == db && place(lock.Key) >= cursor && GlobMatch(o.pattern, lock.Key) {
+		if lock.DB == db && place(lock.Key) >= cursor && keyname.Match(o.Pattern, lock.Key) {
 			keys = append(keys, lock.Key)
 		}
 	}
@@ -150,7 +144,7 @@ func (l *queries) scanForeign(db int, cursor uint64, o scanOptions) (keys []stri
 
 // scanned returns the locks of the records that SCAN has found, those that match.
 func scanned(
-	answer script.Answer, err error, o scanOptions,
+	answer script.Answer, err error, o syntax.Scan,
 ) (keys []string, next uint64, failed error) {
 	var v resp.Value
 	if err == nil {
@@ -163,7 +157,7 @@ func scanned(
 		return nil, 0, script.Unexpected(script.InfoScript, v)
 	}
 	for _, e := range v.Elems[1].Elems {
-		if key, ok := script.LockOf(string(e.Text)); ok && GlobMatch(o.pattern, key) {
+		if key, ok := keyname.LockOf(string(e.Text)); ok && keyname.Match(o.Pattern, key) {
 			keys = append(keys, key)
 		}
 	}

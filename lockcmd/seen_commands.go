@@ -8,8 +8,9 @@ import (
 
 	"lockproxy/internal/journal"
 	"lockproxy/internal/names"
-	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/syntax"
 )
 
 // LOCKTOP and LOCKLOG: what this proxy has seen of the locks in the client's database that its user
@@ -20,10 +21,6 @@ const (
 	maxVisible = 10000
 	// visibleBatch is how many of them it asks about together.
 	visibleBatch = 250
-	// maxListed bounds COUNT of LOCKTOP and LOCKLOG.
-	maxListed = 10000
-	// listed is the default of COUNT.
-	listed = 10
 )
 
 // readable asks, on the client's own connection, which of the keys its user may read, and notes
@@ -55,46 +52,6 @@ func readable(keys []string, may map[string]bool, then func() (Reply, *Step)) (R
 	return Reply{}, step
 }
 
-// topOptions are the arguments of LOCKTOP.
-type topOptions struct {
-	by     string // wait, hold or count
-	count  int
-	shapes bool
-}
-
-// parseTop reads "[BY wait|hold|count] [COUNT n] [SHAPES]"; each option once, in any order.
-func parseTop(args [][]byte) (o topOptions, err error) {
-	for ; len(args) > 0; args = args[1:] {
-		switch option := strings.ToUpper(string(args[0])); {
-		case option == "SHAPES" && !o.shapes:
-			o.shapes = true
-		case option == "BY" && o.by == "" && len(args) > 1:
-			o.by = strings.ToLower(string(args[1]))
-			if o.by != "wait" && o.by != "hold" && o.by != "count" {
-				return o, syntaxError(args[1], wantTop)
-			}
-			args = args[1:]
-		case option == "COUNT" && o.count == 0 && len(args) > 1:
-			if o.count, err = parseCount(args[1]); err != nil {
-				return o, err
-			}
-			args = args[1:]
-		default:
-			return o, syntaxError(args[0], wantTop)
-		}
-	}
-	o.by, o.count = cmp.Or(o.by, "wait"), cmp.Or(o.count, listed)
-	return o, nil
-}
-
-func parseCount(arg []byte) (int, error) {
-	n, ok := resp.ParseInt(arg)
-	if !ok || n < 1 {
-		return 0, integerError(arg, wantPositive)
-	}
-	return int(min(n, maxListed)), nil
-}
-
 // SortCosts puts the most expensive first: by wait, hold, or count (of acquisitions and refusals).
 func SortCosts(list []journal.Cost, by string) {
 	value := func(c *journal.Cost) int64 {
@@ -115,26 +72,26 @@ func SortCosts(list []journal.Cost, by string) {
 // MergeShapes merges the costs of locks whose keys have the same shape. The Key is the shape.
 func MergeShapes(list []journal.Cost) []journal.Cost {
 	for i := range list {
-		list[i].Key = ShapeOf(list[i].Key)
+		list[i].Key = keyname.Shape(list[i].Key)
 	}
 	return journal.Merge(list)
 }
 
 // beginTop is LOCKTOP.
 func (l *queries) beginTop(c Client, args [][]byte) *Step {
-	o, err := parseTop(args)
+	o, err := syntax.ParseTop(args)
 	if err != nil {
 		return answered(errorReply(err))
 	}
 	all := l.Costs(journal.Window, func(id names.Lock) bool { return id.DB == c.As.DB })
-	SortCosts(all, o.by)
+	SortCosts(all, o.By)
 	all = all[:min(len(all), maxVisible)]
 	return &Step{Finish: func(script.Answer, error) (Reply, *Step) { return topOf(o, all, nil) }}
 }
 
 // topOf makes LOCKTOP's reply: of list, and of those in all that the user may read.
-func topOf(o topOptions, all, list []journal.Cost) (Reply, *Step) {
-	if len(all) == 0 || !o.shapes && len(list) >= o.count {
+func topOf(o syntax.Top, all, list []journal.Cost) (Reply, *Step) {
+	if len(all) == 0 || !o.Shapes && len(list) >= o.Count {
 		return topReply(o, list), nil
 	}
 	batch, may := all[:min(len(all), visibleBatch)], map[string]bool{}
@@ -152,13 +109,13 @@ func topOf(o topOptions, all, list []journal.Cost) (Reply, *Step) {
 	})
 }
 
-func topReply(o topOptions, list []journal.Cost) Reply {
-	if o.shapes {
+func topReply(o syntax.Top, list []journal.Cost) Reply {
+	if o.Shapes {
 		list = MergeShapes(list)
-		SortCosts(list, o.by)
+		SortCosts(list, o.By)
 	}
 	reply := Reply{Kind: ArrayReply}
-	for _, c := range list[:min(len(list), o.count)] {
+	for _, c := range list[:min(len(list), o.Count)] {
 		reply.Elems = append(reply.Elems, costReply(c))
 	}
 	return reply
@@ -186,7 +143,7 @@ func costReply(c journal.Cost) Reply {
 		"longest_hold_ms", msReply(c.LongestHold),
 		"blame", blame,
 	)
-	if key, ok := script.MadeBy(c.Key); ok {
+	if key, ok := keyname.MadeBy(c.Key); ok {
 		reply.Elems = append(reply.Elems, mapReply("makes", bulkReply(key)).Elems...)
 	}
 	return reply
@@ -205,16 +162,16 @@ func mapReply(fields ...any) Reply {
 
 // beginLog is LOCKLOG [key] [COUNT n].
 func (l *queries) beginLog(c Client, args [][]byte) *Step {
-	count, key, one := listed, "", len(args)%2 == 1
+	count, key, one := syntax.DefaultCount, "", len(args)%2 == 1
 	if one {
 		key, args = string(args[0]), args[1:]
 	}
 	if len(args) > 0 {
 		var err error
 		if !strings.EqualFold(string(args[0]), "COUNT") {
-			return answered(errorReply(syntaxError(args[0], "COUNT n")))
+			return answered(errorReply(syntax.Unexpected(args[0], "COUNT n")))
 		}
-		if count, err = parseCount(args[1]); err != nil {
+		if count, err = syntax.ParseCount(args[1]); err != nil {
 			return answered(errorReply(err))
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/slot"
-	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/keyname"
 )
 
 // shardedSubscriptions is a connection that listens to a cluster's sharded channels, one for each
@@ -38,7 +38,7 @@ func newShardedSubscriptions(w *releaseNotifications) *shardedSubscriptions {
 
 // channel is this proxy's channel for the locks in a slot.
 func (sh *shardedSubscriptions) channel(slot uint16) string {
-	return script.SlotChannel(slot, sh.notifications.Scripts.Proxy)
+	return keyname.SlotChannel(slot, sh.notifications.Scripts.Proxy)
 }
 
 // wantLocked subscribes for the locks in a slot. releaseNotifications.mu is held.
@@ -59,7 +59,7 @@ func (sh *shardedSubscriptions) subscribeLocked(slot uint16) {
 
 // unsubscribed subscribes to a wanted channel again, after its slot has moved.
 func (sh *shardedSubscriptions) unsubscribed(channel string) {
-	slot := script.SlotOf([]byte(channel))
+	slot := keyname.SlotOf([]byte(channel))
 	sh.notifications.mu.Lock()
 	defer sh.notifications.mu.Unlock()
 	if _, ok := sh.wanted[slot]; ok {
@@ -119,11 +119,11 @@ func (w *releaseNotifications) slotsInUse() map[uint16]bool {
 	used := map[uint16]bool{}
 	w.queues.mu.Lock()
 	for id := range w.queues.of {
-		used[script.SlotOf([]byte(id.Key))] = true
+		used[keyname.SlotOf([]byte(id.Key))] = true
 	}
 	w.queues.mu.Unlock()
 	for _, lock := range w.sessions.seen.registry.allSessions() {
-		used[script.SlotOf([]byte(lock.Key))] = true
+		used[keyname.SlotOf([]byte(lock.Key))] = true
 	}
 	return used
 }

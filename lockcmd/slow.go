@@ -53,7 +53,7 @@ func describeHolder(v resp.Value, err error) []any {
 		return []any{"holder", fmt.Sprintf("unknown (%v)", err)}
 	case !held:
 		return []any{"holder", "nobody at this moment"}
-	case h.Kind != kindLockproxy:
+	case h.Kind != script.KindLockproxy:
 		return []any{"holder", foreignHolder, "remaining", remaining}
 	}
 	pairs := []any{"holder", h.Client, "token", h.Token, "remaining", remaining}

@@ -11,6 +11,7 @@ import (
 	"lockproxy/internal/foreign"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/script"
 )
 
@@ -21,12 +22,12 @@ import (
 func (l *queries) Scan(
 	ctx context.Context, as names.Identity, cursor uint64, count int,
 ) (next uint64, keys []string, err error) {
-	names, next, err := l.Clients.Client(as).Scan(ctx, cursor, script.RecordPattern, int64(count)).Result()
+	names, next, err := l.Clients.Client(as).Scan(ctx, cursor, keyname.RecordPattern, int64(count)).Result()
 	if err != nil {
 		return 0, nil, err
 	}
 	for _, name := range names {
-		if key, ok := script.LockOf(name); ok {
+		if key, ok := keyname.LockOf(name); ok {
 			keys = append(keys, key)
 		}
 	}

@@ -120,7 +120,7 @@ func (f *foreignTraffic) Trying(id names.Lock) []foreign.Try {
 
 // foreignInfo is what this proxy has seen of a lock of foreign clients.
 func foreignInfo(lock foreign.Lock) LockInfo {
-	h := LockInfo{Lock: lock.Lock, Kind: kindOther, Age: UnknownAge}
+	h := LockInfo{Lock: lock.Lock, Kind: script.KindOther, Age: UnknownAge}
 	if lock.Holder.Addr != "" {
 		now := time.Now()
 		h.Owner, h.Client = lock.Holder.Name, lock.Holder.Addr
@@ -149,7 +149,7 @@ func (f *foreignTraffic) addHolder(id names.Lock, fields []resp.Value) (seen for
 	now := time.Now()
 	seen, _ = f.known.Get(id, now)
 	left := script.FromMS(fields[7].Int)
-	if string(fields[1].Text) == kindLockproxy || seen.Holder.Addr == "" ||
+	if string(fields[1].Text) == script.KindLockproxy || seen.Holder.Addr == "" ||
 		(seen.Until.Sub(now)-left).Abs() > foreignSlack {
 		seen.Holder = foreign.Client{}
 		return seen

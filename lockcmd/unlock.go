@@ -9,6 +9,7 @@ import (
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/syntax"
 )
 
 // releases frees locks, on request and when they are abandoned, and hands them over to waiters.
@@ -23,7 +24,7 @@ type releases struct {
 }
 
 func (l *Locks) beginUnlock(c Client, args [][]byte) *Step {
-	p, err := parseProof(args[1:], c.Connection)
+	p, err := syntax.ParseProof(args[1:], c.Connection)
 	if err != nil {
 		return answered(errorReply(err))
 	}

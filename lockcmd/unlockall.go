@@ -5,6 +5,7 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/syntax"
 )
 
 // beginReleaseAll makes the call that releases several locks of one token. It names no waiters:
@@ -33,13 +34,13 @@ func (l *releases) beginReleaseAll(
 
 // beginUnlockAll is UNLOCKALL token numkeys key [key …].
 func (l *locking) beginUnlockAll(client Client, args [][]byte) *Step {
-	p, err := parseToken(args[0], wantToken)
+	p, err := syntax.ParseToken(args[0], syntax.WantToken)
 	if err != nil {
 		return answered(errorReply(err))
 	}
-	keys, rest, err := parseKeys(args[1:])
+	keys, rest, err := syntax.ParseKeys(args[1:])
 	if err == nil && len(rest) > 0 {
-		err = syntaxError(rest[0], "no more than numkeys keys")
+		err = syntax.Unexpected(rest[0], "no more than numkeys keys")
 	}
 	if err != nil {
 		return answered(errorReply(err))

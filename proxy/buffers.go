@@ -3,7 +3,7 @@ package proxy
 import (
 	"sync/atomic"
 
-	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/syntax"
 )
 
 const (
@@ -13,7 +13,7 @@ const (
 	maxBuffers = 64 << 20
 )
 
-var errNoRoom = lockcmd.UsageError("ERR too many clients are sending large requests: " +
+var errNoRoom = syntax.UsageError("ERR too many clients are sending large requests: " +
 	"this one was not run, and its connection is closed; try again later")
 
 // bufferQuota bounds the sessions' read buffers, so that many clients with unfinished requests do

@@ -7,6 +7,7 @@ import (
 
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/keyname"
 )
 
 // answerCommand answers COMMAND with what the upstream says of its commands and, in their places
@@ -235,7 +236,7 @@ func (q *commandQuery) listed(spec *lockcmd.Spec) bool {
 	case "aclcat":
 		return spec.InCategory(value)
 	case "pattern":
-		return lockcmd.GlobMatch(strings.ToLower(value), spec.Name)
+		return keyname.Match(strings.ToLower(value), spec.Name)
 	}
 	return false // of no module
 }

@@ -8,6 +8,7 @@ import (
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/keyname"
 	"lockproxy/passthrough"
 )
 
@@ -15,7 +16,7 @@ import (
 func (d *dispatcher) delays(cmd *command, args [][]byte) bool {
 	cfg := &d.server.cfg
 	return cfg.Park > 0 && cmd.Foreign == foreign.Sets && foreign.SetsLock(args) &&
-		lockcmd.GlobMatch(cfg.ParkKeys, string(args[1]))
+		keyname.Match(cfg.ParkKeys, string(args[1]))
 }
 
 // delaySet asks for a lock by SET key value NX PX. While the lock is held, and nothing more comes

@@ -10,6 +10,7 @@ import (
 
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/syntax"
 	"lockproxy/passthrough"
 )
 
@@ -109,7 +110,7 @@ func (l *locker) observeLock(spec *lockcmd.Spec, began time.Time) {
 // refuseLarge answers a lock command that is too large to be held, once all of it has been skipped.
 func (l *locker) refuseLarge(spec *lockcmd.Spec) {
 	name, limit := strings.ToUpper(spec.Name), l.server.cfg.ClientBuffer
-	err := lockcmd.UsageError(fmt.Sprintf("ERR the %s command is larger than %d bytes "+
+	err := syntax.UsageError(fmt.Sprintf("ERR the %s command is larger than %d bytes "+
 		"(--client-buffer): nothing was run", name, limit))
 	state := l.awaitState()
 	if state.InMulti && l.route(passthrough.Home, nil) == nil {

@@ -10,6 +10,7 @@ import (
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
 	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/syntax"
 )
 
 // encodeReply is the answer to a lock command in the client's protocol version.
@@ -63,7 +64,7 @@ func encodeLockLost(key string, token int64) []byte {
 // encodeError is the one place where the proxy's errors become what a client reads.
 func encodeError(err error) []byte {
 	var (
-		usage    lockcmd.UsageError
+		usage    syntax.UsageError
 		fenced   lockcmd.FencedError
 		missing  script.NoReplicasError
 		deadlock lockcmd.DeadlockError
@@ -103,16 +104,16 @@ func serverErrorText(name, text string) string {
 }
 
 var (
-	errInMulti  = lockcmd.UsageError("ERR Command not allowed inside a transaction")
-	errWatching = lockcmd.UsageError("ERR FENCE can't be used between WATCH and MULTI: " +
+	errInMulti  = syntax.UsageError("ERR Command not allowed inside a transaction")
+	errWatching = syntax.UsageError("ERR FENCE can't be used between WATCH and MULTI: " +
 		"it is a transaction itself, and would end the WATCH")
-	errUntracked = lockcmd.UsageError("ERR lock commands can't be used on a connection whose " +
+	errUntracked = syntax.UsageError("ERR lock commands can't be used on a connection whose " +
 		"state was changed in a way that can't be followed, within MULTI or by a request beyond " +
 		"--client-buffer: RESET it first")
 )
 
 // errSubscribed is Redis's own restriction for RESP2 connections that have subscribed.
 func errSubscribed(name string) error {
-	return lockcmd.UsageError("ERR Can't execute '" + name + "': only (P|S)SUBSCRIBE / " +
+	return syntax.UsageError("ERR Can't execute '" + name + "': only (P|S)SUBSCRIBE / " +
 		"(P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
 }

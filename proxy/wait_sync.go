@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/syntax"
 	"lockproxy/passthrough"
 )
 
@@ -28,7 +28,7 @@ var errWritesUnknown = errors.New("a connection to the upstream was lost since t
 const (
 	countedShared = " to have the upstream count what this client has written by connections " +
 		"that it shares"
-	errCannotSync = lockcmd.UsageError("ERR lockproxy can do nothing" + countedShared + ", in a " +
+	errCannotSync = syntax.UsageError("ERR lockproxy can do nothing" + countedShared + ", in a " +
 		"cluster of Redis 7.2 or later: run it with --upstream-mode dedicated")
 )
 
@@ -61,7 +61,7 @@ func (x *exchange) syncWrites(first *syncing) (done bool, err error) {
 		if err != nil || !counted.IsError() {
 			return err == nil, nil // what comes next meets the same error
 		}
-		refused = lockcmd.UsageError("NOPERM lockproxy would have to " +
+		refused = syntax.UsageError("NOPERM lockproxy would have to " +
 			strings.TrimSpace(strings.Join(first.propagated, " ")) + countedShared + ": it said: " +
 			string(counted.Text) + ". Allow that, or run lockproxy with --upstream-mode dedicated")
 	}

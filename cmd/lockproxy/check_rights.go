@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/keyname"
 )
 
 // wakeChannel is named like the channels on which proxies wake each other.
@@ -184,7 +184,7 @@ func (c *checkCommand) probe(
 	for i := range args {
 		if args[i] == probeKey {
 			// an unused key that begins as the lock does
-			args[i] = script.RecordKey([]byte(key)) + ":check"
+			args[i] = keyname.Record([]byte(key)) + ":check"
 		}
 	}
 	err := conn.Do(ctx, args...).Err()

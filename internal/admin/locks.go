@@ -12,7 +12,7 @@ import (
 	"lockproxy/internal/names"
 	"lockproxy/internal/survey"
 	"lockproxy/lockcmd"
-	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/keyname"
 	"lockproxy/proxy"
 )
 
@@ -132,7 +132,7 @@ func rowOf(r survey.Row) *lockRow {
 	if r.Age < 0 {
 		row.HeldMS = -1
 	}
-	if key, ok := script.MadeBy(r.Key); ok {
+	if key, ok := keyname.MadeBy(r.Key); ok {
 		row.Makes = shortened(survey.Printable(key))
 	}
 	return row

@@ -11,6 +11,7 @@ import (
 	"lockproxy/internal/names"
 	"lockproxy/internal/survey"
 	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/keyname"
 )
 
 // shapesCollector has the metrics of the shapes of keys that clients have waited longest for within
@@ -97,7 +98,7 @@ func (c *shapesCollector) costliest() []journal.Cost {
 // shapesOf merges costs by what can be a label, the longest wait first.
 func shapesOf(list []journal.Cost) []journal.Cost {
 	for i := range list {
-		label := []rune(survey.Printable(lockcmd.ShapeOf(list[i].Key)))
+		label := []rune(survey.Printable(keyname.Shape(list[i].Key)))
 		list[i].Blame = nil
 		list[i].Key = cmp.Or(string(label[:min(len(label), maxShapeLabel)]), `""`)
 	}

@@ -11,6 +11,7 @@ import (
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/slot"
+	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/script"
 )
 
@@ -131,7 +132,7 @@ func (c *Clients) PartOf(key string) uint16 {
 	if c.parts == 1 {
 		return 0
 	}
-	return script.SlotOf([]byte(key)) / (slot.Count / c.parts)
+	return keyname.SlotOf([]byte(key)) / (slot.Count / c.parts)
 }
 
 type onClient struct {

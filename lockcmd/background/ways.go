@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"lockproxy/internal/slot"
-	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/keyname"
 )
 
 // Ways are how far the upstream is away: the shortest of the last round trips of scripts. Of a
@@ -36,7 +36,7 @@ func (ws *Ways) to(key string) *way {
 	if !ws.cluster {
 		return &ws.parts[0]
 	}
-	return &ws.parts[script.SlotOf([]byte(key))/(slot.Count/clusterParts)]
+	return &ws.parts[keyname.SlotOf([]byte(key))/(slot.Count/clusterParts)]
 }
 
 // Took notes a round trip of a script on a lock.

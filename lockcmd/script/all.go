@@ -1,6 +1,10 @@
 package script
 
-import "strconv"
+import (
+	"strconv"
+
+	"lockproxy/lockcmd/keyname"
+)
 
 // LockAll makes a call of all.lua. firstAt is its ARGV[4]. since is when the request began to wait,
 // by the upstream's clock, ms; 0 if it has not.
@@ -18,7 +22,7 @@ func (m *Maker) LockAll(rs []Request, mode, firstAt, how string, since int64) Ca
 }
 
 // addLock adds another lock to a call.
-func (c *Call) addLock(key string) { c.More = append(c.More, key, RecordKey([]byte(key))) }
+func (c *Call) addLock(key string) { c.More = append(c.More, key, keyname.Record([]byte(key))) }
 
 // allHeld is what all.lua has found if it has not taken the locks.
 type allHeld struct {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/keyname"
 )
 
 // Call is one call of a script on a lock.
@@ -79,7 +80,7 @@ func (m *Maker) Call(
 ) Call {
 	return Call{
 		Script: script,
-		Keys:   [2]string{key, RecordKey([]byte(key))},
+		Keys:   [2]string{key, keyname.Record([]byte(key))},
 		Args:   [5]string{m.List(args), owner, fast[0], fast[1], fast[2]},
 	}
 }

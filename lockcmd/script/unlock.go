@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/keyname"
 )
 
 const (
@@ -107,7 +108,7 @@ func (m *Maker) slotTag(key string) string {
 	if !m.Cluster {
 		return "-"
 	}
-	return SlotTag(SlotOf([]byte(key)))
+	return keyname.SlotTag(keyname.SlotOf([]byte(key)))
 }
 
 // orDash is s, or a dash for an empty argument.

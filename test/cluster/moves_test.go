@@ -9,7 +9,7 @@ import (
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
 	"lockproxy/internal/testwait"
-	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/keyname"
 	"lockproxy/proxy"
 )
 
@@ -78,7 +78,7 @@ func TestClusterLockMigrates(t *testing.T) {
 		return strings.HasPrefix(got, "-TRYAGAIN ") // not if the last try has no answer in time
 	})
 	// both at the new one, which doesn't serve the slot yet
-	m.MoveKey(script.RecordKey([]byte("{m}job")))
+	m.MoveKey(keyname.Record([]byte("{m}job")))
 	holder.Expect(fmt.Sprintf("RELOCK {m}job %d 60", token), ":1\r\n")
 	free.Expect("LOCK {m}job 60", "$-1\r\n")
 	holder.Expect(proxytest.Unlock("{m}job", token), ":1\r\n")

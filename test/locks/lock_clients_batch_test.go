@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"lockproxy/internal/proxytest"
-	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/keyname"
 )
 
 // manyLock has n clients lock and unlock a lock each, some times. at is its address; login comes
@@ -183,7 +183,7 @@ func TestCallsThatWereLeftOut(t *testing.T) {
 		waiting = append(waiting, fmt.Sprintf("p%d:%d:0:%d", i, now-60_000, now-60_000))
 	}
 	for i := range locks {
-		admin.DoWords("SET", script.RecordKey(fmt.Append(nil, "slow", i)), fmt.Sprintf(
+		admin.DoWords("SET", keyname.Record(fmt.Append(nil, "slow", i)), fmt.Sprintf(
 			"v1 1 0 0 0 0 0 released - 0 - %s\n", strings.Join(waiting, ",")))
 	}
 	slow := scripts("slow")

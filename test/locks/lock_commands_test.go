@@ -11,7 +11,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testwait"
-	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/keyname"
 )
 
 // What a LOCK and an UNLOCK for which nobody waits cost the upstream, and a LOCK that is refused.
@@ -71,7 +71,7 @@ func TestCommandsOfAHandOver(t *testing.T) {
 			if i == 0 {
 				wait(4, other, 1)
 				testwait.Until(t, "the other proxy is listed", func() bool {
-					record := direct.Get(proxytest.Ctx, script.RecordKey([]byte("job"))).Val()
+					record := direct.Get(proxytest.Ctx, keyname.Record([]byte("job"))).Val()
 					return !strings.Contains(record, " -\n")
 				})
 			}

@@ -7,7 +7,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testwait"
-	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/keyname"
 )
 
 // However many connections of an owner have its session lock, at several proxies, it is released
@@ -34,7 +34,7 @@ func TestOwnersManySessions(t *testing.T) {
 				if type(r) == 'table' then
 					r = redis.call('ZRANGEBYSCORE', KEYS[1], '-9007199254740992', '(0')[1]
 				end
-				return string.match(r, ' (%S+%-%d+%S*) %d+ ')`, "1", script.RecordKey([]byte(key)))
+				return string.match(r, ' (%S+%-%d+%S*) %d+ ')`, "1", keyname.Record([]byte(key)))
 			return strings.Count(record, "-")
 		}
 		if n := connections(); n != 30 {
@@ -70,14 +70,14 @@ func TestOwnersManyRetries(t *testing.T) {
 	}
 	session := proxytest.Dial(t, p.Addr)
 	session.Expect("LOCK job 600 SESSION OWNER o", fmt.Sprintf(":%d\r\n", token))
-	record := server.Ask("GET", script.RecordKey([]byte("job")))
+	record := server.Ask("GET", keyname.Record([]byte("job")))
 	if n := len(record); n > 600 || strings.Count(record, "~") != 7 {
 		t.Errorf("the record has %d bytes: %q", n, record)
 	}
 	left := func(n int) { // sessions
 		t.Helper()
 		testwait.Until(t, "a session leaves the lock", func() bool {
-			record := server.Ask("GET", script.RecordKey([]byte("job")))
+			record := server.Ask("GET", keyname.Record([]byte("job")))
 			list := strings.Split(strings.Fields(record)[8], ",")
 			return len(list) == n+8
 		})

@@ -13,7 +13,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/virtualtest"
-	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/keyname"
 	"lockproxy/proxy"
 )
 
@@ -66,7 +66,7 @@ func TestLockIsStoredAsATimestamp(t *testing.T) {
 				ttl > left+1000 {
 				t.Errorf("%s has a TTL of %d ms and %d ms to run", key, ttl, left)
 			}
-			record := script.RecordKey([]byte(key))
+			record := keyname.Record([]byte(key))
 			if ttl := direct.PTTL(proxytest.Ctx, record).Val(); ttl < 10*time.Minute ||
 				ttl > 10*time.Minute+4*time.Second {
 				t.Errorf("the record of %s has a TTL of %v", key, ttl)
@@ -172,7 +172,7 @@ func TestTokensRise(t *testing.T) {
 		}
 		// A clock that stepped back looks like a last token from the future.
 		future := last + 3600*1000*1000
-		direct.Set(proxytest.Ctx, script.RecordKey([]byte("job")),
+		direct.Set(proxytest.Ctx, keyname.Record([]byte("job")),
 			fmt.Sprintf("v1 %d 0 0 0 0 0 released - 0 - -\n", future), 0)
 		if token := proxytest.Dial(t, p.Addr).Lock("job 1"); token != future+1 {
 			t.Errorf("token %d after %d", token, future)
@@ -332,7 +332,7 @@ func TestEvictedLockRecord(t *testing.T) {
 		direct := proxytest.GoRedis(t, server.Addr())
 		a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 		token := a.Lock("job 1")
-		direct.Del(proxytest.Ctx, script.RecordKey([]byte("job")))
+		direct.Del(proxytest.Ctx, keyname.Record([]byte("job")))
 		a.Expect(proxytest.Unlock("job", token), ":0\r\n")
 		b.Expect("LOCK job 30", "$-1\r\n")
 		if got := b.Do("LOCKINFO job"); !strings.Contains(got, "$9\r\ntimestamp\r\n") {
@@ -345,9 +345,9 @@ func TestEvictedLockRecord(t *testing.T) {
 		// Foreign data at the record's key is left alone, whatever its type.
 		for _, foreign := range []string{"SET %s data", "RPUSH %s data", "SET %s 1795226400123"} {
 			direct.FlushAll(proxytest.Ctx)
-			b.Do(fmt.Sprintf(foreign, script.RecordKey([]byte("job"))))
+			b.Do(fmt.Sprintf(foreign, keyname.Record([]byte("job"))))
 			b.Expect("LOCK job 30", "-WRONGTYPE…")
-			b.Expect("EXISTS job "+script.RecordKey([]byte("job")), ":1\r\n")
+			b.Expect("EXISTS job "+keyname.Record([]byte("job")), ":1\r\n")
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/virtualtest"
-	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/keyname"
 	"lockproxy/proxy"
 )
 
@@ -21,7 +21,7 @@ func TestReleaseLeavesTheRecord(t *testing.T) {
 		direct := proxytest.GoRedis(t, server.Addr())
 		for _, how := range []string{"token", "connection", "force"} {
 			key := "job-" + how
-			record := script.RecordKey([]byte(key))
+			record := keyname.Record([]byte(key))
 			a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 			token := a.Lock(key + " 30 OWNER me")
 			before := direct.Get(proxytest.Ctx, record).Val()
@@ -84,7 +84,7 @@ func TestReleaseShortensALongRecord(t *testing.T) {
 				c.Expect(fmt.Sprintf("RELOCK %s %d %s", key, token, locked.again), ":1\r\n")
 			}
 			c.Expect("UNLOCK "+key, ":1\r\n")
-			ttl := direct.PTTL(proxytest.Ctx, script.RecordKey([]byte(key))).Val()
+			ttl := direct.PTTL(proxytest.Ctx, keyname.Record([]byte(key))).Val()
 			if ttl > locked.most || ttl < locked.most/2-time.Second {
 				t.Errorf("%s: the record's TTL is %v", key, ttl)
 			}

@@ -12,11 +12,11 @@ import (
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testwait"
 	"lockproxy/internal/virtualtest"
-	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/keyname"
 )
 
-// A lock is reserved for a waiter of one proxy, which has left. A client of that proxy that does not
-// wait does not take it while another waits elsewhere; and takes it once nobody does.
+// A lock is reserved for a waiter of one proxy, which has left. A client of that proxy that does
+// not wait does not take it while another waits elsewhere; and takes it once nobody does.
 func TestLockTakesNothingReservedForOthers(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {
 		server, p := virtualtest.StartBoth(t)
@@ -26,7 +26,7 @@ func TestLockTakesNothingReservedForOthers(t *testing.T) {
 		holder.Lock("job 600")
 		leaver.Send("LOCK job 600 WAIT 0")
 		record := func() string {
-			return direct.Get(proxytest.Ctx, script.RecordKey([]byte("job"))).Val()
+			return direct.Get(proxytest.Ctx, keyname.Record([]byte("job"))).Val()
 		}
 		listed := regexp.MustCompile(` ([^ ,:]+):\d+:\d+:\d+\n`)
 		testwait.Until(t, "it is listed", func() bool { return listed.MatchString(record()) })
@@ -39,7 +39,7 @@ func TestLockTakesNothingReservedForOthers(t *testing.T) {
 
 		fields := strings.SplitN(record(), " ", 10)
 		fields[7], fields[8] = "reserved", proxy
-		direct.SetArgs(proxytest.Ctx, script.RecordKey([]byte("job")), strings.Join(fields, " "),
+		direct.SetArgs(proxytest.Ctx, keyname.Record([]byte("job")), strings.Join(fields, " "),
 			redis.SetArgs{KeepTTL: true})
 		tries := proxytest.Dial(t, q.Addr)
 		tries.Expect("LOCK job 600", "$-1\r\n")

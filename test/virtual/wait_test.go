@@ -14,7 +14,7 @@ import (
 	"lockproxy/internal/testwait"
 	"lockproxy/internal/virtualnet"
 	"lockproxy/internal/virtualtest"
-	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/keyname"
 )
 
 func TestWaitersAreServedInOrder(t *testing.T) {
@@ -69,7 +69,8 @@ func TestWaitEnds(t *testing.T) {
 		b.Expect("HELLO 3", "%7…")
 		b.Expect("LOCK job 30 WAIT 0.01", "_\r\n")
 
-		// The holder's timeout ends the wait, and a DEL, which sends no notification, within 250 ms.
+		// The holder's timeout ends the wait, and a DEL, which sends no notification, within 250
+		// ms.
 		a.Expect("UNLOCK job", ":1\r\n")
 		start = time.Now()
 		a.Lock("job 0.15")
@@ -78,7 +79,8 @@ func TestWaitEnds(t *testing.T) {
 			took > 190*time.Millisecond {
 			t.Errorf("a lock of 0.15 s was given to the next after %v", took)
 		}
-		// Not this lock: if it was still there as it expired, it was taken over, and a DEL is undone.
+		// Not this lock: if it was still there as it expired, it was taken over, and a DEL is
+		// undone.
 		b.Lock("deleted 30")
 		a.Send("LOCK deleted 30 WAIT 5")
 		proxytest.AwaitWaiters(t, p, "deleted", 1)
@@ -173,13 +175,13 @@ func TestLostGrantIsFound(t *testing.T) {
 		proxytest.AwaitWaiters(t, p, "job", 1)
 		// A release that named it would have written this: its connection and request.
 		direct := proxytest.GoRedis(t, server.Addr())
-		fields := strings.Fields(direct.Get(proxytest.Ctx, script.RecordKey([]byte("job"))).Val())
+		fields := strings.Fields(direct.Get(proxytest.Ctx, keyname.Record([]byte("job"))).Val())
 		prefix, number, _ := strings.Cut(fields[8], "-")
 		n, _ := strconv.Atoi(number)
 		granted, _ := strconv.ParseInt(fields[1], 10, 64)
 		fields[1], fields[8], fields[9] = strconv.FormatInt(granted+7, 10),
 			fmt.Sprintf("%s-%d", prefix, n+1), "1"
-		direct.Set(proxytest.Ctx, script.RecordKey([]byte("job")), strings.Join(fields, " ")+"\n",
+		direct.Set(proxytest.Ctx, keyname.Record([]byte("job")), strings.Join(fields, " ")+"\n",
 			time.Minute)
 		if got, want := next.Reply(), fmt.Sprintf(":%d\r\n", granted+7); got != want {
 			t.Errorf("got %q, want %q", got, want)

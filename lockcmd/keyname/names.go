@@ -1,4 +1,4 @@
-package script
+package keyname
 
 import (
 	"strconv"
@@ -22,13 +22,13 @@ const recordTag = "tag"
 // tag.
 const slotAlphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_"
 
-// RecordKey names the record of a lock. It begins with the lock's name, so that an ACL pattern for
+// Record names the record of a lock. It begins with the lock's name, so that an ACL pattern for
 // names that begin so covers it. It is in the lock's cluster slot.
 //
 // If the lock's name has a hash tag, the record's name has the same. Otherwise the whole names are
 // hashed. CRC16 is linear: for every difference between two slots there is a suffix that removes
 // it.
-func RecordKey(key []byte) string { return keyNextTo(key, recordInfix) }
+func Record(key []byte) string { return keyNextTo(key, recordInfix) }
 
 // RecordPattern is SCAN's pattern for lock records.
 const RecordPattern = "*" + recordInfix + "???"
@@ -40,16 +40,16 @@ func LockOf(record string) (key string, ok bool) {
 		return "", false
 	}
 	key = record[:i]
-	return key, RecordKey([]byte(key)) == record
+	return key, Record([]byte(key)) == record
 }
 
-// FenceKey names the key that FENCE watches for a token of a shared lock, in the lock's slot.
-func FenceKey(key []byte, token int64) string {
+// Fence names the key that FENCE watches for a token of a shared lock, in the lock's slot.
+func Fence(key []byte, token int64) string {
 	return keyNextTo(key, recordInfix+"fence:"+strconv.FormatInt(token, 10)+":")
 }
 
-// ClaimKey names the lock that ONCE takes to make the value of a key.
-func ClaimKey(key []byte) string { return keyNextTo(key, ClaimInfix) }
+// Claim names the lock that ONCE takes to make the value of a key.
+func Claim(key []byte) string { return keyNextTo(key, ClaimInfix) }
 
 // MadeBy is the key whose value the holder of a lock makes, if the lock is ONCE's claim.
 func MadeBy(claim string) (key string, ok bool) {
@@ -58,7 +58,7 @@ func MadeBy(claim string) (key string, ok bool) {
 		return "", false
 	}
 	key = claim[:i]
-	return key, ClaimKey([]byte(key)) == claim
+	return key, Claim([]byte(key)) == claim
 }
 
 // keyNextTo is a name that begins with a lock's, in the lock's cluster slot.

@@ -1,8 +1,8 @@
-package lockcmd
+package keyname
 
-// GlobMatch reports whether a name matches a pattern of KEYS and SCAN. Its time is at most
+// Match reports whether a name matches a pattern of KEYS and SCAN. Its time is at most
 // proportional to the product of both lengths.
-func GlobMatch(pattern, name string) bool {
+func Match(pattern, name string) bool {
 	var backPattern, backName string // where to go on if the rest after the last * does not match
 	starred := false
 	for {

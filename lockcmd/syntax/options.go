@@ -1,4 +1,4 @@
-package lockcmd
+package syntax
 
 import (
 	"fmt"
@@ -53,8 +53,8 @@ func isDecimal(arg []byte) bool {
 	return len(arg) > 0 && len(arg) <= 64
 }
 
-// parseTimeout reads LOCK's timeout: more than 0 and at most limit.
-func parseTimeout(arg []byte, limit time.Duration) (time.Duration, error) {
+// ParseTimeout reads LOCK's timeout: more than 0 and at most limit.
+func ParseTimeout(arg []byte, limit time.Duration) (time.Duration, error) {
 	return parsePositive("timeout", arg, limit)
 }
 
@@ -78,31 +78,31 @@ func parseWait(arg []byte) (time.Duration, error) {
 	return d, err
 }
 
-// parseProof reads the arguments of UNLOCK after the key: a token, FORCE, or nothing for the lock
+// ParseProof reads the arguments of UNLOCK after the key: a token, FORCE, or nothing for the lock
 // that this connection took.
-func parseProof(args [][]byte, connection string) (script.Proof, error) {
+func ParseProof(args [][]byte, connection string) (script.Proof, error) {
 	switch {
 	case len(args) == 0:
 		return script.Proof{Kind: "connection", Value: connection}, nil
 	case strings.EqualFold(string(args[0]), "FORCE"):
 		return script.Proof{Kind: "force", Value: ""}, nil
 	}
-	return parseToken(args[0], "a token, or FORCE")
+	return ParseToken(args[0], "a token, or FORCE")
 }
 
-func parseToken(arg []byte, want string) (script.Proof, error) {
+func ParseToken(arg []byte, want string) (script.Proof, error) {
 	token, ok := resp.ParseInt(arg)
 	if !ok {
-		return script.Proof{}, integerError(arg, want)
+		return script.Proof{}, NotInteger(arg, want)
 	}
 	return script.Proof{Kind: "token", Value: strconv.FormatInt(token, 10)}, nil
 }
 
-// lockOptions are the arguments of LOCK after the key.
-type lockOptions struct {
+// Lock are the arguments of LOCK after the key.
+type Lock struct {
 	script.Request // Holder.request sets the other fields
-	waits          bool
-	wait           time.Duration // 0 is forever
+	Waits          bool
+	Wait           time.Duration // 0 is forever
 }
 
 // longestWait is the largest WAIT, as for BLPOP: what fits into 64 bits of nanoseconds.
@@ -112,20 +112,20 @@ const longestWait = 1 << 33 * time.Second
 func parseLimit(arg []byte) (int64, error) {
 	n, ok := resp.ParseInt(arg)
 	if !ok || n < 1 {
-		return 0, integerError(arg, "LIMIT, at least 1")
+		return 0, NotInteger(arg, "LIMIT, at least 1")
 	}
 	return n, nil
 }
 
-// parseLock reads "timeout [SHARED | LIMIT n] [WAIT seconds] [SESSION [MAX seconds]] [OWNER name]";
+// ParseLock reads "timeout [SHARED | LIMIT n] [WAIT seconds] [SESSION [MAX seconds]] [OWNER name]";
 // each option once, in any order.
-func parseLock(args [][]byte, maxTimeout time.Duration) (o lockOptions, err error) {
-	return parseOptions(args, maxTimeout, wantLock)
+func ParseLock(args [][]byte, maxTimeout time.Duration) (o Lock, err error) {
+	return ParseOptions(args, maxTimeout, wantLock)
 }
 
-// parseOptions reads the arguments of LOCK, LOCKALL or ONCE: want lists its options.
-func parseOptions(args [][]byte, maxTimeout time.Duration, want string) (o lockOptions, err error) {
-	if o.Timeout, err = parseTimeout(args[0], maxTimeout); err != nil {
+// ParseOptions reads the arguments of LOCK, LOCKALL or ONCE: want lists its options.
+func ParseOptions(args [][]byte, maxTimeout time.Duration, want string) (o Lock, err error) {
+	if o.Timeout, err = ParseTimeout(args[0], maxTimeout); err != nil {
 		return o, err
 	}
 	owned, limited := false, []byte(nil) // limited is the word MAX
@@ -141,10 +141,10 @@ func parseOptions(args [][]byte, maxTimeout time.Duration, want string) (o lockO
 		case option == "LIMIT" && want == wantLock && !o.Shared && valued:
 			o.Shared = true
 			o.Limit, err = parseLimit(args[1])
-		case option == "WAIT" && !o.waits && valued:
-			o.waits = true
-			o.wait, err = parseWait(args[1])
-		case option == "EARLY" && want == wantOnce && o.Early == 0 && valued:
+		case option == "WAIT" && !o.Waits && valued:
+			o.Waits = true
+			o.Wait, err = parseWait(args[1])
+		case option == "EARLY" && want == WantOnce && o.Early == 0 && valued:
 			o.Early, err = parsePositive("EARLY", args[1], longestWait)
 		case option == "MAX" && want != wantLockAll && limited == nil && valued:
 			limited = args[0]
@@ -153,7 +153,7 @@ func parseOptions(args [][]byte, maxTimeout time.Duration, want string) (o lockO
 			owned = true
 			o.Owner = string(args[1])
 		default:
-			return o, syntaxError(args[0], want)
+			return o, Unexpected(args[0], want)
 		}
 		if err != nil {
 			return o, err
@@ -161,7 +161,7 @@ func parseOptions(args [][]byte, maxTimeout time.Duration, want string) (o lockO
 		args = args[1:]
 	}
 	if limited != nil && !o.Session {
-		return o, syntaxError(limited, "SESSION MAX seconds")
+		return o, Unexpected(limited, "SESSION MAX seconds")
 	}
 	return o, nil
 }
@@ -169,12 +169,12 @@ func parseOptions(args [][]byte, maxTimeout time.Duration, want string) (o lockO
 // maxKeys is how many locks LOCKALL and UNLOCKALL take at most.
 const maxKeys = 64
 
-// parseKeys reads "numkeys key [key …]", all different, and returns the arguments after them.
-func parseKeys(args [][]byte) (keys, rest [][]byte, err error) {
+// ParseKeys reads "numkeys key [key …]", all different, and returns the arguments after them.
+func ParseKeys(args [][]byte) (keys, rest [][]byte, err error) {
 	n, ok := resp.ParseInt(args[0])
 	switch {
 	case !ok:
-		return nil, nil, integerError(args[0], wantNumKeys)
+		return nil, nil, NotInteger(args[0], wantNumKeys)
 	case n < 1:
 		return nil, nil, UsageError("ERR numkeys should be greater than 0")
 	case n > maxKeys:
@@ -193,60 +193,60 @@ func parseKeys(args [][]byte) (keys, rest [][]byte, err error) {
 	return keys, rest, nil
 }
 
-// parseLockAll reads "timeout numkeys key [key …] [WAIT seconds] [SESSION] [OWNER name]".
-func parseLockAll(
+// ParseLockAll reads "timeout numkeys key [key …] [WAIT seconds] [SESSION] [OWNER name]".
+func ParseLockAll(
 	args [][]byte, maxTimeout time.Duration,
-) (o lockOptions, keys [][]byte, err error) {
-	if _, err := parseTimeout(args[0], maxTimeout); err != nil {
+) (o Lock, keys [][]byte, err error) {
+	if _, err := ParseTimeout(args[0], maxTimeout); err != nil {
 		return o, nil, err
 	}
-	keys, rest, err := parseKeys(args[1:])
+	keys, rest, err := ParseKeys(args[1:])
 	if err != nil {
 		return o, nil, err
 	}
-	o, err = parseOptions(append([][]byte{args[0]}, rest...), maxTimeout, wantLockAll)
+	o, err = ParseOptions(append([][]byte{args[0]}, rest...), maxTimeout, wantLockAll)
 	return o, keys, err
 }
 
-// scanOptions are the arguments of LOCKSCAN.
-type scanOptions struct {
-	cursor  string
-	pattern string
-	count   string
-	kind    string // lockproxy, timestamp, other or all
+// Scan are the arguments of LOCKSCAN.
+type Scan struct {
+	Cursor  string
+	Pattern string
+	Count   string
+	Kind    string // lockproxy, timestamp, other or all
 }
 
-// parseScan reads "cursor [MATCH pattern] [COUNT n] [KIND kind]".
-func parseScan(args [][]byte) (o scanOptions, err error) {
-	o = scanOptions{cursor: string(args[0]), pattern: "*", count: "10", kind: kindLockproxy}
-	if _, err := strconv.ParseUint(o.cursor, 10, 64); err != nil {
+// ParseScan reads "cursor [MATCH pattern] [COUNT n] [KIND kind]".
+func ParseScan(args [][]byte) (o Scan, err error) {
+	o = Scan{Cursor: string(args[0]), Pattern: "*", Count: "10", Kind: script.KindLockproxy}
+	if _, err := strconv.ParseUint(o.Cursor, 10, 64); err != nil {
 		return o, errCursor
 	}
 	for args = args[1:]; len(args) > 0; args = args[2:] {
 		option := strings.ToUpper(string(args[0]))
 		switch {
 		case len(args) < 2:
-			return o, syntaxError(args[0], wantScan)
+			return o, Unexpected(args[0], wantScan)
 		case option == "MATCH":
-			o.pattern = string(args[1])
+			o.Pattern = string(args[1])
 		case option == "COUNT":
 			n, ok := resp.ParseInt(args[1])
 			if !ok {
-				return o, integerError(args[1], wantPositive)
+				return o, NotInteger(args[1], wantPositive)
 			}
 			if n < 1 { // as SCAN says it
-				return o, syntaxError(args[1], wantPositive)
+				return o, Unexpected(args[1], wantPositive)
 			}
-			o.count = string(args[1])
+			o.Count = string(args[1])
 		case option == "KIND":
-			o.kind = strings.ToLower(string(args[1]))
-			switch o.kind {
-			case kindLockproxy, kindTimestamp, kindOther, kindAll:
+			o.Kind = strings.ToLower(string(args[1]))
+			switch o.Kind {
+			case script.KindLockproxy, script.KindTimestamp, script.KindOther, script.KindAll:
 			default:
-				return o, syntaxError(args[1], wantScan)
+				return o, Unexpected(args[1], wantScan)
 			}
 		default:
-			return o, syntaxError(args[0], wantScan)
+			return o, Unexpected(args[0], wantScan)
 		}
 	}
 	return o, nil

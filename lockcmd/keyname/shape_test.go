@@ -1,9 +1,7 @@
-package lockcmd
+package keyname
 
 import (
 	"testing"
-
-	"lockproxy/lockcmd/script"
 )
 
 func TestShapeOf(t *testing.T) {
@@ -25,12 +23,12 @@ func TestShapeOf(t *testing.T) {
 		"3f2504e0-4f89-11d3-9a0c-0305e82c3301:x": "*:x",
 		"3f2504e0-4f89-11d3-9a0c-0305e82c33012":  "*-*f*-*d*-*a*c-*",
 		"x3f2504e0-4f89-11d3-9a0c-0305e82c3301":  "x*f*e*-*f*-*d*-*a*c-*",
-		script.ClaimKey([]byte("order:17")):      "order:*:once:*",
-		script.ClaimKey([]byte("{order}:17")):    "{order}:*:once:*",
+		Claim([]byte("order:17")):                "order:*:once:*",
+		Claim([]byte("{order}:17")):              "{order}:*:once:*",
 		"order:17:once:xyz":                      "order:*:once:xyz",
 		"session:9f86d081884c7d659a2feaa0c55ad015": "session:*",
 	} {
-		if got := ShapeOf(key); got != want {
+		if got := Shape(key); got != want {
 			t.Errorf("%q: %q, want %q", key, got, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package lockcmd
+package syntax
 
 import (
 	"strings"
@@ -7,10 +7,10 @@ import (
 	"lockproxy/lockcmd/script"
 )
 
-// parseDone reads "token [value [EX seconds | PX milliseconds]]", the arguments of DONE after the
+// ParseDone reads "token [value [EX seconds | PX milliseconds]]", the arguments of DONE after the
 // key. stored are the value and how long it lives, as done.lua takes them; nil gives up.
-func parseDone(args [][]byte) (p script.Proof, stored *script.FastArgs, err error) {
-	p, err = parseToken(args[0], wantToken)
+func ParseDone(args [][]byte) (p script.Proof, stored *script.FastArgs, err error) {
+	p, err = ParseToken(args[0], WantToken)
 	if err != nil || len(args) == 1 {
 		return p, nil, err
 	}
@@ -20,10 +20,10 @@ func parseDone(args [][]byte) (p script.Proof, stored *script.FastArgs, err erro
 	}
 	unit := strings.ToUpper(string(args[2]))
 	if unit != "EX" && unit != "PX" || len(args) == 3 {
-		return p, nil, syntaxError(args[2], wantDone)
+		return p, nil, Unexpected(args[2], wantDone)
 	}
 	if n, ok := resp.ParseInt(args[3]); !ok || n < 1 {
-		return p, nil, integerError(args[3], unit+", at least 1")
+		return p, nil, NotInteger(args[3], unit+", at least 1")
 	}
 	stored[1], stored[2] = unit, string(args[3])
 	return p, stored, nil

@@ -1,4 +1,4 @@
-package lockcmd
+package syntax
 
 import (
 	"errors"
@@ -120,7 +120,7 @@ func FuzzOptions(f *testing.F) {
 		got, err = parseSeconds("timeout", arg, limit, "")
 		checkSeconds(t, string(arg), limit, got, err)
 
-		timeout, timeoutErr := parseTimeout(arg, limit)
+		timeout, timeoutErr := ParseTimeout(arg, limit)
 		if err == nil && got == 0 {
 			if !isOutOfRange(timeoutErr) {
 				t.Fatalf("timeout %q: got %v, %v", arg, timeout, timeoutErr)
@@ -134,10 +134,10 @@ func FuzzOptions(f *testing.F) {
 	})
 }
 
-// checkProof compares what parseProof makes of arg with exact arithmetic.
+// checkProof compares what ParseProof makes of arg with exact arithmetic.
 func checkProof(t *testing.T, arg []byte) {
 	t.Helper()
-	got, err := parseProof([][]byte{arg}, "connection 1")
+	got, err := ParseProof([][]byte{arg}, "connection 1")
 	number, isNumber := new(big.Int).SetString(string(arg), 10)
 	switch {
 	case strings.EqualFold(string(arg), "force"):
@@ -149,14 +149,14 @@ func checkProof(t *testing.T, arg []byte) {
 			t.Fatalf("%q: got %+v, %v", arg, got, err)
 		}
 	default:
-		if err != integerError(arg, "a token, or FORCE") || got != (script.Proof{}) {
+		if err != NotInteger(arg, "a token, or FORCE") || got != (script.Proof{}) {
 			t.Fatalf("%q: got %+v, %v", arg, got, err)
 		}
 	}
 }
 
 func TestParseProofWithoutToken(t *testing.T) {
-	if got, err := parseProof(nil, "c-1"); err != nil || got != (script.Proof{Kind: "connection", Value: "c-1"}) {
+	if got, err := ParseProof(nil, "c-1"); err != nil || got != (script.Proof{Kind: "connection", Value: "c-1"}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }

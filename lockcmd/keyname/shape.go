@@ -1,18 +1,16 @@
-package lockcmd
+package keyname
 
 import (
 	"regexp"
 	"strings"
-
-	"lockproxy/lockcmd/script"
 )
 
-// ShapeOf is a key with a star for each number, hex string and UUID in it, so that keys that differ
+// Shape is a key with a star for each number, hex string and UUID in it, so that keys that differ
 // only there have the same shape: order:17 is order:*. Its claim's is order:*:once:*, whose end
 // differs with the slot.
-func ShapeOf(key string) string {
-	if made, ok := script.MadeBy(key); ok {
-		return ShapeOf(made) + script.ClaimInfix + "*"
+func Shape(key string) string {
+	if made, ok := MadeBy(key); ok {
+		return Shape(made) + ClaimInfix + "*"
 	}
 	var b strings.Builder
 	for len(key) > 0 {

@@ -1,4 +1,4 @@
-package lockcmd
+package syntax
 
 import (
 	"bytes"
@@ -32,13 +32,13 @@ func TestLockOptionsProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const longest = time.Hour
 		ms := rapid.IntRange(1, int(longest.Milliseconds()))
-		want := lockOptions{}
+		want := Lock{}
 		want.Timeout = time.Duration(ms.Draw(t, "timeout")) * time.Millisecond
 		var options [][][]byte
 		if rapid.Bool().Draw(t, "waits") {
 			ms := rapid.IntRange(0, 1<<40).Draw(t, "wait")
-			want.waits, want.wait = true, time.Duration(ms)*time.Millisecond
-			options = append(options, [][]byte{anyCase(t, "WAIT"), secondsOf(want.wait)})
+			want.Waits, want.Wait = true, time.Duration(ms)*time.Millisecond
+			options = append(options, [][]byte{anyCase(t, "WAIT"), secondsOf(want.Wait)})
 		}
 		if want.Session = rapid.Bool().Draw(t, "session"); want.Session {
 			options = append(options, [][]byte{anyCase(t, "SESSION")})
@@ -63,7 +63,7 @@ func TestLockOptionsProperty(t *testing.T) {
 		for _, option := range options {
 			args = append(args, option...)
 		}
-		if got, err := parseLock(args, longest); err != nil || got != want {
+		if got, err := ParseLock(args, longest); err != nil || got != want {
 			t.Fatalf("%q: got %+v, %v, want %+v", args, got, err, want)
 		}
 
@@ -88,7 +88,7 @@ func TestLockOptionsProperty(t *testing.T) {
 				{[]byte("OWNER"), nil}, {[]byte("LIMIT")}, {[]byte("MAX")}}).Draw(t, "cut")
 			wrong, near = append(args[:1:1], cut...), cut[0]
 		}
-		if got, err := parseLock(wrong, longest); err == nil ||
+		if got, err := ParseLock(wrong, longest); err == nil ||
 			!strings.HasPrefix(err.Error(), fmt.Sprintf("ERR syntax error near %q: ", near)) {
 			t.Fatalf("%q: got %+v, %v, want a syntax error near %q", wrong, got, err, near)
 		}

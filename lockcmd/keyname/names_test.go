@@ -1,4 +1,4 @@
-package script
+package keyname
 
 import (
 	"strconv"
@@ -41,7 +41,7 @@ var oddKeys = []string{
 func checkRecordKey(t interface {
 	Errorf(format string, args ...any)
 }, key string) {
-	record := RecordKey([]byte(key))
+	record := Record([]byte(key))
 	if !strings.HasPrefix(record, key) || record == key {
 		t.Errorf("record %q does not begin with %q", record, key)
 	}
@@ -52,7 +52,7 @@ func checkRecordKey(t interface {
 	if lock, ok := LockOf(record); !ok || lock != key {
 		t.Errorf("the record of %.40q is taken for that of %.40q, %v", key, lock, ok)
 	}
-	claim := ClaimKey([]byte(key))
+	claim := Claim([]byte(key))
 	if made, ok := MadeBy(claim); !ok || made != key || specified(claim) != specified(key) {
 		t.Errorf("the claim %.40q of %.40q makes %.40q, %v", claim, key, made, ok)
 	}
@@ -101,7 +101,7 @@ func TestRecordSharesSlotByRedis(t *testing.T) {
 	node := testredis.StartCluster(t, 1, 0).Nodes[0]
 	for _, key := range oddKeys {
 		lock := node.Ask("CLUSTER", "KEYSLOT", key)
-		record := node.Ask("CLUSTER", "KEYSLOT", RecordKey([]byte(key)))
+		record := node.Ask("CLUSTER", "KEYSLOT", Record([]byte(key)))
 		if want := ":" + strconv.Itoa(int(SlotOf([]byte(key)))); lock != want || record != want {
 			t.Errorf("%.40q: slot %s, its record %s, slotOf %s", key, lock, record, want)
 		}

@@ -1,4 +1,4 @@
-package lockcmd
+package syntax
 
 import (
 	"fmt"
@@ -6,8 +6,12 @@ import (
 	"time"
 )
 
-// Errors about arguments: Redis's own wording, then the argument and what was wanted of it.
+// UsageError is about a malformed request. It has Redis's own wording and code.
+type UsageError string
 
+func (e UsageError) Error() string { return string(e) }
+
+// Errors about arguments: Redis's own wording, then the argument and what was wanted of it.
 const (
 	errNegative UsageError = "ERR timeout is negative"
 	errCursor   UsageError = "ERR invalid cursor"
@@ -17,28 +21,29 @@ const (
 const (
 	wantLock     = "SHARED, LIMIT n, WAIT seconds, SESSION, MAX seconds or OWNER name"
 	wantLockAll  = "WAIT seconds, SESSION or OWNER name"
-	wantOnce     = "EARLY seconds, WAIT seconds, SESSION, MAX seconds or OWNER name"
+	WantOnce     = "EARLY seconds, WAIT seconds, SESSION, MAX seconds or OWNER name"
 	wantDone     = "EX seconds or PX milliseconds"
 	wantScan     = "MATCH pattern, COUNT n or KIND lockproxy|timestamp|other|all"
 	wantTop      = "BY wait|hold|count, COUNT n or SHAPES"
-	wantToken    = "a token"
+	WantToken    = "a token"
 	wantNumKeys  = "numkeys, 1 to 64"
 	wantPositive = "COUNT, at least 1"
 )
 
-// syntaxError is the error for a word that is unknown or misplaced, is given twice, or lacks its
+// Unexpected is the error for a word that is unknown or misplaced, is given twice, or lacks its
 // value.
-func syntaxError(word []byte, want string) UsageError {
+func Unexpected(word []byte, want string) UsageError {
 	return UsageError(fmt.Sprintf("ERR syntax error near %.64q: want %s; see LOCK HELP", word, want))
 }
 
-// integerError is the error for an argument that is no number, or none that is allowed.
-func integerError(arg []byte, want string) UsageError {
+// NotInteger is the error for an argument that is no number, or none that is allowed.
+func NotInteger(arg []byte, want string) UsageError {
 	return UsageError(fmt.Sprintf("ERR value is not an integer or out of range: %.64q (%s)", arg,
 		want))
 }
 
-// secondsError is the error for a time that is none, or is not allowed: the timeout, or an option's.
+// secondsError is the error for a time that is none, or is not allowed: the timeout, or an
+// option's.
 func secondsError(name string, arg []byte, want string) UsageError {
 	return UsageError(fmt.Sprintf("ERR %s is not a float or out of range: %.64q (seconds, %s)",
 		name, arg, want))

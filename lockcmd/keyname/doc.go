@@ -1,0 +1,7 @@
+// Package keyname says what keys and channels are called that belong to a lock, and what a key's
+// name tells.
+//
+// Record, Fence and Claim name the keys next to a lock's, in its cluster slot. LockOf and MadeBy
+// find the lock by them. SlotChannel is where a proxy hears of the locks in a slot. Shape and Match
+// are for people who look for keys.
+package keyname

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -147,6 +148,10 @@ func TestRunHoldsSeveralLocks(t *testing.T) {
 
 func TestRunPassesSignalsOn(t *testing.T) {
 	t.Parallel()
+	// A shell that runs the tests in the background has them ignored, which commands would inherit.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
+	defer signal.Stop(caught)
 	s := serveRuns(t)
 	for _, c := range []struct {
 		flags  string

@@ -128,7 +128,8 @@ test-older: deps-clients
 # Clients whose connections, upstream ones too, are closed all the time, each knowing its replies, for REQUESTS requests.
 test-torture: REQUESTS = 200000
 test-torture: deps
-	LOCKPROXY_TEST_TORTURE=$(REQUESTS) $(GO) test -race -count=1 -timeout 0 -run Torture -v ./test/sharing
+	LOCKPROXY_TEST_TORTURE=$(REQUESTS) $(GO) test -race -count=1 -timeout 0 -run 'Torture|NoSilence' -v \
+		./test/sharing ./test/relay
 
 # Owners that take locks in random orders, for DURATION of virtual time: every deadlock is found in time, and nothing else.
 test-deadlocks: DURATION = 10m

@@ -55,7 +55,7 @@ func (in *isolation) losses(p *proxytest.Proxy) (n *atomic.Int64, stop func()) {
 	var losing sync.WaitGroup
 	losing.Go(func() { // ends when stopped; stop waits for it
 		for !isOver(stopped) {
-			next := p.Server.Stats().Commands[proxy.Relayed] + 50 + rand.Uint64N(300)
+			next := p.Server.Stats().Commands[proxy.Relayed] + 50 + rand.Uint64N(150)
 			if testwait.Holds(func() bool {
 				return isOver(stopped) || p.Server.Stats().Commands[proxy.Relayed] >= next
 			}) {
@@ -115,7 +115,7 @@ func TestIsolationInACluster(t *testing.T) {
 		ways: []func(*testredis.Server){breakLink, killClients}}
 	in.during(t, isolationLosses, func() {})
 	in.ways = []func(*testredis.Server){breakLink} // not those that move slots
-	in.during(t, 0, func() {
+	in.during(t, 5, func() {
 		for range isolationLosses / 3 {
 			slot := cluster.Slot(fmt.Sprintf("{%d.%d.%d}", in.first+rand.IntN(20), rand.IntN(4),
 				rand.IntN(8)))

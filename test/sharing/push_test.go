@@ -38,6 +38,9 @@ func TestPushesWhileConnectionsAreSetUp(t *testing.T) {
 				}
 				for _, pieces := range []string{whole, split} {
 					for at := -1; at < 6; at++ { // -1 is everywhere
+						if pieces == split && at >= 0 {
+							break
+						}
 						admin.Expect("ACL SETUSER alice on resetpass >a ~* &* +@all", "+OK\r\n")
 						link := testredis.StartLink(t, server.Addr())
 						link.Insert(func(replies int) (now, later string) {

@@ -2,7 +2,6 @@ package lockcmd
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -10,6 +9,7 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/background"
+	"lockproxy/lockcmd/deadlock"
 )
 
 // The values of Config.Deadlock. "" is DeadlockRefuse.
@@ -31,7 +31,7 @@ const (
 	searchTimeout = 30 * time.Second // also where each proxy is 500 ms from the upstream
 	maxConfirm    = 3                // second searches for an apparent cycle: an answer can be lost
 	maxSearch     = 256              // awaited keys from which a search starts, or that it finds
-	maxWaitName   = 1024             // bytes of a key or an owner; a wait with a longer one is not searched
+	maxWaitName   = 1024             // bytes of a key or an owner, beyond which a wait is not searched
 	maxBlockers   = 128              // holders that a search follows, for one wait
 )
 
@@ -52,12 +52,12 @@ type deadlocks struct {
 	answering atomic.Int32 // questions from other proxies that are being answered
 
 	mu       sync.Mutex
-	of       map[string][]*watchedWait   // guarded by mu; by owner; no list is empty
-	last     int64                       // guarded by mu; the id of the last question
-	ticking  bool                        // guarded by mu
-	searches map[string]chan []ownerWait // guarded by mu; where answers go, by the question's id
-	asked    askedBefore                 // guarded by mu; questions that have come
-	recent   []Deadlock                  // guarded by mu; the last ones, the oldest first
+	of       map[string][]*watchedWait       // guarded by mu; by owner; no list is empty
+	last     int64                           // guarded by mu; the id of the last question
+	ticking  bool                            // guarded by mu
+	searches map[string]chan []deadlock.Wait // guarded by mu; where answers go, by question
+	asked    askedBefore                     // guarded by mu; questions that have come
+	recent   []Deadlock                      // guarded by mu; the last ones, the oldest first
 }
 
 // Deadlock is one that this proxy has found.
@@ -88,13 +88,21 @@ func newWatchedWait(waiters []*waiter) *watchedWait {
 // lead is the waiter that stands for all of them.
 func (v *watchedWait) lead() *waiter { return v.waiters[0] }
 
+// idsOf are the IDs of waits.
+func idsOf(list []*watchedWait) (ids []string) {
+	for _, v := range list {
+		ids = append(ids, v.id)
+	}
+	return ids
+}
+
 // requestID is the request's name, unique among all proxies.
 func (w *waiter) requestID() string { return w.Connection + "/" + w.Number }
 
 func newDeadlocks(bg *background.Jobs, mode string, qs *queues, seen *observed) *deadlocks {
 	return &deadlocks{
 		Jobs: bg, mode: mode, queues: qs, seen: seen,
-		of: map[string][]*watchedWait{}, searches: map[string]chan []ownerWait{},
+		of: map[string][]*watchedWait{}, searches: map[string]chan []deadlock.Wait{},
 	}
 }
 
@@ -119,7 +127,7 @@ func (d *deadlocks) watch(waiters ...*waiter) (end func()) {
 	v.lead().watched = v
 	d.queues.mu.Unlock()
 	known := d.newSearch([]*watchedWait{v}, d.registered)
-	if known.here(); len(known.graph.closedBy(known.seeds)) > 0 {
+	if known.here(); len(known.graph.ClosedBy(idsOf(known.seeds))) > 0 {
 		d.Timers.After(0, func(ctx context.Context) {
 			ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 			defer cancel()
@@ -197,8 +205,11 @@ func (d *deadlocks) search(ctx context.Context, due []*watchedWait) {
 	first := d.newSearch(due, d.held)
 	first.followAll(known.followed) // in one round trip
 	var suspects []*watchedWait
-	first.follow(ctx, true, func(g waitsFor) bool {
-		suspects = slices.Collect(maps.Keys(g.closedBy(due)))
+	first.follow(ctx, true, func(g deadlock.Graph) bool {
+		closed := g.ClosedBy(idsOf(due))
+		suspects = slices.DeleteFunc(slices.Clone(due), func(v *watchedWait) bool {
+			return closed[v.id] == nil
+		})
 		return len(suspects) > 0
 	})
 	d.confirm(ctx, first, suspects, true)
@@ -209,14 +220,14 @@ func (d *deadlocks) search(ctx context.Context, due []*watchedWait) {
 func (d *deadlocks) confirm(
 	ctx context.Context, before *deadlockSearch, suspects []*watchedWait, elsewhere bool,
 ) {
-	var g waitsFor
+	var g deadlock.Graph
 	for tries := 0; len(suspects) > 0 && tries < maxConfirm; tries++ {
 		confirmed := false
 		again := d.newSearch(suspects, d.held)
 		again.followAll(before.followed)
-		again.follow(ctx, elsewhere, func(later waitsFor) bool {
-			g = before.graph.both(later)
-			confirmed = len(g.closedBy(suspects)) > 0
+		again.follow(ctx, elsewhere, func(later deadlock.Graph) bool {
+			g = before.graph.Both(later)
+			confirmed = len(g.ClosedBy(idsOf(suspects))) > 0
 			return confirmed
 		})
 		if confirmed {
@@ -224,15 +235,15 @@ func (d *deadlocks) confirm(
 		}
 	}
 	for _, v := range suspects {
-		cycle := g.closedBy([]*watchedWait{v})[v]
-		if cycle != nil && d.found(v, DeadlockError{cycle}) {
+		cycle := g.ClosedBy([]string{v.id})[v.id]
+		if cycle != nil && d.found(v, deadlock.NewError(cycle)) {
 			delete(g, v.id) // its other cycles are over, too
 		}
 	}
 }
 
 // found refuses v, which closes a deadlock. It reports whether v was still waiting.
-func (d *deadlocks) found(v *watchedWait, err DeadlockError) bool {
+func (d *deadlocks) found(v *watchedWait, err deadlock.Error) bool {
 	lead := v.lead()
 	d.queues.mu.Lock()
 	if lead.state != waiting || lead.rejected != nil || v.found {
@@ -245,15 +256,16 @@ func (d *deadlocks) found(v *watchedWait, err DeadlockError) bool {
 		lead.signal()
 	}
 	d.queues.mu.Unlock()
-	now, key := time.Now(), string(err.cycle[0].key)
+	now, key := time.Now(), err.Key()
 	d.mu.Lock()
 	v.next = now.AddDate(100, 0, 0) // to log it once is enough
 	d.recent = append(d.recent[max(len(d.recent)-maxRecent+1, 0):],
-		Deadlock{now, names.Lock{DB: lead.as.DB, Key: key}, lead.Owner, lead.Client, err.describe()})
+		Deadlock{now, names.Lock{DB: lead.as.DB, Key: key}, lead.Owner, lead.Client,
+			err.Describe()})
 	d.mu.Unlock()
 	d.seen.counters.deadlocks.Add(1)
 	d.Log.Warn("deadlock between owners", "key", key, "owner", lead.Owner, "client", lead.Client,
-		"refused", d.mode != DeadlockLog, "cycle", err.describe())
+		"refused", d.mode != DeadlockLog, "cycle", err.Describe())
 	return true
 }
 
@@ -270,7 +282,7 @@ func (l *waits) Deadlocks(since time.Time) []Deadlock {
 }
 
 // waitsOf returns the waits here of some owners.
-func (d *deadlocks) waitsOf(owners []binary) (list []*watchedWait) {
+func (d *deadlocks) waitsOf(owners []deadlock.Binary) (list []*watchedWait) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, owner := range owners {

@@ -11,6 +11,7 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/slot"
+	"lockproxy/lockcmd/deadlock"
 	"lockproxy/lockcmd/keyname"
 )
 
@@ -49,7 +50,7 @@ func (d *deadlocks) channels() (list []string) {
 }
 
 // publish sends a message to all proxies. It can be lost: the next search asks again.
-func (d *deadlocks) publish(as names.Identity, m waitsMessage) {
+func (d *deadlocks) publish(as names.Identity, m deadlock.Message) {
 	text, err := json.Marshal(m)
 	if err != nil {
 		return // it cannot fail with these types

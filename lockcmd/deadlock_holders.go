@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/deadlock"
 	"lockproxy/lockcmd/script"
 )
 
 // holding says who has a lock, and who has asked for it at other proxies.
 type holding struct {
 	shared bool
-	by     []lockHolder
+	by     []deadlock.Holder
 	count  int   // of all holders, if the lock is shared
 	free   bool  // no client has it, and it is not reserved
 	token  int64 // the last one, if it is free
@@ -30,7 +31,7 @@ func (d *deadlocks) registered(list []*watchedWait) map[*waiter]*holding {
 			s := d.seen.registry.lock(w.id())
 			s.visit(w.id(), func(lock *heldLock) {
 				h.shared = lock.Shared
-				h.by = append(h.by, lockHolder{binary(lock.Owner), lock.token})
+				h.by = append(h.by, deadlock.Holder{Owner: deadlock.Binary(lock.Owner), Token: lock.token})
 			})
 			s.mu.Unlock()
 			found[w] = h
@@ -79,7 +80,7 @@ func (d *deadlocks) askHolders(w *waiter) (h holding) {
 	for _, elem := range got.Elems[3].Elems {
 		if info, ok := heldInfo(elem); ok {
 			h.shared, h.count = info.Mode == "shared", info.Holders
-			h.by = append(h.by, lockHolder{binary(info.Owner), info.Token})
+			h.by = append(h.by, deadlock.Holder{Owner: deadlock.Binary(info.Owner), Token: info.Token})
 		}
 	}
 	return h
@@ -91,7 +92,7 @@ func (d *deadlocks) askHolders(w *waiter) (h holding) {
 // A free lock is kept for the LOCKALL that has waited longest. Nobody shares a lock behind a waiter
 // that is exclusive or has a limit. But a release here can overtake such a waiter, unless it is
 // exclusive and the first of all. So it counts only if no holder can release.
-func (h holding) before(proxy string, first *waiter) (list []earlier) {
+func (h holding) before(proxy string, first *waiter) (list []deadlock.Earlier) {
 	since := int64(math.MaxInt64) // when the first waiter here came, as LOCKALL counts it
 	for _, p := range h.listed {
 		if p.name == proxy {
@@ -102,19 +103,23 @@ func (h holding) before(proxy string, first *waiter) (list []earlier) {
 		since = cmp.Or(first.all.since, since)
 	}
 	for i, p := range h.listed {
+		add := func(e deadlock.Earlier) {
+			e.Proxy = p.name
+			list = append(list, e)
+		}
 		exclusive, all := p.how%16 < 4, p.how%32 >= 16
 		switch {
 		case h.shared && p.name == proxy:
 			return list
 		case h.shared && exclusive && i == 0:
-			list = append(list, earlier{p.name, asExclusive, 1, p.since, 0})
+			add(deadlock.Earlier{As: deadlock.AsExclusive, Holders: 1, Listed: p.since})
 		case h.shared && exclusive:
-			list = append(list, earlier{p.name, asExclusive, h.count, p.since, 0})
+			add(deadlock.Earlier{As: deadlock.AsExclusive, Holders: h.count, Listed: p.since})
 		case h.shared && p.how%8 < 4:
-			list = append(list, earlier{p.name, asLimit, h.count, p.since, 0})
+			add(deadlock.Earlier{As: deadlock.AsLimit, Holders: h.count, Listed: p.since})
 		case h.free && all && p.name != proxy &&
 			(p.since < since || p.since == since && p.name < proxy):
-			list = append(list, earlier{p.name, asListed(p.since), 0, 0, h.token})
+			add(deadlock.Earlier{As: deadlock.AsListed(p.since), Token: h.token})
 		}
 	}
 	return list

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"strconv"
 	"time"
+
+	"lockproxy/lockcmd/deadlock"
 )
 
 const (
@@ -18,36 +20,26 @@ const (
 	answersQueued = 64
 )
 
-// waitsMessage asks whether owners wait, and who waits at places of proxies. With Waits it is an
-// answer.
-type waitsMessage struct {
-	ID     string      // of the question
-	Proxy  string      // the one that asks
-	Owners []binary    `json:",omitempty"`
-	Places []place     `json:",omitempty"`
-	Waits  []ownerWait `json:",omitempty"`
-}
-
 // deadlockSearch follows waits to those that they wait for, as long as these wait, too.
 type deadlockSearch struct {
 	*deadlocks
 	seeds    []*watchedWait
 	holders  func([]*watchedWait) map[*waiter]*holding
-	graph    waitsFor
-	keys     int             // in graph
-	toFollow []*watchedWait  // waits here, not in graph yet
-	followed []*watchedWait  // all waits here that it has begun to follow
-	known    map[string]bool // waits here that it has followed, by id
-	wanted   map[any]bool    // owners and places that it has searched
-	owners   []binary        // that do not wait here, and are not asked for yet
-	places   []place         // at other proxies, not asked for yet
-	missing  map[any]bool    // asked for, and not answered
+	graph    deadlock.Graph
+	keys     int               // in graph
+	toFollow []*watchedWait    // waits here, not in graph yet
+	followed []*watchedWait    // all waits here that it has begun to follow
+	known    map[string]bool   // waits here that it has followed, by id
+	wanted   map[any]bool      // owners and places that it has searched
+	owners   []deadlock.Binary // that do not wait here, and are not asked for yet
+	places   []deadlock.Place  // at other proxies, not asked for yet
+	missing  map[any]bool      // asked for, and not answered
 }
 
 func (d *deadlocks) newSearch(
 	seeds []*watchedWait, holders func([]*watchedWait) map[*waiter]*holding,
 ) *deadlockSearch {
-	l := &deadlockSearch{deadlocks: d, seeds: seeds, holders: holders, graph: waitsFor{},
+	l := &deadlockSearch{deadlocks: d, seeds: seeds, holders: holders, graph: deadlock.Graph{},
 		known: map[string]bool{}, wanted: map[any]bool{}, missing: map[any]bool{}}
 	l.followAll(seeds)
 	return l
@@ -64,14 +56,14 @@ func (l *deadlockSearch) followAll(list []*watchedWait) {
 }
 
 // add adds waits, and follows them to waits here.
-func (l *deadlockSearch) add(list ...ownerWait) {
+func (l *deadlockSearch) add(list ...deadlock.Wait) {
 	for _, w := range list {
 		if l.keys+len(w.Keys) > maxSearch {
 			return
 		}
 		l.keys += len(w.Keys) - len(l.graph[w.ID].Keys)
 		l.graph[w.ID] = w
-		for _, party := range w.parties() {
+		for _, party := range w.Parties() {
 			delete(l.missing, party)
 		}
 		for _, k := range w.Keys {
@@ -79,7 +71,7 @@ func (l *deadlockSearch) add(list ...ownerWait) {
 				l.want(h.Owner)
 			}
 			for _, e := range k.Before {
-				l.want(w.place(k, e))
+				l.want(w.Place(k, e))
 			}
 		}
 	}
@@ -92,13 +84,13 @@ func (l *deadlockSearch) want(party any) {
 	}
 	l.wanted[party] = true
 	switch party := party.(type) {
-	case binary:
-		here := l.waitsOf([]binary{party})
+	case deadlock.Binary:
+		here := l.waitsOf([]deadlock.Binary{party})
 		l.followAll(here)
 		if len(here) == 0 {
 			l.owners = append(l.owners, party)
 		}
-	case place:
+	case deadlock.Place:
 		if party.Proxy != l.Scripts.Proxy {
 			l.places = append(l.places, party)
 		} else if v := l.waitAt(party); v != nil {
@@ -124,7 +116,7 @@ func (l *deadlockSearch) here() {
 // askOthers asks other proxies for owners and places that are not here.
 func (l *deadlockSearch) askOthers(id string) {
 	for len(l.owners)+len(l.places) > 0 {
-		m := waitsMessage{ID: id, Proxy: l.Scripts.Proxy}
+		m := deadlock.Message{ID: id, Proxy: l.Scripts.Proxy}
 		m.Owners, l.owners = cut(l.owners)
 		m.Places, l.places = cut(l.places)
 		for _, owner := range m.Owners {
@@ -145,7 +137,9 @@ func cut[T any](list []T) (part, rest []T) {
 
 // follow searches until all waits are known, or done reports true. elsewhere asks other proxies,
 // too.
-func (l *deadlockSearch) follow(ctx context.Context, elsewhere bool, done func(waitsFor) bool) {
+func (l *deadlockSearch) follow(
+	ctx context.Context, elsewhere bool, done func(deadlock.Graph) bool,
+) {
 	id, answers := l.expectAnswers()
 	defer l.forgetAnswers(id)
 	for {
@@ -169,8 +163,8 @@ func (l *deadlockSearch) follow(ctx context.Context, elsewhere bool, done func(w
 }
 
 // expectAnswers returns the id for a question, and the channel of its answers.
-func (d *deadlocks) expectAnswers() (id string, answers chan []ownerWait) {
-	answers = make(chan []ownerWait, answersQueued)
+func (d *deadlocks) expectAnswers() (id string, answers chan []deadlock.Wait) {
+	answers = make(chan []deadlock.Wait, answersQueued)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.last = max(d.last+1, time.Now().UnixNano())
@@ -187,7 +181,7 @@ func (d *deadlocks) forgetAnswers(id string) {
 
 // onMessage answers a question, or takes an answer to one of this proxy's.
 func (d *deadlocks) onMessage(payload string) {
-	var m waitsMessage
+	var m deadlock.Message
 	if d.off() || len(payload) > maxMessage || json.Unmarshal([]byte(payload), &m) != nil {
 		return
 	}
@@ -231,7 +225,9 @@ func (d *deadlocks) answer(id string, list []*watchedWait) {
 	of := d.held(list)
 	for _, v := range list {
 		if w, ok := d.waitOf(v, of); ok {
-			d.publish(v.lead().as, waitsMessage{ID: id, Proxy: d.Scripts.Proxy, Waits: []ownerWait{w}})
+			d.publish(v.lead().as, deadlock.Message{
+				ID: id, Proxy: d.Scripts.Proxy, Waits: []deadlock.Wait{w},
+			})
 		}
 	}
 }

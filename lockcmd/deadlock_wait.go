@@ -5,10 +5,11 @@ import (
 	"slices"
 
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/deadlock"
 )
 
 // waitAt returns the wait at a place here, nil if there is none.
-func (d *deadlocks) waitAt(at place) *watchedWait {
+func (d *deadlocks) waitAt(at deadlock.Place) *watchedWait {
 	d.queues.mu.Lock()
 	defer d.queues.mu.Unlock()
 	q := d.queues.of[names.Lock{DB: at.DB, Key: string(at.Key)}]
@@ -42,22 +43,22 @@ func (w *waiter) calledAs(first bool) (as []string) {
 	}
 	switch {
 	case !w.Shared:
-		as = append(as, asExclusive)
+		as = append(as, deadlock.AsExclusive)
 	case w.Limit > 0:
-		as = append(as, asLimit)
+		as = append(as, deadlock.AsLimit)
 	}
 	if w.all != nil && w.all.since != 0 {
-		as = append(as, asListed(w.all.since))
+		as = append(as, deadlock.AsListed(w.all.since))
 	}
 	return as
 }
 
 // waitOf returns v with what it waits for. ok is false if it no longer waits. A waiter whose owner
 // has the lock already is woken to check that.
-func (d *deadlocks) waitOf(v *watchedWait, of map[*waiter]*holding) (w ownerWait, ok bool) {
+func (d *deadlocks) waitOf(v *watchedWait, of map[*waiter]*holding) (w deadlock.Wait, ok bool) {
 	lead := v.lead()
-	w = ownerWait{ID: v.id, Proxy: d.Scripts.Proxy, Owner: binary(lead.Owner), DB: lead.as.DB,
-		Since: v.since}
+	w = deadlock.Wait{ID: v.id, Proxy: d.Scripts.Proxy, Owner: deadlock.Binary(lead.Owner),
+		DB: lead.as.DB, Since: v.since}
 	d.queues.mu.Lock()
 	defer d.queues.mu.Unlock()
 	if lead.place == nil || lead.rejected != nil {
@@ -66,7 +67,8 @@ func (d *deadlocks) waitOf(v *watchedWait, of map[*waiter]*holding) (w ownerWait
 	holders := 0
 	for _, waiter := range v.waiters {
 		q, h := d.queues.of[waiter.id()], of[waiter]
-		k := keyWait{Key: binary(waiter.Key), As: waiter.calledAs(q.first() == waiter), Enough: 1}
+		k := deadlock.KeyWait{Key: deadlock.Binary(waiter.Key),
+			As: waiter.calledAs(q.first() == waiter), Enough: 1}
 		if v.ownerHolds(waiter, of) {
 			w.Keys = append(w.Keys, k) // it need not wait for earlier waits either
 			lead.ownerHolds = true
@@ -77,7 +79,7 @@ func (d *deadlocks) waitOf(v *watchedWait, of map[*waiter]*holding) (w ownerWait
 			k.Enough = waiter.enough()
 		}
 		if all := waiter.behind(); all != nil {
-			k.Before = append(k.Before, earlier{Proxy: d.Scripts.Proxy, As: all.lead().requestID()})
+			k.Before = append(k.Before, deadlock.Earlier{Proxy: d.Scripts.Proxy, As: all.lead().requestID()})
 		}
 		k.Before = append(k.Before, h.before(d.Scripts.Proxy, q.first())...)
 		for _, by := range h.by {
@@ -94,7 +96,7 @@ func (d *deadlocks) waitOf(v *watchedWait, of map[*waiter]*holding) (w ownerWait
 // ownerHolds reports whether the owner of w, one of v's waiters, has the lock already, so that w is
 // given it, too. That happens if another request of the owner was delivered late.
 func (v *watchedWait) ownerHolds(w *waiter, of map[*waiter]*holding) bool {
-	return w.Owner != "" && slices.ContainsFunc(of[w].by, func(by lockHolder) bool {
+	return w.Owner != "" && slices.ContainsFunc(of[w].by, func(by deadlock.Holder) bool {
 		return v.getsAgain(by, w, of)
 	})
 }
@@ -102,7 +104,7 @@ func (v *watchedWait) ownerHolds(w *waiter, of map[*waiter]*holding) bool {
 // getsAgain reports whether w, one of v's waiters, need not wait for a holder: it has the same
 // owner, which is given the lock again. A shared lock it gets only as shared; LOCKALL gets all its
 // locks again, or none.
-func (v *watchedWait) getsAgain(by lockHolder, w *waiter, of map[*waiter]*holding) bool {
+func (v *watchedWait) getsAgain(by deadlock.Holder, w *waiter, of map[*waiter]*holding) bool {
 	if string(by.Owner) != w.Owner {
 		return false
 	}

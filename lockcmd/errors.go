@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"lockproxy/lockcmd/deadlock"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
 )
@@ -45,7 +46,7 @@ func (e LateError) Error() string {
 func (e LateError) MayHaveRun() bool { return e.Answered != nil }
 
 func isDeadlock(err error) bool {
-	var deadlock DeadlockError
+	var deadlock deadlock.Error
 	return errors.As(err, &deadlock)
 }
 

@@ -15,6 +15,7 @@ import (
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/testwait"
+	"lockproxy/lockcmd/deadlock"
 	"lockproxy/lockcmd/script"
 )
 
@@ -243,7 +244,7 @@ func TestDeadlockFoundAsPollTakes(t *testing.T) {
 		l.queues.of[w.id()] = &waitQueue{}
 		l.queues.of[w.id()].join(w)
 		v, refused, released := newWatchedWait([]*waiter{w}), make(chan bool, 1), false
-		cycle := DeadlockError{[]cycleStep{{owner: "o", key: "job"}}}
+		cycle := deadlock.NewError([]deadlock.Step{{Owner: "o", Key: "job"}})
 		polls := 0
 		s := &slowSession{meanwhile: func() []int64 {
 			if polls++; polls > 1 {

@@ -9,6 +9,7 @@ import (
 
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/deadlock"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
 )
@@ -67,7 +68,7 @@ func encodeError(err error) []byte {
 		usage    syntax.UsageError
 		fenced   lockcmd.FencedError
 		missing  script.NoReplicasError
-		deadlock lockcmd.DeadlockError
+		deadlock deadlock.Error
 		protocol *resp.ProtocolError
 	)
 	text := err.Error()

@@ -1,4 +1,4 @@
-package lockcmd
+package deadlock
 
 import (
 	"encoding/json"
@@ -13,22 +13,22 @@ import (
 
 // randomWaits makes waits of few owners with locks of few keys. Some wait for several keys, and
 // some have no owner.
-func randomWaits(rng *rand.Rand) waitsFor {
-	g := waitsFor{}
+func randomWaits(rng *rand.Rand) Graph {
+	g := Graph{}
 	owners, waits := 1+rng.IntN(6), 1+rng.IntN(7)
-	name := func() binary { return binary(rune('a' + rng.IntN(owners))) }
+	name := func() Binary { return Binary(rune('a' + rng.IntN(owners))) }
 	for i := range waits {
-		w := ownerWait{ID: fmt.Sprint(i), Owner: name(), Since: rng.Int64N(5)}
+		w := Wait{ID: fmt.Sprint(i), Owner: name(), Since: rng.Int64N(5)}
 		if rng.IntN(8) == 0 {
 			w.Owner = ""
 		}
 		for range 1 + rng.IntN(2)*rng.IntN(3) {
-			k := keyWait{Key: "k", As: []string{w.ID}, Enough: 1 + rng.IntN(2)*rng.IntN(3)}
+			k := KeyWait{Key: "k", As: []string{w.ID}, Enough: 1 + rng.IntN(2)*rng.IntN(3)}
 			for range rng.IntN(4) {
-				k.Holders = append(k.Holders, lockHolder{name(), rng.Int64N(3)})
+				k.Holders = append(k.Holders, Holder{name(), rng.Int64N(3)})
 			}
 			if rng.IntN(3) == 0 {
-				k.Before = append(k.Before, earlier{As: fmt.Sprint(rng.IntN(waits)),
+				k.Before = append(k.Before, Earlier{As: fmt.Sprint(rng.IntN(waits)),
 					Holders: rng.IntN(2) * rng.IntN(4)})
 			}
 			w.Keys = append(w.Keys, k)
@@ -40,15 +40,15 @@ func randomWaits(rng *rand.Rand) waitsFor {
 
 // finished ends every wait that can end, and releases the locks of every owner that no longer
 // waits, until nothing more can end. The waits that are left are stuck.
-func finished(g waitsFor) (stuck map[string]bool) {
+func finished(g Graph) (stuck map[string]bool) {
 	stuck = map[string]bool{}
 	for id := range g {
 		stuck[id] = true
 	}
 	for range g {
 		for id, w := range g {
-			stuck[id] = stuck[id] && slices.ContainsFunc(w.Keys, func(k keyWait) bool {
-				behind := func(e earlier) bool { return e.Holders == 0 && stuck[e.As] }
+			stuck[id] = stuck[id] && slices.ContainsFunc(w.Keys, func(k KeyWait) bool {
+				behind := func(e Earlier) bool { return e.Holders == 0 && stuck[e.As] }
 				return byHolders(g, stuck, k) || slices.ContainsFunc(k.Before, behind)
 			})
 		}
@@ -57,7 +57,7 @@ func finished(g waitsFor) (stuck map[string]bool) {
 }
 
 // byHolders reports whether the holders of a key keep others waiting.
-func byHolders(g waitsFor, stuck map[string]bool, k keyWait) bool {
+func byHolders(g Graph, stuck map[string]bool, k KeyWait) bool {
 	held, need := 0, k.Enough
 	for _, h := range k.Holders {
 		for id, w := range g {
@@ -76,7 +76,7 @@ func byHolders(g waitsFor, stuck map[string]bool, k keyWait) bool {
 }
 
 // leads reports whether w, which is stuck, waits for u's owner, or behind u.
-func leads(g waitsFor, stuck map[string]bool, w, u ownerWait, behind bool) bool {
+func leads(g Graph, stuck map[string]bool, w, u Wait, behind bool) bool {
 	for _, k := range w.Keys {
 		for _, h := range k.Holders {
 			if !behind && h.Owner == u.Owner && byHolders(g, stuck, k) {
@@ -93,7 +93,7 @@ func leads(g waitsFor, stuck map[string]bool, w, u ownerWait, behind bool) bool 
 }
 
 // shortestCycle tries all paths of stuck waits from one back to it. It is 0 if there is none.
-func shortestCycle(g waitsFor, stuck map[string]bool, start ownerWait, path []ownerWait) int {
+func shortestCycle(g Graph, stuck map[string]bool, start Wait, path []Wait) int {
 	at, shortest := path[len(path)-1], 0
 	if leads(g, stuck, at, start, false) {
 		return len(path)
@@ -127,8 +127,7 @@ func TestDeadlocksAgainstTryingEverything(t *testing.T) {
 			if _, ok := got[id]; ok != want[id] {
 				t.Fatalf("%s is stuck: %v, want %v in\n%+v", id, ok, want[id], g)
 			}
-			v := &watchedWait{id: id}
-			list := g.closedBy([]*watchedWait{v})[v]
+			list := g.ClosedBy([]string{id})[id]
 			g, start, n := maps.Clone(g), g[id], 0
 			for id, w := range g {
 				w.later = w.younger(&start)
@@ -136,7 +135,7 @@ func TestDeadlocksAgainstTryingEverything(t *testing.T) {
 			}
 			want := finished(g)
 			if want[id] && start.Owner != "" {
-				n = shortestCycle(g, want, start, []ownerWait{start})
+				n = shortestCycle(g, want, start, []Wait{start})
 			}
 			if len(list) != n {
 				t.Fatalf("a cycle of %d from %s, want %d in\n%+v", len(list), id, n, g)
@@ -166,24 +165,24 @@ func TestDeadlocksAgainstTryingEverything(t *testing.T) {
 
 // Only what two searches have both found counts.
 func TestDeadlocksNeedTheSameWaitsAndTokens(t *testing.T) {
-	wait := func(id, owner, by string, token int64) ownerWait {
-		return ownerWait{ID: id, Owner: binary(owner), Since: token, Keys: []keyWait{{Enough: 1,
-			Holders: []lockHolder{{binary(by), token}}}}}
+	wait := func(id, owner, by string, token int64) Wait {
+		return Wait{ID: id, Owner: Binary(owner), Since: token, Keys: []KeyWait{{Enough: 1,
+			Holders: []Holder{{Binary(by), token}}}}}
 	}
-	graph := func(list ...ownerWait) waitsFor {
-		g := waitsFor{}
+	graph := func(list ...Wait) Graph {
+		g := Graph{}
 		for _, w := range list {
 			g[w.ID] = w
 		}
 		return g
 	}
 	// behind waits behind the LOCKALL as, for a lock that is free since a token.
-	behind := func(id, owner, as string, token int64) ownerWait {
-		return ownerWait{ID: id, Owner: binary(owner), Since: token, Keys: []keyWait{{Enough: 1,
-			Before: []earlier{{As: as, Token: token}}}}}
+	behind := func(id, owner, as string, token int64) Wait {
+		return Wait{ID: id, Owner: Binary(owner), Since: token, Keys: []KeyWait{{Enough: 1,
+			Before: []Earlier{{As: as, Token: token}}}}}
 	}
 	// listed is a LOCKALL that waits for ben's lock.
-	listed := func(id, as string) ownerWait {
+	listed := func(id, as string) Wait {
 		w := wait(id, "", "ben", 8)
 		w.Keys[0].As = []string{as}
 		return w
@@ -191,7 +190,7 @@ func TestDeadlocksNeedTheSameWaitsAndTokens(t *testing.T) {
 	held := graph(wait("1", "anna", "ben", 7), wait("2", "ben", "anna", 8))
 	free := graph(behind("2", "ben", "since 5", 7), listed("3", "since 5"))
 	for name, c := range map[string]struct {
-		first, later waitsFor
+		first, later Graph
 		want         bool
 	}{
 		"alike":         {held, held, true},
@@ -204,7 +203,7 @@ func TestDeadlocksNeedTheSameWaitsAndTokens(t *testing.T) {
 		"another LOCKALL":        {free, graph(free["2"], listed("4", "since 5")), false},
 		"it waits elsewhere":     {free, graph(free["2"], listed("3", "since 6")), false},
 	} {
-		g := c.first.both(c.later).stuck()
+		g := c.first.Both(c.later).stuck()
 		if got := g.cycle("1") != nil || g.cycle("2") != nil; got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
@@ -213,20 +212,20 @@ func TestDeadlocksNeedTheSameWaitsAndTokens(t *testing.T) {
 
 // Names can have any bytes, in messages and in errors.
 func TestDeadlockNamesOfAnyBytes(t *testing.T) {
-	w := ownerWait{ID: "1", Owner: "a\xff\r\n", Keys: []keyWait{{Key: "k\x00", Enough: 1,
-		Holders: []lockHolder{{"a\xff\r\n", 3}}}}}
-	at := []place{{DB: 3, Key: "k\x00"}}
-	text, err := json.Marshal(waitsMessage{Waits: []ownerWait{w}, Places: at})
-	var m waitsMessage
+	w := Wait{ID: "1", Owner: "a\xff\r\n", Keys: []KeyWait{{Key: "k\x00", Enough: 1,
+		Holders: []Holder{{"a\xff\r\n", 3}}}}}
+	at := []Place{{DB: 3, Key: "k\x00"}}
+	text, err := json.Marshal(Message{Waits: []Wait{w}, Places: at})
+	var m Message
 	if err != nil || json.Unmarshal(text, &m) != nil || !reflect.DeepEqual(m.Waits[0], w) ||
 		!reflect.DeepEqual(m.Places, at) {
 		t.Errorf("%s became %+v", text, m)
 	}
-	list := make([]cycleStep, 1000)
+	list := make([]Step, 1000)
 	for i := range list {
-		list[i] = cycleStep{"1", w.Owner, 0, binary(strings.Repeat("k", 1000)), i%2 == 0}
+		list[i] = Step{"1", w.Owner, 0, Binary(strings.Repeat("k", 1000)), i%2 == 0}
 	}
-	if text := (DeadlockError{list}).Error(); strings.ContainsAny(text, "\r\n\xff") ||
+	if text := (Error{list}).Error(); strings.ContainsAny(text, "\r\n\xff") ||
 		len(text) > 16<<10 {
 		t.Errorf("%d bytes: %.200q", len(text), text)
 	}

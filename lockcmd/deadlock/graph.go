@@ -1,4 +1,4 @@
-package lockcmd
+package deadlock
 
 import (
 	"cmp"
@@ -8,51 +8,51 @@ import (
 	"strings"
 )
 
-// binary is a string of any bytes. In a message it is base64.
-type binary string
+// Binary is a string of any bytes. In a message it is base64.
+type Binary string
 
 // MarshalText implements encoding.TextMarshaler.
-func (b binary) MarshalText() ([]byte, error) {
+func (b Binary) MarshalText() ([]byte, error) {
 	return base64.StdEncoding.AppendEncode(nil, []byte(b)), nil
 }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (b *binary) UnmarshalText(text []byte) error {
+func (b *Binary) UnmarshalText(text []byte) error {
 	decoded, err := base64.StdEncoding.AppendDecode(nil, text)
-	*b = binary(decoded)
+	*b = Binary(decoded)
 	return err
 }
 
-// ownerWait is a LOCK … WAIT or a LOCKALL … WAIT, and the waits and owners that it waits for.
-type ownerWait struct {
+// Wait is a LOCK … WAIT or a LOCKALL … WAIT, and the waits and owners that it waits for.
+type Wait struct {
 	ID    string // unique among all proxies
 	Proxy string
-	Owner binary // "" is none; others can wait behind it
+	Owner Binary // "" is none; others can wait behind it
 	DB    int
 	Since int64     // when it began, ns, by the clock of its proxy
-	Keys  []keyWait // it is stuck if any of them is
+	Keys  []KeyWait // it is stuck if any of them is
 	later bool      // it began after the searched wait: its owner is assumed to go on
 }
 
-// keyWait is a key of an ownerWait.
-type keyWait struct {
-	Key binary
+// KeyWait is a key of an Wait.
+type KeyWait struct {
+	Key Binary
 	As  []string `json:",omitempty"` // the wait's names in places
 	// Holders have the lock, and must release it first. The key is stuck if Enough of them are:
 	// one, or as many as its limit.
-	Holders []lockHolder `json:",omitempty"`
+	Holders []Holder `json:",omitempty"`
 	Enough  int
-	Before  []earlier `json:",omitempty"`
+	Before  []Earlier `json:",omitempty"`
 }
 
-type lockHolder struct {
-	Owner binary
+type Holder struct {
+	Owner Binary
 	Token int64
 }
 
-// earlier is a wait for the same key that goes first: the key is stuck if that wait is, and as many
+// Earlier is a wait for the same key that goes first: the key is stuck if that wait is, and as many
 // of the holders as Holders.
-type earlier struct {
+type Earlier struct {
 	Proxy, As string
 	Holders   int
 	// They must not change between two searches: since when the upstream lists the proxy, and the
@@ -60,28 +60,28 @@ type earlier struct {
 	Listed, Token int64
 }
 
-// place is where a wait can be found. As is asExclusive or asLimit, for the first waiter of a
-// proxy, or names a LOCKALL: its ID, or asListed of the first.
-type place struct {
+// place is where a wait can be found. As is AsExclusive or AsLimit, for the first waiter of a
+// proxy, or names a LOCKALL: its ID, or AsListed of the first.
+type Place struct {
 	Proxy string
 	DB    int
-	Key   binary
+	Key   Binary
 	As    string
 }
 
 const (
-	asExclusive = "exclusive"
-	asLimit     = "limit"
+	AsExclusive = "exclusive"
+	AsLimit     = "limit"
 )
 
-// asListed is a LOCKALL that the upstream lists since a time, ms.
-func asListed(since int64) string { return "since " + strconv.FormatInt(since, 10) }
+// AsListed is a LOCKALL that the upstream lists since a time, ms.
+func AsListed(since int64) string { return "since " + strconv.FormatInt(since, 10) }
 
-// parties are what others can wait for: the wait's places, and its owner.
-func (w *ownerWait) parties() (list []any) {
+// Parties are what others can wait for: the wait's places, and its owner.
+func (w *Wait) Parties() (list []any) {
 	for _, k := range w.Keys {
 		for _, as := range k.As {
-			list = append(list, place{w.Proxy, w.DB, k.Key, as})
+			list = append(list, Place{w.Proxy, w.DB, k.Key, as})
 		}
 	}
 	if w.Owner != "" && !w.later {
@@ -90,20 +90,30 @@ func (w *ownerWait) parties() (list []any) {
 	return list
 }
 
-// place is where w's proxy expects a wait that goes before w's for a key.
-func (w *ownerWait) place(k keyWait, e earlier) place { return place{e.Proxy, w.DB, k.Key, e.As} }
+// Place is where w's proxy expects a wait that goes before w's for a key.
+func (w *Wait) Place(k KeyWait, e Earlier) Place { return Place{e.Proxy, w.DB, k.Key, e.As} }
 
 // younger is the order that all proxies agree on, also if their clocks do not.
-func (w *ownerWait) younger(than *ownerWait) bool {
+func (w *Wait) younger(than *Wait) bool {
 	return cmp.Or(cmp.Compare(w.Since, than.Since), strings.Compare(w.ID, than.ID)) > 0
 }
 
-// waitsFor is what is known of owners that wait for each other: their waits, by ID.
-type waitsFor map[string]ownerWait
+// Message asks whether owners wait, and who waits at places of proxies. With Waits it is an
+// answer.
+type Message struct {
+	ID     string   // of the question
+	Proxy  string   // the one that asks
+	Owners []Binary `json:",omitempty"`
+	Places []Place  `json:",omitempty"`
+	Waits  []Wait   `json:",omitempty"`
+}
 
-// both is what is in g and in later: it has lasted all the time between.
-func (g waitsFor) both(later waitsFor) waitsFor {
-	lasted := waitsFor{}
+// Graph is what is known of owners that wait for each other: their waits, by ID.
+type Graph map[string]Wait
+
+// Both is what is in g and in later: it has lasted all the time between.
+func (g Graph) Both(later Graph) Graph {
+	lasted := Graph{}
 	for id, w := range g {
 		again, ok := later[id]
 		if !ok || len(again.Keys) != len(w.Keys) {
@@ -112,7 +122,7 @@ func (g waitsFor) both(later waitsFor) waitsFor {
 		w.Keys = slices.Clone(w.Keys)
 		for i, k := range w.Keys {
 			l := again.Keys[i]
-			w.Keys[i] = keyWait{k.Key, inBoth(k.As, l.As), inBoth(k.Holders, l.Holders),
+			w.Keys[i] = KeyWait{k.Key, inBoth(k.As, l.As), inBoth(k.Holders, l.Holders),
 				max(k.Enough, l.Enough), inBoth(k.Before, l.Before)}
 		}
 		lasted[id] = w
@@ -129,10 +139,10 @@ func inBoth[T comparable](list, other []T) []T {
 
 // stuck returns the waits that cannot end before another of them does, each with only what blocks
 // it. An owner waits as long as one of its waits does.
-func (g waitsFor) stuck() waitsFor {
-	left, waiting := waitsFor{}, map[any]int{}
-	count := func(w ownerWait, n int) {
-		for _, party := range w.parties() {
+func (g Graph) stuck() Graph {
+	left, waiting := Graph{}, map[any]int{}
+	count := func(w Wait, n int) {
+		for _, party := range w.Parties() {
 			waiting[party] += n
 		}
 	}
@@ -158,7 +168,7 @@ func (g waitsFor) stuck() waitsFor {
 
 // blocked returns w with only what blocks it: the holders and earlier waits that are in waiting.
 // stuck is false if nothing does.
-func (w ownerWait) blocked(waiting map[any]int) (by ownerWait, stuck bool) {
+func (w Wait) blocked(waiting map[any]int) (by Wait, stuck bool) {
 	by = w
 	by.Keys = slices.Clone(w.Keys)
 	for i := range by.Keys {
@@ -173,7 +183,7 @@ func (w ownerWait) blocked(waiting map[any]int) (by ownerWait, stuck bool) {
 		need := k.Enough
 		for _, e := range before {
 			switch {
-			case waiting[w.place(*k, e)] == 0:
+			case waiting[w.Place(*k, e)] == 0:
 			case e.Holders > 0:
 				need = min(need, e.Holders)
 			default:
@@ -188,29 +198,30 @@ func (w ownerWait) blocked(waiting map[any]int) (by ownerWait, stuck bool) {
 	return by, stuck
 }
 
-// cycleStep is a wait of a cycle. The next one has the key, or is an earlier LOCKALL for it.
-type cycleStep struct {
+// Step is a wait of a cycle. The next one has the key, or is an earlier LOCKALL for it.
+type Step struct {
 	id     string
-	owner  binary
+	Owner  Binary
 	db     int
-	key    binary
+	Key    Binary
 	behind bool
 }
 
-// closedBy returns the waits of a list that close a deadlock, each with a shortest cycle of owners
-// that began to wait earlier. So only the last wait of each deadlock is found, by its proxy.
-func (g waitsFor) closedBy(list []*watchedWait) map[*watchedWait][]cycleStep {
-	found, stuck := map[*watchedWait][]cycleStep{}, g.stuck()
-	for _, v := range list {
-		if start, ok := stuck[v.id]; ok {
-			before := waitsFor{}
+// ClosedBy returns the waits, of those with some IDs, that close a deadlock, each with a shortest
+// cycle of owners that began to wait earlier. So only the last wait of each deadlock is found, by
+// its proxy.
+func (g Graph) ClosedBy(ids []string) map[string][]Step {
+	found, stuck := map[string][]Step{}, g.stuck()
+	for _, id := range ids {
+		if start, ok := stuck[id]; ok {
+			before := Graph{}
 			for id := range stuck {
 				w := g[id]
 				w.later = w.younger(&start)
 				before[id] = w
 			}
-			if cycle := before.stuck().cycle(v.id); cycle != nil {
-				found[v] = cycle
+			if cycle := before.stuck().cycle(id); cycle != nil {
+				found[id] = cycle
 			}
 		}
 	}
@@ -219,21 +230,21 @@ func (g waitsFor) closedBy(list []*watchedWait) map[*watchedWait][]cycleStep {
 
 // cycle returns a shortest cycle of stuck waits that begins with id's, nil if there is none. The
 // last step is for a lock of the first one's owner.
-func (g waitsFor) cycle(id string) []cycleStep {
+func (g Graph) cycle(id string) []Step {
 	start, ok := g[id]
 	if !ok || start.Owner == "" {
 		return nil
 	}
 	of := map[any][]string{}
 	for id, w := range g {
-		for _, party := range w.parties() {
+		for _, party := range w.Parties() {
 			of[party] = append(of[party], id)
 		}
 	}
-	before := map[string]cycleStep{id: {}}
+	before := map[string]Step{id: {}}
 	for next := []string{id}; len(next) > 0; next = next[1:] {
 		w := g[next[0]]
-		follow := func(party any, step cycleStep) {
+		follow := func(party any, step Step) {
 			for _, id := range of[party] {
 				if _, seen := before[id]; !seen {
 					before[id] = step
@@ -242,7 +253,7 @@ func (g waitsFor) cycle(id string) []cycleStep {
 			}
 		}
 		for _, k := range w.Keys {
-			step := cycleStep{w.ID, w.Owner, w.DB, k.Key, false}
+			step := Step{w.ID, w.Owner, w.DB, k.Key, false}
 			for _, h := range k.Holders {
 				if h.Owner == start.Owner {
 					return path(step, before)
@@ -251,7 +262,7 @@ func (g waitsFor) cycle(id string) []cycleStep {
 			}
 			step.behind = true
 			for _, e := range k.Before {
-				follow(w.place(k, e), step)
+				follow(w.Place(k, e), step)
 			}
 		}
 	}
@@ -259,7 +270,7 @@ func (g waitsFor) cycle(id string) []cycleStep {
 }
 
 // path returns the steps up to a last one. before has the step to each wait, by its ID.
-func path(last cycleStep, before map[string]cycleStep) (list []cycleStep) {
+func path(last Step, before map[string]Step) (list []Step) {
 	for step := last; step.id != ""; step = before[step.id] {
 		list = append(list, step)
 	}
@@ -267,26 +278,32 @@ func path(last cycleStep, before map[string]cycleStep) (list []cycleStep) {
 	return list
 }
 
-// DeadlockError says that a wait would have closed a cycle of owners that wait for each other.
-type DeadlockError struct{ cycle []cycleStep }
+// Error says that a wait would have closed a cycle of owners that wait for each other.
+type Error struct{ cycle []Step }
 
-func (e DeadlockError) Error() string {
-	return "DEADLOCK " + e.describe() +
+// NewError makes one of a cycle.
+func NewError(cycle []Step) Error { return Error{cycle} }
+
+func (e Error) Error() string {
+	return "DEADLOCK " + e.Describe() +
 		": the lock was not acquired; release what others wait for, and ask again"
 }
+
+// Key is what the youngest wait of the cycle is for.
+func (e Error) Key() string { return string(e.cycle[0].Key) }
 
 const (
 	maxCycleNamed = 64 // waits that an error names
 	maxNameShown  = 64 // bytes of a key's or owner's name that it shows
 )
 
-// describe names the cycle's keys and owners.
-func (e DeadlockError) describe() string {
+// Describe names the cycle's keys and owners.
+func (e Error) Describe() string {
 	var text strings.Builder
-	quote := func(name binary) {
+	quote := func(name Binary) {
 		text.WriteString(strconv.Quote(string(name[:min(len(name), maxNameShown)])))
 	}
-	quote(e.cycle[0].owner)
+	quote(e.cycle[0].Owner)
 	for i, step := range e.cycle[:min(len(e.cycle), maxCycleNamed)] {
 		switch {
 		case i == 0:
@@ -296,11 +313,11 @@ func (e DeadlockError) describe() string {
 			text.WriteString(", who")
 		}
 		text.WriteString(" waits for ")
-		quote(step.key)
+		quote(step.Key)
 		if step.db != e.cycle[0].db {
 			text.WriteString(" in database " + strconv.Itoa(step.db))
 		}
-		next := e.cycle[(i+1)%len(e.cycle)].owner
+		next := e.cycle[(i+1)%len(e.cycle)].Owner
 		switch {
 		case !step.behind:
 			text.WriteString(", held by ")

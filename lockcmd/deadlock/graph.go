@@ -34,7 +34,7 @@ type Wait struct {
 	later bool      // it began after the searched wait: its owner is assumed to go on
 }
 
-// KeyWait is a key of an Wait.
+// KeyWait is a key of a Wait.
 type KeyWait struct {
 	Key Binary
 	As  []string `json:",omitempty"` // the wait's names in places
@@ -45,6 +45,7 @@ type KeyWait struct {
 	Before  []Earlier `json:",omitempty"`
 }
 
+// Holder has the lock.
 type Holder struct {
 	Owner Binary
 	Token int64

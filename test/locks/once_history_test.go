@@ -40,7 +40,8 @@ func TestOnceAcrossFailovers(t *testing.T) {
 	var proxies []*proxytest.Proxy
 	for range 2 {
 		p := proxytest.Start(t, g.URL(), func(cfg *proxy.Config) {
-			cfg.Locks.Durability = lockcmd.Durability{MinReplicas: 1,
+			// all of them: Sentinels can make any the master
+			cfg.Locks.Durability = lockcmd.Durability{MinReplicas: 2,
 				ReplicaTimeout: time.Minute}
 		})
 		proxies, h.Addrs = append(proxies, p), append(h.Addrs, p.Addr)
@@ -53,6 +54,7 @@ func TestOnceAcrossFailovers(t *testing.T) {
 		for _, p := range proxies {
 			served(t, p, master)
 		}
+		g.InSync(t)
 	})
 	t.Logf("%d claims were back after their release", h.Returned)
 }

@@ -43,8 +43,8 @@ RACE = GORACE=atexit_sleep_ms=0 GOFLAGS='-race -trimpath -gcflags=all=-dwarf=fal
 NORACE = GOFLAGS='-trimpath -gcflags=all=-dwarf=false "-ldflags=-s -w"'
 VIRTUAL = ./internal/virtualnet ./internal/virtualtest ./test/virtual
 
-# What only compares or computes: with the race detector that takes three to ten times as long, and
-# finds no race, since no two goroutines share anything there.
+# What only compares or computes: with the race detector that takes three to ten times as long. The
+# other tests run the same code with it.
 PLAIN = ^Test(Differential|DifferentialStateAfterErrors|Broken\w+|\w+Property|\w+AgainstModel|DeadlocksAgainstTryingEverything|RegistryIsBounded|SessionsAreAlwaysRegistered|MemoryIsBounded|MemoryOfUsedLocksIsBounded)$$
 PLAIN_PACKAGES = ./test/relay ./lockcmd ./internal/faults/check ./internal/journal ./internal/resp ./passthrough
 

@@ -113,7 +113,7 @@ func TestBatchProperty(t *testing.T) {
 			t.Fatalf("calls %v\nbatch %q\nalone %q", calls, got, want)
 		}
 	})
-	if failed < 10 || held < 50 {
+	if failed == 0 || held == 0 {
 		t.Errorf("%d calls failed, %d did not", failed, held)
 	}
 }

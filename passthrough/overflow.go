@@ -173,6 +173,7 @@ func (o *overflow) next() (b []byte, from *fileRead) {
 		o.dropMemory()
 	case o.writeAt > o.readAt:
 		from = &fileRead{o.file, o.readAt, o.writeAt - o.readAt}
+	case o.file != nil: // hasRead closes it when it has been read
 	case o.spilling == nil && len(o.tail) > 0 && len(o.tail) <= overflowMemory:
 		b, o.tail = o.tail, nil
 		o.all.unspilled.Add(-int64(len(b)))

@@ -175,3 +175,30 @@ func TestOverflowOfOneRead(t *testing.T) {
 		t.Errorf("a file is made (%v)", err)
 	}
 }
+
+// What comes behind the file's last bytes is taken while the file is read: an empty overflow keeps
+// neither the file nor what is counted for it.
+func TestEmptyOverflowKeepsNoFile(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	o := overflow{all: &unreadTotal{limit: 1 << 30}, openFile: unnamedFile}
+	defer o.empty()
+	large := make([]byte, 2*overflowMemory)
+	if err := o.put(large); err != nil {
+		t.Fatal(err)
+	}
+	_, from := o.next()
+	if err := o.append([]byte("behind")); err != nil {
+		t.Fatal(err)
+	}
+	if unused := o.hasRead(int(from.n)); unused != nil {
+		t.Fatal("it is empty before all is taken")
+	}
+	got, err := o.take(large)
+	if string(got) != "behind" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	if o.len() != 0 || o.file != nil || o.all.inFiles.Load() != 0 {
+		t.Errorf("%d bytes are left, a file %v, %d bytes are counted", o.len(), o.file != nil,
+			o.all.inFiles.Load())
+	}
+}

@@ -10,12 +10,28 @@ import (
 	"lockproxy/internal/testwait"
 )
 
+// tracked is how many keys a node tracks.
+func tracked(node *testredis.Server) string {
+	_, after, _ := strings.Cut(node.Ask("INFO", "stats"), "\r\ntracking_total_keys:")
+	n, _, _ := strings.Cut(after, "\r\n")
+	return n
+}
+
 // awaitTracked waits until the node of a key tracks so many keys.
 func awaitTracked(t *testing.T, node *testredis.Server, keys int) {
 	t.Helper()
-	want := fmt.Sprintf("\r\ntracking_total_keys:%d\r\n", keys)
-	testwait.Until(t, "the key is tracked", func() bool {
-		return strings.Contains(node.Ask("INFO", "stats"), want)
+	if !testwait.Holds(func() bool { return tracked(node) == fmt.Sprint(keys) }) {
+		t.Fatalf("%s keys are tracked, want %d", tracked(node), keys)
+	}
+}
+
+// untrack makes a node forget a key, which the proxy may have read once more after it was gone.
+func untrack(t *testing.T, node *testredis.Server, key string) {
+	t.Helper()
+	testwait.Until(t, "no key is tracked", func() bool {
+		node.Ask("SET", key, "x")
+		node.Ask("DEL", key)
+		return tracked(node) == "0"
 	})
 }
 
@@ -37,6 +53,7 @@ func TestClusterTracking(t *testing.T) {
 			t.Fatalf("%q", got)
 		}
 		waiter.Expect("UNLOCK "+key, ":1\r\n")
+		untrack(t, node, key)
 	}
 	for _, key := range []string{"a", "b", "c", "d"} { // on all nodes
 		wait(key, cluster.MasterOf(cluster.Slot(key)))
@@ -53,5 +70,6 @@ func TestClusterTracking(t *testing.T) {
 		awaitTracked(t, node, 1)
 		node.Ask("DEL", key)
 		holder.Closed() // long before the lock is renewed
+		untrack(t, node, key)
 	}
 }

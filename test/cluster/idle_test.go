@@ -44,15 +44,26 @@ func TestWaitersInAClusterAreNotIdle(t *testing.T) {
 		proxytest.AwaitWaiters(t, p, key, 1)
 	}
 	idle := proxytest.Dial(t, p.Addr)
+	answered := func(command, want string) { // also if the proxy has not heard yet of a node's end
+		t.Helper()
+		got := ""
+		testwait.Until(t, "it is answered", func() bool {
+			got = idle.Do(command)
+			return !strings.HasPrefix(got, "-UPSTREAM ")
+		})
+		if got != want {
+			t.Errorf("%s: %q", command, got)
+		}
+	}
 	for range 2 { // it is idle for as long as the nodes allow
-		idle.Expect("CLIENT SETNAME idle", "+OK\r\n")
+		answered("CLIENT SETNAME idle", "+OK\r\n")
 		for _, node := range cluster.Nodes {
 			testwait.Until(t, "a node has closed its idle connection", func() bool {
 				return !strings.Contains(node.Ask("CLIENT", "LIST"), "name=idle ")
 			})
 		}
 	}
-	idle.Expect("CLIENT GETNAME", proxytest.Bulk("idle"))
+	answered("CLIENT GETNAME", proxytest.Bulk("idle"))
 	for i, key := range keys {
 		holder.Expect(proxytest.Unlock(key, tokens[i]), ":1\r\n")
 		waiters[i].Expect(proxytest.Unlock(key, proxytest.Token(t, waiters[i].Reply())), ":1\r\n")

@@ -28,8 +28,8 @@ func changes(shown, printed string) changing {
 }
 
 var (
-	token  = changes(`\b1[67]\d{14}\b`, `\d{16}`)
-	others = []changing{
+	shownToken = changes(`\b1[67]\d{14}\b`, `\d{16}`)
+	others     = []changing{
 		changes(`\b1[67]\d{11}\b`, `\d{13}`), // Unix time, ms
 		changes(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`, `\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`),
 		changes(`127\.0\.0\.1:5\d{4}\b`, `127\.0\.0\.1:\d+`), // a client's port
@@ -46,7 +46,7 @@ var (
 // next finds the first changing thing in a line.
 func next(line string) (found changing, from, to int) {
 	from = -1
-	for _, c := range append([]changing{token}, others...) {
+	for _, c := range append([]changing{shownToken}, others...) {
 		if at := c.shown.FindStringIndex(line); at != nil && (from < 0 || at[0] < from) {
 			found, from, to = c, at[0], at[1]
 		}
@@ -65,7 +65,7 @@ func (r *reader) alike(shown, printed string) bool {
 			break
 		}
 		pattern += regexp.QuoteMeta(rest[:from])
-		if c == token {
+		if c == shownToken {
 			tokens = append(tokens, rest[from:to])
 			pattern += "(" + c.printed.String() + ")"
 		} else {

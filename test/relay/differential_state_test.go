@@ -183,7 +183,9 @@ func (s *stateTalk) atRandom(random *rand.Rand) {
 		if random.IntN(20) == 0 {
 			s.connect(i)
 		}
-		s.say(i, stateCommands[random.IntN(len(stateCommands))])
+		command := stateCommands[random.IntN(len(stateCommands))]
+		// Two replies: from then on the clients would not speak in turns.
+		s.say(i, strings.Replace(command, "PUNSUBSCRIBE x y", "PUNSUBSCRIBE x", 1))
 	}
 	s.connect(0)
 	s.say(0, "PING", "MULTI")

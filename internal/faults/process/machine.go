@@ -31,9 +31,10 @@ func NewMachine() (*Machine, error) {
 		return nil, errors.New(
 			"a vanishing machine is a network namespace: it needs root and iproute2's ip")
 	}
-	// 198.18.0.0/15 is for tests of networks. A link takes four addresses.
-	number := (int64(os.Getpid()) + machines.Add(1)*257) % (1 << 15)
-	net := fmt.Sprintf("198.%d.%d.", 18+number>>14, number>>6&255)
+	// 198.18.0.0/15 is for tests of networks; its first half is internal/virtualnet's. A link takes
+	// four addresses.
+	number := (int64(os.Getpid()) + machines.Add(1)*257) % (1 << 14)
+	net := fmt.Sprintf("198.19.%d.", number>>6)
 	last := int(number & 63 * 4)
 	m := &Machine{Host: net + fmt.Sprint(last+1), Far: net + fmt.Sprint(last+2),
 		name: fmt.Sprintf("soak%d", number)}

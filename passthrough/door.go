@@ -29,7 +29,7 @@ type door struct {
 	begun time.Time     // guarded by mu; when Redis was asked last
 	done  chan struct{} // guarded by mu; closed when it has answered, or never will; nil at first
 	last  verdict       // guarded by mu; unknown until done is closed
-	hangs bool          // guarded by mu; a client has waited for this answer in vain
+	hangs bool          // guarded by mu; a client gave up waiting for this answer
 }
 
 // ask returns what Redis has said within askEvery. It has run call, by which Redis is asked on a

@@ -143,7 +143,7 @@ func (w *workload) clients(step func(c *proxytest.Conn) (alive bool)) {
 }
 
 // lock takes a lock, holds it for some round trips, mostly few, and releases it. First it releases
-// what it owes. A lock that it waits for in vain is left for another one: its release can be lost
+// what it owes. A lock that it does not get is left for another one: its release can be lost
 // with the master.
 func (w *workload) lock(c *proxytest.Conn, i int, owed *string) (alive bool) {
 	if *owed != "" {

@@ -71,17 +71,16 @@ func grantsOf(ops []history.Op) []grant {
 func lossesOf(ops []history.Op) map[int64]int64 {
 	type conn struct{ client, conn int }
 	ended := map[int64]map[conn]int64{}
-	for _, o := range ops {
-		if o.Session && o.Acquired() {
+	for _, o := range ops { // ordered by Call: an owner can be given its lock again by a connection
+		c := conn{o.Client, o.Conn}
+		switch at, had := ended[o.Token][c]; {
+		case o.Session && o.Acquired():
 			if ended[o.Result] == nil {
 				ended[o.Result] = map[conn]int64{}
 			}
-			ended[o.Result][conn{o.Client, o.Conn}] = forever
-		}
-	}
-	for _, o := range ops {
-		if at, had := ended[o.Token][conn{o.Client, o.Conn}]; had && o.Kind == history.Lost {
-			ended[o.Token][conn{o.Client, o.Conn}] = min(at, o.Call)
+			ended[o.Result][c] = forever
+		case had && o.Kind == history.Lost:
+			ended[o.Token][c] = min(at, o.Call)
 		}
 	}
 	losses := map[int64]int64{}

@@ -3,6 +3,7 @@
 package check_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -322,5 +323,35 @@ func TestRules(t *testing.T) {
 				t.Errorf("accused of %v", found)
 			}
 		})
+	}
+}
+
+// An owner's connections close, and before Redis hears of it the owner asks again by a connection
+// with the same number: it has the same token, and the lock until that connection closes.
+func TestOwnerAsksAgainBeforeRelease(t *testing.T) {
+	owned := func(o *history.Op) { o.Session, o.Owner = true, "me" }
+	lost := func(at int64) history.Op {
+		return history.Op{Client: 1, Kind: history.Lost, Key: "job", Token: 10, Session: true,
+			Call: ms(at)}
+	}
+	held := []history.Op{with(took(1, 0, 10, 10, 60000), owned), lost(2000),
+		with(took(1, 2010, 2020, 10, 60000), owned), lost(9000)}
+	gaveUp := with(took(2, 1000, 8000, 0, 60000), waited)
+	gaveUp.Outcome = history.Null
+	for name, c := range map[string]struct {
+		op   history.Op
+		want string
+	}{
+		"another waits and gives up": {gaveUp, ""},
+		"another is given it":        {took(3, 5000, 5010, 20, 60000), "exclusion"},
+	} {
+		h := history.History{Ops: append(pings(50, 200), append(held, c.op)...)}
+		got := []string{}
+		for _, v := range check.Check(h, check.DefaultBounds()).Violations {
+			got = append(got, v.Rule)
+		}
+		if !slices.Contains(append(got, ""), c.want) || c.want == "" && len(got) > 0 {
+			t.Errorf("%s: violations of %q, want %q", name, got, c.want)
+		}
 	}
 }

@@ -156,6 +156,7 @@ func (c *toyClient) takesByMany() {
 			Kind: history.Lost, Key: "many", Token: token, Session: true, Call: ms(c.s.now)})
 		c.s.closed(c.id, conn)
 	}
+	c.sleep(2000) // long enough for others to miss the lock
 }
 
 // closed ends what a connection had.

@@ -228,7 +228,8 @@ func (c *checker) ends(o history.Op, ops []history.Op) int64 {
 		switch {
 		case other.Kind == history.Unlock && other.Outcome == history.OK:
 			return max(other.Return, other.Call)
-		case other.Kind == history.Lost && o.Session && other.Conn != o.Conn:
+		case other.Kind == history.Lost && o.Session && (other.Conn != o.Conn || other.Call < o.Call):
+			// of another connection, or of one before with the same number
 		case other.Kind == history.Lost && o.Session:
 			return c.noticed(o, other.Call)
 		case other.Kind == history.Relock && other.Return != 0:

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"lockproxy/internal/commands"
+	"lockproxy/internal/eventloop"
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/testwait"
@@ -225,4 +226,58 @@ func TestFrozenLaneWithoutSessionsIsClosed(t *testing.T) {
 	if _, err := io.Copy(io.Discard, lane); err != nil {
 		t.Errorf("the lane is not closed: %v", err)
 	}
+}
+
+// An event loop asks two things at once by a lane. If the lane has room for one alone, it leaves
+// both to the goroutine, and the answer to the first harms nobody.
+func TestSeveralByALaneInALoop(t *testing.T) {
+	s := newScripted(t, 1)
+	c := s.client(t)
+	c.ask(t, "s")
+	c.Flush(nil)
+	lane := testwait.For(t, "the lane", s.conns)
+	two := [][]byte{resp.AppendCommand(nil, "b1"), resp.AppendCommand(nil, "b2")}
+	doInLoop := func() []*Answer {
+		it := &eventloop.Iteration{}
+		defer it.Flush()
+		return c.Do(it, two...)
+	}
+	both := doInLoop()
+	if both == nil {
+		t.Fatal("they are left to the goroutine")
+	}
+	c.mu.Lock()
+	others := c.inFlight
+	c.inFlight = maxInFlight - 1
+	c.mu.Unlock()
+	if doInLoop() != nil {
+		t.Error("a lane without room took both")
+	}
+	c.mu.Lock()
+	c.inFlight = others + 1
+	c.mu.Unlock()
+	again := c.Do(nil, two...)
+	c.ask(t, "b9")
+	c.Flush(nil)
+	asked := ""
+	eachRequest(lane, func(words []string) bool {
+		asked += " " + words[0]
+		lane.Write(scriptedReply(words[0]))
+		return words[0] != "b9"
+	})
+	if asked != " s b1 b2 b1 b1 b2 b9" {
+		t.Errorf("it asked%s", asked)
+	}
+	for i, a := range append(both, again...) {
+		want := scriptedReply([]string{"b1", "b2"}[i%2])
+		if raw, err := a.Raw(); err != nil || string(raw) != string(want) {
+			t.Errorf("answer %d is %q, %v", i, raw, err)
+		}
+	}
+	if got := c.line(t) + c.line(t) + c.line(t); got != "+s$2b9" {
+		t.Errorf("the client got %q", got)
+	}
+	c.End(AtOnce)
+	c.Wait()
+	s.lanes.Close()
 }

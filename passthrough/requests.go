@@ -113,8 +113,8 @@ func (p *Pipe) logInAgain() {
 }
 
 // Do gathers requests of the proxy, whose replies the client does not get. Awaiting or Flush sends
-// them. In an event loop, where more than one can only go by the home, it returns nil if it would
-// have to wait.
+// them. In an event loop it returns nil if it would have to wait. By a lane the first of several
+// may go nevertheless: there they must do no harm.
 func (p *Pipe) Do(it *eventloop.Iteration, raws ...[]byte) []*Answer {
 	if it != nil && !p.takesAll(raws) {
 		return nil
@@ -122,7 +122,7 @@ func (p *Pipe) Do(it *eventloop.Iteration, raws ...[]byte) []*Answer {
 	answers := make([]*Answer, len(raws))
 	for i, raw := range raws {
 		answers[i] = p.newAnswer(nil, it)
-		if !p.enqueue(pendingReply{kind: internal, answer: answers[i]}, raw, it) && i == 0 {
+		if !p.enqueue(pendingReply{kind: internal, answer: answers[i]}, raw, it) && (i == 0 || it != nil) {
 			return nil
 		}
 	}
@@ -137,7 +137,8 @@ func (p *Pipe) takesAll(raws [][]byte) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return size <= bufSize && (len(raws) == 1 || p.route == byHome && p.pending.empty())
+	return size <= bufSize && (len(raws) == 1 || p.route == byLane ||
+		p.route == byHome && p.pending.empty())
 }
 
 func (p *Pipe) newAnswer(c *Call, it *eventloop.Iteration) *Answer {

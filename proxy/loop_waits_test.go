@@ -82,8 +82,8 @@ func TestLoopRunsAllSteps(t *testing.T) {
 	}
 	// The goroutine loads the scripts.
 	io.WriteString(far, "LOCKALL 600 2 x y\r\nUNLOCKALL 1 2 x y\r\nUNLOCK x FORCE\r\n"+
-		"FENCE x 1 PING\r\nRELOCK x 1 600\r\nLOCKINFO x\r\n")
-	for got := 0; got < 6; {
+		"FENCE x 1 PING\r\nRELOCK x 1 600\r\nLOCKINFO x\r\nONCE x 600\r\nDONE x 1 v\r\n")
+	for got := 0; got < 8; {
 		sess.read()
 		sess.handle()
 		buf := make([]byte, 4<<10)
@@ -99,8 +99,12 @@ func TestLoopRunsAllSteps(t *testing.T) {
 		{"FENCE s T INCR k", ":8\r\n"}, {"FENCE s T HGET k f", "-WRONGTYPE"},
 		{"RELOCK s T 600", ":1\r\n"}, {"UNLOCK s", ":1\r\n"}, {"LOCK s x", "-ERR timeout"},
 		{"LOCKINFO s", "$-1\r\n"}, {"FENCE s x GET k", "-ERR value is not an integer"},
+		{"ONCE v 600", ":T\r\n"}, {"ONCE v 600 EARLY 60", "$-1\r\n"}, {"DONE v T made EX 90", ":1\r\n"},
+		{"ONCE v 600", "$4\r\nmade\r\n"}, {"ONCE v 600 EARLY 60", "$4\r\nmade\r\n"},
+		{"ONCE v 600 EARLY 60 WAIT 0", "$4\r\nmade\r\n"}, {"ONCE v 600 EARLY 99", ":T\r\n"},
+		{"ONCE v 600 EARLY 99 WAIT 0", "$4\r\nmade\r\n"}, {"DONE v T", ":1\r\n"},
 	} {
-		reply := ask(strings.Replace(c.ask, " T ", " "+token+" ", 1))
+		reply := ask(strings.Replace(c.ask, " T", " "+token, 1))
 		if c.want == ":T\r\n" {
 			if token = strings.Trim(reply, ":\r\n"); len(token) != 16 {
 				t.Fatalf("%s: %q", c.ask, reply)

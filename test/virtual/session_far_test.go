@@ -123,8 +123,9 @@ func TestSessionLocksFarAway(t *testing.T) {
 			direct.ScriptFlush(proxytest.Ctx)
 			far.heldFor(3 * time.Second)
 			direct.ScriptFlush(proxytest.Ctx)
-			if took := far.close(time.Second); took > time.Second {
-				t.Error("want all to be released within a second")
+			// A few round trips of 100 ms: which locks go together depends on who closes first.
+			if took := far.close(2 * time.Second); took > 2*time.Second {
+				t.Error("want all to be released within a few round trips")
 			}
 		})
 	}

@@ -19,26 +19,36 @@ type grant struct {
 // forever is when a session lock ends by itself.
 const forever = int64(1) << 62
 
-// grantsOf returns the locks that were given, one for each token, without regard to faults.
+// conn names a connection of a client.
+type conn struct{ client, conn int }
+
+// grantsOf returns the locks that were given, without regard to faults: one for each token, and
+// another when a session lock whose connections had all ended is given with the same token again.
 func grantsOf(ops []history.Op) []grant {
-	byToken := map[int64]int{}
-	losses := lossesOf(ops)
+	byToken := map[int64]int{}        // the last grant of each
+	open := map[int64]map[conn]bool{} // connections that have a session lock, by token
 	var grants []grant
-	for _, o := range ops {
+	for _, o := range ops { // ordered by Call
 		if o.Acquired() {
 			until := o.Call + o.Timeout
 			if o.Session {
 				until = forever
 			}
-			if i, again := byToken[o.Result]; again { // by its owner, which never shortens it
-				grants[i].to = max(grants[i].to, until)
-				continue
+			i, again := byToken[o.Result]
+			if again = again && !(o.Session && len(open[o.Result]) == 0); again {
+				grants[i].to = max(grants[i].to, until) // by its owner, which never shortens it
+			} else {
+				byToken[o.Result] = len(grants)
+				grants = append(grants, grant{op: o, from: o.Return, to: until, session: o.Session})
 			}
-			byToken[o.Result] = len(grants)
-			grants = append(grants, grant{op: o, from: o.Return, to: until, session: o.Session})
+			if open[o.Result] == nil {
+				open[o.Result] = map[conn]bool{}
+			}
+			if o.Session {
+				open[o.Result][conn{o.Client, o.Conn}] = true
+			}
+			continue
 		}
-	}
-	for _, o := range ops { // ordered by Call
 		i, ok := byToken[o.Token]
 		if !ok || o.Token == 0 || o.Client != grants[i].op.Client {
 			continue
@@ -48,8 +58,9 @@ func grantsOf(ops []history.Op) []grant {
 		case o.Kind == history.Unlock:
 			g.to = min(g.to, o.Call)
 		case o.Kind == history.Lost:
-			if at, ok := losses[o.Token]; ok {
-				g.to = min(g.to, at)
+			delete(open[o.Token], conn{o.Client, o.Conn})
+			if len(open[o.Token]) == 0 {
+				g.to = min(g.to, o.Call)
 			}
 		case o.Kind == history.Relock && g.session && (o.Outcome == history.OK && o.Result == 1 ||
 			o.Outcome == history.Unknown):
@@ -69,18 +80,18 @@ func grantsOf(ops []history.Op) []grant {
 // lossesOf is when session locks, by token, ended with their connections: with the last that had been
 // given one. Those that have a connection left are not there.
 func lossesOf(ops []history.Op) map[int64]int64 {
-	type conn struct{ client, conn int }
 	ended := map[int64]map[conn]int64{}
-	for _, o := range ops { // ordered by Call: an owner can be given its lock again by a connection
-		c := conn{o.Client, o.Conn}
-		switch at, had := ended[o.Token][c]; {
-		case o.Session && o.Acquired():
+	for _, o := range ops {
+		if o.Session && o.Acquired() {
 			if ended[o.Result] == nil {
 				ended[o.Result] = map[conn]int64{}
 			}
-			ended[o.Result][c] = forever
-		case had && o.Kind == history.Lost:
-			ended[o.Token][c] = min(at, o.Call)
+			ended[o.Result][conn{o.Client, o.Conn}] = forever
+		}
+	}
+	for _, o := range ops {
+		if at, had := ended[o.Token][conn{o.Client, o.Conn}]; had && o.Kind == history.Lost {
+			ended[o.Token][conn{o.Client, o.Conn}] = min(at, o.Call)
 		}
 	}
 	losses := map[int64]int64{}

@@ -52,32 +52,37 @@ func (l *waits) readStep(c Client, r script.Request, o syntax.Lock) *Step {
 		case err != nil:
 			return errorReply(err), nil
 		case there && !soonGone:
-			l.seen.counters.onceHits.Add(1)
-			return bulkReply(value), nil
+			return l.hit(value), nil
 		case !there && o.Waits:
 			return Reply{}, &Step{Wait: func(ctx context.Context, on upstream) Reply {
 				return l.wait(ctx, session{c, on}, r, o.Wait)
 			}}
 		}
-		present := nullReply
+		var present *string
 		if there {
-			present = bulkReply(value)
+			present = &value
 		}
 		return Reply{}, l.claimStep(c, r, o, present)
 	}}
 }
 
-// claimStep asks for the claim. present is the reply if another client has it.
-func (l *waits) claimStep(c Client, r script.Request, o syntax.Lock, present Reply) *Step {
+// hit makes the reply to a client that is given the value.
+func (l *waits) hit(value string) Reply {
+	l.seen.counters.onceHits.Add(1)
+	return bulkReply(value)
+}
+
+// claimStep asks for the claim. present is the value, if there is one, that the client is given if
+// another has the claim: it is refused nothing.
+func (l *waits) claimStep(c Client, r script.Request, o syntax.Lock, present *string) *Step {
 	return l.tryStep(c, r, func(a script.Attempt, err error) (Reply, *Step) {
-		if a.Made {
+		switch {
+		case a.Made:
 			return Reply{}, l.readStep(c, r, o)
+		case err == nil && a.Token == 0 && present != nil:
+			return l.hit(*present), nil
 		}
-		reply, next := l.tried(c, lockRequests{r}, a, err)
-		if next == nil && reply.Kind == NullReply {
-			reply = present
-		}
-		return reply, next
+		return l.tried(c, lockRequests{r}, a, err)
 	})
 }
 

@@ -248,6 +248,31 @@ func TestMetrics(t *testing.T) {
 	t.Error("no lockproxy_build_info of this version")
 }
 
+func TestMetricsOfOnce(t *testing.T) {
+	s := startSite(t, nil)
+	c, waiter := s.client(), s.client()
+	token, _ := c.Do(ctx, "ONCE", "page", 600).Int64()
+	waited := make(chan any, 1)
+	go func() { waited <- waiter.Do(ctx, "ONCE", "page", 600, "WAIT", 0).Val() }()
+	testwait.Until(t, "a waiter", func() bool { return s.proxy.Stats().Locks.Waiters == 1 })
+	c.Do(ctx, "DONE", "page", token, "text", "EX", 60)
+	if got := testwait.For(t, "the value", waited); got != "text" {
+		t.Errorf("the waiter got %v", got)
+	}
+	c.Do(ctx, "ONCE", "page", 600)
+	again, _ := c.Do(ctx, "ONCE", "page", 600, "EARLY", 90).Int64()
+	c.Do(ctx, "ONCE", "page", 600, "EARLY", 90)
+	c.Do(ctx, "DONE", "page", again)
+	got := s.scrape()
+	for event, want := range map[string]string{
+		"hit": "2", "maker": "2", "shared": "1", "stored": "1", "given_up": "1",
+	} {
+		if name := `lockproxy_once_total{event="` + event + `"}`; got[name] != want {
+			t.Errorf("%s is %q, want %q", name, got[name], want)
+		}
+	}
+}
+
 // A page of another name, whose name server says 127.0.0.1, gets nothing.
 func TestHostIsChecked(t *testing.T) {
 	s := startSite(t, nil)

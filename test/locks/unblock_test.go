@@ -22,6 +22,7 @@ func TestClientUnblock(t *testing.T) {
 			p := proxytest.Start(t, url, nil)
 			holder, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 			token := proxytest.Token(t, holder.Do("LOCKALL 600 2 {job}a {job}b"))
+			made := proxytest.Token(t, holder.Do("ONCE {job}v 600"))
 			first, second := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 			second.Do("HELLO 3")
 			number := func(c *proxytest.Conn) string {
@@ -29,10 +30,14 @@ func TestClientUnblock(t *testing.T) {
 			}
 			ids := []string{number(first), number(second)}
 			for _, waits := range []string{"LOCK {job}a 600 WAIT 0", "LOCK {job}a 600 SHARED WAIT 600",
-				"LOCKALL 600 2 {job}a {job}b WAIT 0", "LOCK {job}b 600 WAIT 0 OWNER o SESSION"} {
+				"LOCKALL 600 2 {job}a {job}b WAIT 0", "LOCK {job}b 600 WAIT 0 OWNER o SESSION",
+				"ONCE {job}v 600 WAIT 0", "ONCE {job}v 600 EARLY 9 WAIT 600"} {
 				key := "{job}a"
-				if waits[:11] == "LOCK {job}b" {
+				switch waits[:11] {
+				case "LOCK {job}b":
 					key = "{job}b"
+				case "ONCE {job}v":
+					key = "{job}v:once:tag"
 				}
 				for how, want := range map[string][2]string{"": {"$-1\r\n", "_\r\n"},
 					" TIMEOUT": {"$-1\r\n", "_\r\n"}, " error": {unblocked, unblocked}} {
@@ -62,6 +67,8 @@ func TestClientUnblock(t *testing.T) {
 			first.Expect("UNLOCK {job}a", ":1\r\n")
 			other.Expect("LOCKINFO {job}a", "$-1\r\n")
 			other.Expect("LOCKINFO {job}b", "$-1\r\n")
+			holder.Expect(fmt.Sprintf("DONE {job}v %d", made), ":1\r\n")
+			other.Expect("LOCKINFO {job}v:once:tag", "$-1\r\n")
 		})
 	}
 }

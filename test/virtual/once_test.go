@@ -319,3 +319,46 @@ func TestOnceWaiterLeaves(t *testing.T) {
 		stays.Expect(done("page", token, "good"), ":1\r\n")
 	})
 }
+
+// INFO counts what became of ONCEs and DONEs, and LOCKTOP and LOCKLOG know the claim as a lock. Who
+// is given the present value while another makes it again was refused nothing.
+func TestOnceIsCounted(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		_, p := virtualtest.StartBoth(t)
+		a, b, c := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+		token := proxytest.Token(t, a.Do("ONCE page 600"))
+		b.Send("ONCE page 600 WAIT 0")
+		c.Send("ONCE page 600 WAIT 0")
+		time.Sleep(time.Minute)
+		a.Expect(done("page", token, "old EX 60"), ":1\r\n")
+		b.WantReply("$3\r\nold\r\n")
+		c.WantReply("$3\r\nold\r\n")
+		a.Expect("ONCE page 600", "$3\r\nold\r\n")
+		a.Expect("ONCE page 600 EARLY 30", "$3\r\nold\r\n")
+		token = proxytest.Token(t, a.Do("ONCE page 600 EARLY 90 OWNER me"))
+		b.Expect("ONCE page 600 EARLY 90", "$3\r\nold\r\n")
+		c.Expect("ONCE page 600 EARLY 90 WAIT 0", "$3\r\nold\r\n")
+		a.Expect(fmt.Sprintf("DONE page %d", token), ":1\r\n")
+		a.Expect(fmt.Sprintf("DONE page %d", token), ":0\r\n")
+		info := a.Do("INFO lockproxy")
+		for name, want := range map[string]int{"once_hits": 4, "once_makers": 2, "once_shared": 2,
+			"once_stored": 1, "once_given_up": 1, "locks_refused": 0, "locks_held": 0,
+			"lock_waiters": 0} {
+			if line := fmt.Sprintf("\r\n%s:%d\r\n", name, want); !strings.Contains(info, line) {
+				t.Errorf("no %q in %s", line, info)
+			}
+		}
+		top := a.Do("LOCKTOP")
+		for _, want := range []string{"page:once:", "acquired\r\n:2\r\n", "waits\r\n:2\r\n",
+			"refused\r\n:0\r\n", "me\r\n"} {
+			if !strings.Contains(top, want) {
+				t.Errorf("no %q in LOCKTOP: %q", want, top)
+			}
+		}
+		log := a.Do("LOCKLOG")
+		if strings.Count(log, "acquired\r\n") != 2 || strings.Count(log, "released\r\n") != 2 ||
+			strings.Count(log, "page:once:") != 4 {
+			t.Errorf("LOCKLOG: %q", log)
+		}
+	})
+}

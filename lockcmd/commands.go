@@ -44,7 +44,7 @@ func (c *Spec) CheckArity(args [][]byte) error {
 		return nil
 	}
 	if len(args) < c.MinArgs || c.MaxArgs > 0 && len(args) > c.MaxArgs {
-		return syntax.UsageError("ERR wrong number of arguments for '" + c.Name + "' command")
+		return syntax.UsageError("ERR wrong number of arguments for '" + c.Name + "' command; see LOCK HELP")
 	}
 	return nil
 }

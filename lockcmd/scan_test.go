@@ -14,13 +14,13 @@ import (
 func TestScanReportsErrors(t *testing.T) {
 	l := newTestLocks()
 	for said, skipped := range map[string]bool{
-		"NOPERM this user has no permissions":                   true,
-		"WRONGTYPE Key holds a value that is not a lock":        true,
-		"LOADING Redis is loading the dataset in memory":        false,
-		"BUSY Redis is busy running a script":                   false,
-		"MASTERDOWN Link with MASTER is down":                   false,
-		"UPSTREAM the node was lost, and nothing was sent":      false,
-		"ERR Error running script: user_script:1: out of mercy": false,
+		"NOPERM this user has no permissions":                                              true,
+		"WRONGTYPE Key holds a value that is not a lock: choose another name for the lock": true,
+		"LOADING Redis is loading the dataset in memory":                                   false,
+		"BUSY Redis is busy running a script":                                              false,
+		"MASTERDOWN Link with MASTER is down":                                              false,
+		"UPSTREAM the node was lost, and nothing was sent":                                 false,
+		"ERR Error running script: user_script:1: out of mercy":                            false,
 	} {
 		step := l.beginScan(Client{Holder: &Holder{}}, [][]byte{[]byte("0")})
 		found := resp.AppendCommand([]byte("*2\r\n$1\r\n0\r\n"), keyname.Record([]byte("job")))

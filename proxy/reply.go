@@ -105,7 +105,8 @@ func serverErrorText(name, text string) string {
 }
 
 var (
-	errInMulti  = syntax.UsageError("ERR Command not allowed inside a transaction")
+	errInMulti = syntax.UsageError("ERR Command not allowed inside a transaction: " +
+		"send it before MULTI, or use FENCE")
 	errWatching = syntax.UsageError("ERR FENCE can't be used between WATCH and MULTI: " +
 		"it is a transaction itself, and would end the WATCH")
 	errUntracked = syntax.UsageError("ERR lock commands can't be used on a connection whose " +

@@ -73,6 +73,10 @@ func readConfig(name string, flags []*kong.Flag) (settings, error) {
 // tomlError says where the file is not TOML, without quoting the line, which can hold a password.
 func tomlError(err error) error {
 	var at toml.ParseError
+	if errors.As(err, &at) && strings.HasSuffix(at.Message, "already been defined.") {
+		return fmt.Errorf("line %d sets what an earlier line has set: leave one of the two out",
+			at.Position.Line)
+	}
 	if errors.As(err, &at) {
 		return fmt.Errorf(`line %d is not TOML: want name = 5, name = "text" or name = true`,
 			at.Position.Line)

@@ -32,7 +32,7 @@ func TestMissingAndMisspeltSettingsAreRefused(t *testing.T) {
 		{args: []string{"--upstream="}, want: "--upstream: it is empty"},
 		{args: []string{"--upstream", " "}, want: "--upstream: it is empty"},
 		{args: []string{"--config", configFile(t, `upstream = ""`)}, want: "it is empty"},
-		{args: []string{"--upstream-file", empty}, want: "--upstream-file: " + empty + " is empty"},
+		{args: []string{"--upstream-file", empty}, want: "--upstream-file: the file " + empty + " is empty"},
 		{args: []string{"--upstream-file", "/nowhere/url"}, want: "open /nowhere/url"},
 		{args: []string{"--upstream-file", empty, "--upstream", "redis://h"},
 			want: "leave one of the two out"},

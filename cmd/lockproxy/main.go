@@ -95,7 +95,7 @@ func parse(args []string, stdout io.Writer) (command, error) {
 		if flag := oneDash(args, parser.Model.Node); flag != "" {
 			text = fmt.Sprintf("unknown flag -%s, did you mean --%s?", flag, flag)
 		}
-		text = asked.Serve.nameFile(text, args)
+		text = asked.Serve.nameFile(shortFlag.ReplaceAllString(text, ""), args)
 		return cmd, fmt.Errorf("%s; see lockproxy%s --help", withoutPassword(text), name)
 	case asked.Version:
 		fmt.Fprintln(stdout, "lockproxy", version)
@@ -114,6 +114,9 @@ func parse(args []string, stdout io.Writer) (command, error) {
 	}
 	return cmd, err
 }
+
+// shortFlag is kong's guess that another flag of one letter was meant, which is no help.
+var shortFlag = regexp.MustCompile(`, did you mean "-\w"\?`)
 
 // oneDash is the first flag that was given with one dash where it takes two, or "".
 func oneDash(args []string, program *kong.Node) string {

@@ -63,8 +63,8 @@ func (r refusal) unavailable() bool {
 
 // connect opens a connection that is logged in as the URL says. In RESP3 a lost lock is pushed; a
 // proxy whose Redis or user doesn't allow HELLO closes the connection instead.
-func (c *runCommand) connect(ctx context.Context) (*sessionConn, error) {
-	ctx, cancel := context.WithTimeout(ctx, connectWithin)
+func (c *runCommand) connect(parent context.Context) (*sessionConn, error) {
+	ctx, cancel := context.WithTimeout(parent, connectWithin)
 	defer cancel()
 	cfg, err := c.tls()
 	if err != nil {
@@ -85,7 +85,10 @@ func (c *runCommand) connect(ctx context.Context) (*sessionConn, error) {
 	case errors.As(err, &refused):
 		return nil, fmt.Errorf("%s: %w", refused.Step, refusal(refused.Reply))
 	case err != nil:
-		return nil, fmt.Errorf("cannot reach the proxy: %w", errors.Unwrap(err))
+		looking, cancel := context.WithTimeout(parent, connectWithin)
+		defer cancel()
+		return nil, fmt.Errorf("cannot reach the proxy that --url names: %w",
+			c.proxy.Explain(looking, errors.Unwrap(err), "--tls"))
 	}
 	conn := &sessionConn{nc: nc, events: make(chan event), closing: make(chan struct{})}
 	go conn.read() // ends when the connection does; close waits for it

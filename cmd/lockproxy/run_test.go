@@ -56,7 +56,7 @@ func TestRunPassesStatusesOn(t *testing.T) {
 		{"--url http://x -- true", 125, `scheme "http" is not known`},
 		{"--tls-ca x -- true", 125, "are for TLS: write --url as rediss://"},
 		{"--url rediss://" + s.addr + " --tls-ca /nowhere -- true", 125, "--tls-ca /nowhere"},
-		{"--url redis://127.0.0.1:1 -- true", 69, "cannot reach the proxy"},
+		{"--url redis://127.0.0.1:1 -- true", 69, "cannot reach the proxy that --url names"},
 		{"--url redis://:" + secret + "@" + plain.Addr() + " -- true", 125,
 			"is this a lockproxy or a plain Redis?"},
 		{"--url redis://:wrong@" + plain.Addr() + " -- true", 125, "AUTH: WRONGPASS"},

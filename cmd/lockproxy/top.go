@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"lockproxy/internal/survey"
 	"lockproxy/internal/top"
+	"lockproxy/internal/upstream"
 )
 
 // topCommand is lockproxy top: the locks that are held, in a terminal.
@@ -69,7 +71,14 @@ func (c *topCommand) show(stdout io.Writer) error {
 	o.Query.Filter, o.Query.Limit = c.Filter, c.Rows
 	o.Query.Descending = o.Query.Descending != c.Reverse
 	if file, ok := stdout.(*os.File); c.Once || !ok || !isatty.IsTerminal(file.Fd()) {
-		return top.Snapshot(ctx, o, stdout)
+		err := top.Snapshot(ctx, o, stdout)
+		var failed *upstream.Error
+		if errors.As(err, &failed) {
+			looking, cancel := context.WithTimeout(ctx, connectWithin)
+			defer cancel()
+			err = c.proxy.Explain(looking, err, "--tls")
+		}
+		return err
 	}
 	terminal, err := tcell.NewScreen()
 	if err != nil {

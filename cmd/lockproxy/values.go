@@ -116,7 +116,7 @@ func readSecret(flag string, value *string, file string) error {
 		return fmt.Errorf("--%s-file: %w", flag, err)
 	}
 	if *value = strings.TrimSpace(string(text)); *value == "" {
-		return fmt.Errorf("--%s-file: %s is empty", flag, file)
+		return fmt.Errorf("--%s-file: the file %s is empty", flag, file)
 	}
 	return nil
 }

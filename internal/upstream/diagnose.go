@@ -22,7 +22,7 @@ import (
 func (u *Upstream) Diagnose(ctx context.Context) (info map[string]string, err error) {
 	text, err := u.askInfo(ctx)
 	if err != nil {
-		return nil, u.explain(ctx, err)
+		return nil, u.Explain(ctx, err, "--upstream-tls")
 	}
 	if text.IsError() {
 		if refusal := string(text.Text); strings.HasPrefix(refusal, "DENIED") {
@@ -113,9 +113,9 @@ func isFull(info map[string]string) bool {
 		info["maxmemory_policy"] == "noeviction"
 }
 
-// explain adds to a failure to connect what the operator should do about it, as far as it can be
-// found out.
-func (u *Upstream) explain(ctx context.Context, err error) error {
+// Explain adds to a failure to connect what is to be done about it, as far as it can be found out.
+// tlsFlags is how the names of the flags about TLS begin.
+func (u *Upstream) Explain(ctx context.Context, err error, tlsFlags string) error {
 	var refused *Refused
 	if errors.As(err, &refused) {
 		return err // in the server's own words
@@ -127,12 +127,18 @@ func (u *Upstream) explain(ctx context.Context, err error) error {
 	}
 	var authority x509.UnknownAuthorityError
 	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
 	switch {
 	case errors.As(err, &authority):
 		advice = "the authority that has signed its certificate is unknown on this machine: " +
-			"name the file of that one by --upstream-tls-ca"
+			"name the file of that one by " + tlsFlags + "-ca"
 	case errors.As(err, &name):
-		advice = "its certificate is for another name: give that by --upstream-tls-server-name"
+		advice = "its certificate is for another name: give that by " + tlsFlags + "-server-name"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		advice = "its certificate is not valid today: renew it, or set this machine's clock"
+	case isAlert(err) && strings.HasSuffix(err.Error(), "certificate required)"): // by TLS 1.3
+		advice = "it lets in only clients with a certificate: name one by " + tlsFlags +
+			"-cert and " + tlsFlags + "-key"
 	case u.TLS() != nil:
 		if said := u.greet(ctx, addr); said != "" {
 			advice = "it does not speak TLS: name it by redis://, not rediss://"
@@ -148,6 +154,13 @@ func (u *Upstream) explain(ctx context.Context, err error) error {
 		return err
 	}
 	return fmt.Errorf("%s (%w)", advice, err)
+}
+
+// isAlert reports whether err is what the other side of a TLS connection has said before it ended
+// it.
+func isAlert(err error) bool {
+	var ended *net.OpError
+	return errors.As(err, &ended) && ended.Op == "remote error"
 }
 
 // probing opens a plain connection for a look, and has use look at it until ctx ends.
@@ -171,9 +184,9 @@ func (u *Upstream) probing(ctx context.Context, addr string, use func(net.Conn))
 func (u *Upstream) greet(ctx context.Context, addr string) (line string) {
 	u.probing(ctx, addr, func(raw net.Conn) {
 		raw.Write(resp.AppendCommand(nil, probe)) // one that refuses clients says so without
-		reply, head, err := resp.ReadReply(raw, maxSetupReply)
-		if err == nil && (reply[0] == '+' || reply[0] == '-') {
-			line = string(reply[:1]) + string(head.Line)
+		text, head, err := resp.ReadReply(raw, maxSetupReply)
+		if err == nil && (head.Type == '+' || head.Type == '-') {
+			line = string(head.Type) + reply{head, text}.said()
 		}
 	})
 	return line
@@ -185,8 +198,7 @@ func (u *Upstream) speaksTLS(ctx context.Context, addr string) (speaks bool) {
 		// Nothing is sent on this connection, so it does not matter whose it is.
 		conn := tls.Client(raw, &tls.Config{InsecureSkipVerify: true})
 		err := conn.HandshakeContext(ctx)
-		var alert tls.AlertError
-		speaks = err == nil || errors.As(err, &alert)
+		speaks = err == nil || isAlert(err)
 	})
 	return speaks
 }

@@ -154,7 +154,7 @@ func (f *follower) query(conn net.Conn, sentinel string) error {
 		return err
 	}
 	if replies[0].IsError() {
-		return refusedGroup{s.group, string(replies[0].Line)}
+		return refusedGroup{s.group, replies[0].said()}
 	}
 	v, err := readVote(replies[0].raw, replies[1].raw)
 	if err != nil {
@@ -168,7 +168,10 @@ func (f *follower) query(conn net.Conn, sentinel string) error {
 // refusedGroup is a Sentinel's error reply to the question for a group's master.
 type refusedGroup struct{ group, line string }
 
-func (e refusedGroup) Error() string { return fmt.Sprintf("SENTINEL MASTER %s: %s", e.group, e.line) }
+func (e refusedGroup) Error() string {
+	return fmt.Sprintf("SENTINEL MASTER %s: %s; name Sentinels, and one of the groups that SENTINEL "+
+		"MASTERS lists there", e.group, e.line)
+}
 
 // readVote reads the answers to SENTINEL MASTER and SENTINEL GET-MASTER-ADDR-BY-NAME.
 func readVote(master, addr []byte) (v vote, err error) {

@@ -38,7 +38,7 @@ func (u *Upstream) login(nc net.Conn, addr string, setup [][]string) error {
 		switch step := strings.ToUpper(cmds[i][0]); {
 		case isRefusal(reply.Head):
 			return &Refused{Addr: addr, From: nc.RemoteAddr().String(), Step: step,
-				Reply: string(reply.Line)}
+				Reply: reply.said()}
 		case step == askRole:
 			if err := checkRole(reply.raw); err != nil {
 				return &Error{Addr: addr, Err: err}
@@ -48,7 +48,7 @@ func (u *Upstream) login(nc net.Conn, addr string, setup [][]string) error {
 				step += " " + strings.ToUpper(cmds[i][1])
 			}
 			return &Refused{Addr: addr, From: nc.RemoteAddr().String(), Step: step,
-				Reply: string(reply.Line)}
+				Reply: reply.said()}
 		}
 	}
 	if err != nil {
@@ -70,6 +70,15 @@ const askRole = "ROLE"
 type reply struct {
 	resp.Head
 	raw []byte
+}
+
+// maxSaid bounds the text of an error that is told to people and clients, bytes.
+const maxSaid = 1 << 10
+
+// said is the text of an error: Head has the beginning only.
+func (r reply) said() string {
+	v, _ := resp.ParseValue(r.raw) // ReadReply has found it whole
+	return string(v.Text[:min(len(v.Text), maxSaid)])
 }
 
 // maxSetupReply bounds such a reply, bytes.

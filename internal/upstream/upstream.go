@@ -94,7 +94,7 @@ func (u *Upstream) DialAdmitted(ctx context.Context, id Identity) (net.Conn, err
 	switch {
 	case len(replies) > 0 && letsNobodyIn(replies[0].Head):
 		err = &Refused{Addr: u.Addr, From: conn.RemoteAddr().String(), Step: probe,
-			Reply: string(replies[0].Line)}
+			Reply: replies[0].said()}
 	case err != nil:
 		err = &Error{Addr: u.Addr, Err: err}
 	default:
@@ -115,7 +115,7 @@ func (u *Upstream) StillAdmits(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
 	replies, err := roundTrip(conn, []string{askAll})
 	if len(replies) > 0 && (letsNobodyIn(replies[0].Head) || FailureIn(replies[0].raw) != nil) {
-		return errors.New(string(replies[0].Line))
+		return errors.New(replies[0].said())
 	}
 	return err
 }

@@ -32,7 +32,8 @@ var ports = map[string]string{"": "6379", "sentinel": "26379", "cluster": "6379"
 func Parse(url string) (*Upstream, error) {
 	scheme, rest, found := strings.Cut(url, "://")
 	if !found {
-		return nil, errors.New("want redis://" + forms[""])
+		return nil, errors.New("it does not begin with redis:// or the like: want redis://" +
+			forms[""])
 	}
 	base, kind, _ := strings.Cut(scheme, "+")
 	switch scheme {

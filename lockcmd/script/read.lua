@@ -52,7 +52,7 @@ local A = {}
 for field in string.gmatch(ARGV[1] or '', '%S+') do A[#A + 1] = field end
 
 local guard = tonumber(A[#A])
-local WRONGTYPE = 'WRONGTYPE Key holds a value that is not a lock'
+local WRONGTYPE = 'WRONGTYPE Key holds a value that is not a lock: choose another name for the lock'
 
 -- A timestamp in ms, or nil if the text is none: a decimal number, and a time between 2001 and 5138
 -- in one of the two units. The last form is how Lua prints a large number.

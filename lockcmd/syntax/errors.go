@@ -11,11 +11,10 @@ type UsageError string
 
 func (e UsageError) Error() string { return string(e) }
 
-// Errors about arguments: Redis's own wording, then the argument and what was wanted of it.
-const (
-	errNegative UsageError = "ERR timeout is negative"
-	errCursor   UsageError = "ERR invalid cursor"
-)
+// Errors about arguments have Redis's own wording, then the argument and what was wanted of it.
+
+// errCursor is about LOCKSCAN's.
+const errCursor UsageError = "ERR invalid cursor"
 
 // What a word of an option was wanted to be.
 const (
@@ -47,6 +46,14 @@ func NotInteger(arg []byte, want string) UsageError {
 func secondsError(name string, arg []byte, want string) UsageError {
 	return UsageError(fmt.Sprintf("ERR %s is not a float or out of range: %.64q (seconds, %s)",
 		name, arg, want))
+}
+
+// negative is the error for a time below 0. Of a timeout Redis says it in other words.
+func negative(name string, arg []byte, want string) UsageError {
+	if name == "timeout" {
+		return UsageError(fmt.Sprintf("ERR timeout is negative: %.64q (seconds, %s)", arg, want))
+	}
+	return secondsError(name, arg, want)
 }
 
 // atMost names a limit in an error.

@@ -12,7 +12,7 @@ import (
 )
 
 // parseSeconds reads a time in seconds, decimals allowed, as BLPOP does: rounded up to the
-// millisecond, and at most limit. Zero stays zero. Errors but errNegative name the argument.
+// millisecond, and at most limit. Zero stays zero.
 func parseSeconds(
 	name string, arg []byte, limit time.Duration, want string,
 ) (time.Duration, error) {
@@ -24,12 +24,12 @@ func parseSeconds(
 	case err != nil, seconds > limit.Seconds():
 		return 0, secondsError(name, arg, want+atMost(limit))
 	case seconds < 0:
-		return 0, errNegative
+		return 0, negative(name, arg, want+atMost(limit))
 	}
 	mantissa, _, _ := strings.Cut(strings.ToLower(string(arg)), "e")
 	tiny := seconds == 0 && strings.ContainsAny(mantissa, "123456789") // 64 bits round it to 0
 	if tiny && mantissa[0] == '-' {
-		return 0, errNegative
+		return 0, negative(name, arg, want+atMost(limit))
 	}
 	// Rounded to microseconds first: 30.001 * 1000 is more than 30001 in binary.
 	ms := math.Ceil(math.Round(seconds*1e6) / 1e3)
@@ -62,7 +62,7 @@ func ParseTimeout(arg []byte, limit time.Duration) (time.Duration, error) {
 func parsePositive(name string, arg []byte, limit time.Duration) (time.Duration, error) {
 	const want = "greater than 0, "
 	d, err := parseSeconds(name, arg, limit, want)
-	if err == nil && d == 0 || err == errNegative && name != "timeout" {
+	if err == nil && d == 0 {
 		err = secondsError(name, arg, want+atMost(limit))
 	}
 	return d, err
@@ -70,12 +70,7 @@ func parsePositive(name string, arg []byte, limit time.Duration) (time.Duration,
 
 // parseWait reads WAIT's time; 0 is forever.
 func parseWait(arg []byte) (time.Duration, error) {
-	const want = "0 waits forever, "
-	d, err := parseSeconds("WAIT", arg, longestWait, want)
-	if err == errNegative {
-		err = secondsError("WAIT", arg, want+atMost(longestWait))
-	}
-	return d, err
+	return parseSeconds("WAIT", arg, longestWait, "0 waits forever, ")
 }
 
 // ParseProof reads the arguments of UNLOCK after the key: a token, FORCE, or nothing for the lock

@@ -75,7 +75,7 @@ func hostileMalformed(t *testing.T, p *hostileProxy) {
 		got, want := hostileTalk(t, p.addr, request), hostileTalk(t, p.redis.Addr(), request)
 		// The proxy knows LOCK, Redis doesn't.
 		want = hostileLockArity.ReplaceAllString(want,
-			"ERR wrong number of arguments for 'lock' command")
+			"ERR wrong number of arguments for 'lock' command; see LOCK HELP")
 		if got != want {
 			t.Errorf("%.60q: the answer is %.200q, Redis says %.200q", request, got, want)
 		}

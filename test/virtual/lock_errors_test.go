@@ -24,10 +24,10 @@ func TestLockErrors(t *testing.T) {
 		c.Expect("SET text hello", "+OK\r\n")
 		c.Expect("SET counter 42", "+OK\r\n")
 		for command, want := range map[string]string{
-			"LOCK":              "-ERR wrong number of arguments for 'lock' command\r\n",
-			"LOCK k":            "-ERR wrong number of arguments for 'lock' command\r\n",
-			"UNLOCK":            "-ERR wrong number of arguments for 'unlock' command\r\n",
-			"UNLOCK a b c":      "-ERR wrong number of arguments for 'unlock' command\r\n",
+			"LOCK":              "-ERR wrong number of arguments for 'lock' command; see LOCK HELP\r\n",
+			"LOCK k":            "-ERR wrong number of arguments for 'lock' command; see LOCK HELP\r\n",
+			"UNLOCK":            "-ERR wrong number of arguments for 'unlock' command; see LOCK HELP\r\n",
+			"UNLOCK a b c":      "-ERR wrong number of arguments for 'unlock' command; see LOCK HELP\r\n",
 			"LOCK k ten":        outOfRange("ten"),
 			"LOCK k inf":        outOfRange("inf"),
 			"LOCK k nan":        outOfRange("nan"),
@@ -35,14 +35,14 @@ func TestLockErrors(t *testing.T) {
 			"LOCK k 0":          outOfRange("0"),
 			"LOCK k 10s":        outOfRange("10s"),
 			"LOCK k 86400.001":  outOfRange("86400.001"),
-			"LOCK k -1e-400":    "-ERR timeout is negative\r\n",
-			"LOCK k -1":         "-ERR timeout is negative\r\n",
-			"LOCK list 1":       "-WRONGTYPE Key holds a value that is not a lock\r\n",
-			"LOCK text 1":       "-WRONGTYPE Key holds a value that is not a lock\r\n",
-			"LOCK counter 1":    "-WRONGTYPE Key holds a value that is not a lock\r\n",
-			"UNLOCK list 1":     "-WRONGTYPE Key holds a value that is not a lock\r\n",
-			"UNLOCK text FORCE": "-WRONGTYPE Key holds a value that is not a lock\r\n",
-			"UNLOCK counter":    "-WRONGTYPE Key holds a value that is not a lock\r\n",
+			"LOCK k -1e-400":    "-ERR timeout is negative: \"-1e-400\" (seconds, greater than 0, at most 86400)\r\n",
+			"LOCK k -1":         "-ERR timeout is negative: \"-1\" (seconds, greater than 0, at most 86400)\r\n",
+			"LOCK list 1":       "-WRONGTYPE Key holds a value that is not a lock: choose another name for the lock\r\n",
+			"LOCK text 1":       "-WRONGTYPE Key holds a value that is not a lock: choose another name for the lock\r\n",
+			"LOCK counter 1":    "-WRONGTYPE Key holds a value that is not a lock: choose another name for the lock\r\n",
+			"UNLOCK list 1":     "-WRONGTYPE Key holds a value that is not a lock: choose another name for the lock\r\n",
+			"UNLOCK text FORCE": "-WRONGTYPE Key holds a value that is not a lock: choose another name for the lock\r\n",
+			"UNLOCK counter":    "-WRONGTYPE Key holds a value that is not a lock: choose another name for the lock\r\n",
 		} {
 			c.Expect(command, want)
 		}

@@ -97,7 +97,7 @@ func TestLockAllErrors(t *testing.T) {
 				"number of args",
 			"LOCKALL 30 2 a a":                                 "-ERR the keys should be different: \"a\"",
 			"LOCKALL 0 1 a":                                    "-ERR timeout is not a float or out of range",
-			"LOCKALL 30 1":                                     "-ERR wrong number of arguments for 'lockall' command",
+			"LOCKALL 30 1":                                     "-ERR wrong number of arguments for 'lockall' command; see LOCK HELP",
 			"LOCKALL 30 2 free data":                           "-WRONGTYPE ",
 			"LOCKALL 30 2 free data WAIT 0.1":                  "-WRONGTYPE ",
 			"LOCKALL 30 65 " + strings.Repeat("a ", 64) + "a":  "-ERR numkeys should be at most 64",

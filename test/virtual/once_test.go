@@ -271,7 +271,7 @@ func TestOnceRefuses(t *testing.T) {
 		_, p := virtualtest.StartBoth(t)
 		c := proxytest.Dial(t, p.Addr)
 		for request, want := range map[string]string{
-			"ONCE k":                     "-ERR wrong number of arguments for 'once' command\r\n",
+			"ONCE k":                     "-ERR wrong number of arguments for 'once' command; see LOCK HELP\r\n",
 			"ONCE k 0":                   "-ERR timeout …",
 			"ONCE k 30 SHARED":           "-ERR syntax error near \"SHARED\": want EARLY seconds, …",
 			"ONCE k 30 EARLY":            "-ERR syntax error near \"EARLY\"…",
@@ -279,12 +279,12 @@ func TestOnceRefuses(t *testing.T) {
 			"ONCE k 30 EARLY 1 EARLY 1":  "-ERR syntax error near \"EARLY\"…",
 			"ONCE k 30 MAX 3":            "-ERR syntax error near \"MAX\": want SESSION MAX seconds…",
 			"LOCK k 30 EARLY 1":          "-ERR syntax error near \"EARLY\"…",
-			"DONE k":                     "-ERR wrong number of arguments for 'done' command\r\n",
+			"DONE k":                     "-ERR wrong number of arguments for 'done' command; see LOCK HELP\r\n",
 			"DONE k x":                   "-ERR value is not an integer or out of range: \"x\" …",
 			"DONE k 1 v EX":              "-ERR syntax error near \"EX\"…",
 			"DONE k 1 v EX 0":            "-ERR value is not an integer or out of range: \"0\" …",
 			"DONE k 1 v KEEPTTL 1":       "-ERR syntax error near \"KEEPTTL\"…",
-			"DONE k 1 v EX 10 PX 10":     "-ERR wrong number of arguments for 'done' command\r\n",
+			"DONE k 1 v EX 10 PX 10":     "-ERR wrong number of arguments for 'done' command; see LOCK HELP\r\n",
 			"DONE k 1 v PX 10":           ":0\r\n",
 			"DONE k 9999999999999999999": "-ERR value is not an integer or out of range…",
 		} {

@@ -52,7 +52,8 @@ func main() {
 		err := rdb.Do(ctx, "LOCK", prefix+"lock", -1).Err()
 		var replied redis.Error
 		check("LOCK's error is a redis.Error", errors.As(err, &replied), true)
-		check("LOCK with a negative timeout", err.Error(), "ERR timeout is negative")
+		check("LOCK with a negative timeout", err.Error(),
+			`ERR timeout is negative: "-1" (seconds, greater than 0, at most 86400)`)
 	})
 	step("lock-order", lockOrder)
 	step("lock-wait", lockWait)

@@ -36,7 +36,8 @@ func main() {
 	step("lock", lock)
 	step("lock-error", func() {
 		_, err := c.Do("LOCK", prefix+"lock", -1)
-		check("LOCK with a negative timeout", err, redis.Error("ERR timeout is negative"))
+		check("LOCK with a negative timeout", err, redis.Error(
+			`ERR timeout is negative: "-1" (seconds, greater than 0, at most 86400)`))
 	})
 	step("lock-order", lockOrder)
 	step("lock-wait", lockWait)

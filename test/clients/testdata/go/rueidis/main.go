@@ -47,7 +47,8 @@ func main() {
 		_, replied := rueidis.IsRedisErr(err)
 		check("LOCK's error is an error reply", replied, true)
 		// rueidis strips ERR
-		check("LOCK with a negative timeout", err.Error(), "timeout is negative")
+		check("LOCK with a negative timeout", err.Error(),
+			`timeout is negative: "-1" (seconds, greater than 0, at most 86400)`)
 	})
 	step("lock-order", lockOrder)
 	if !resp2 {

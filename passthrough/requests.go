@@ -38,7 +38,7 @@ const (
 // The proxy itself suppresses replies for CLIENT REPLY OFF and SKIP, so that the pending queue
 // stays exact. For these, Raw must be CLIENT REPLY ON, for which Redis checks the same permission.
 func (p *Pipe) Relay(r Request, it *eventloop.Iteration) (done bool) {
-	if it != nil && len(r.Raw) > bufSize {
+	if it != nil && len(r.Raw) > bufSize && !r.Discarded {
 		return false
 	}
 	e := r.entry()
@@ -138,7 +138,7 @@ func (p *Pipe) takesAll(raws [][]byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return size <= bufSize && (len(raws) == 1 || p.route == byLane ||
-		p.route == byHome && p.pending.empty())
+		p.route == byHome && !p.fullLocked() && p.pending.len()+len(raws) <= maxEntries)
 }
 
 func (p *Pipe) newAnswer(c *Call, it *eventloop.Iteration) *Answer {

@@ -18,11 +18,21 @@ type dispatcher struct {
 	skipped   *lockcmd.Spec // it is this lock command, which is not relayed; nil for others
 }
 
-// dispatch sends one request where it belongs.
+// dispatch sends one request where it belongs. In an event loop it leaves to the goroutine what
+// takes more than that, or can.
 func (d *dispatcher) dispatch(req resp.Request, it *eventloop.Iteration) verdict {
 	cmd := lookup(req.Args[0])
+	r := routeOf(cmd, req)
 	if it != nil {
-		return d.dispatchInLoop(cmd, req, it)
+		if d.takesSteps(cmd, req.Args, r.Effect) || d.route(r.Way, it) != nil {
+			return waits
+		}
+		r.Replied = d.observeForeign(cmd, req.Args)
+		if !d.pipe.Relay(r, it) {
+			return waits
+		}
+		d.client.count(cmd.kind)
+		return goesOn
 	}
 	d.client.count(cmd.kind)
 	if cmd.lock != nil {
@@ -35,7 +45,6 @@ func (d *dispatcher) dispatch(req resp.Request, it *eventloop.Iteration) verdict
 	if d.delays(cmd, req.Args) && d.delaySet(cmd, req) {
 		return goesOn
 	}
-	r := routeOf(cmd, req)
 	r.Replied = d.watchLockEnds(cmd, req.Args, d.observeForeign(cmd, req.Args))
 	if cmd.perNode && d.server.cfg.Upstream.IsCluster() {
 		// There is no node whose state it could change.
@@ -58,22 +67,6 @@ func (d *dispatcher) dispatch(req resp.Request, it *eventloop.Iteration) verdict
 	if r.Effect == commands.Quit || r.Effect == commands.Reset && d.isNobody() {
 		return ends
 	}
-	return goesOn
-}
-
-// dispatchInLoop is dispatch for a request that takes one step.
-func (d *dispatcher) dispatchInLoop(
-	cmd *command, req resp.Request, it *eventloop.Iteration,
-) verdict {
-	r := routeOf(cmd, req)
-	if d.takesSteps(cmd, req.Args, r.Effect) || d.route(r.Way, it) != nil {
-		return waits
-	}
-	r.Replied = d.observeForeign(cmd, req.Args)
-	if !d.pipe.Relay(r, it) {
-		return waits
-	}
-	d.client.count(cmd.kind)
 	return goesOn
 }
 

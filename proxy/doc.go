@@ -9,7 +9,7 @@
 //	dispatcher         whole requests, one after the other       handle.go
 //	                   a row of the table for each command       dispatch.go, routes.go
 //	  plain requests     gathered, relayed together              batch.go
-//	  lock commands      run here: package lockcmd               lock.go, lock_batch.go
+//	  lock commands      run here: package lockcmd               lock.go, lock_batch.go, question.go
 //	  a few others       answered, completed from the upstream   *_reply.go
 //	  all others         relayed                                 dispatch.go: relay
 //	exchange           the Pipe, and waiting for its answers     exchange.go

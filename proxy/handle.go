@@ -75,7 +75,7 @@ func (d *dispatcher) handleWhole(it *eventloop.Iteration) verdict {
 			d.reply(encodeError(err))
 			return ends
 		case whole && d.addLock(req, it):
-			if !d.begun.asked() {
+			if it != nil && d.begun.stuck() {
 				return waits
 			}
 			continue

@@ -85,19 +85,21 @@ func (l *locker) give(spec *lockcmd.Spec, reply lockcmd.Reply) {
 // timed runs a lock command and tells the Observer how long it took.
 func (l *locker) timed(
 	spec *lockcmd.Spec, client lockcmd.Client, args [][]byte,
-) (reply lockcmd.Reply) {
+) lockcmd.Reply {
 	l.client.publish() // it can take long
 	began := time.Now()
-	step := l.server.locks.Begin(spec, client, args)
-	for step != nil {
-		if step.Wait != nil {
-			return step.Wait(l.command(), &l.lockSession)
+	q := question{Step: l.server.locks.Begin(spec, client, args), began: began, again: true}
+	for {
+		reply, ended := l.goOn(&q, nil)
+		switch {
+		case ended:
+			l.observeLock(spec, began)
+			return reply
+		case q.Wait != nil:
+			return q.Wait(l.command(), &l.lockSession)
 		}
-		a, err := l.askFor(step, began)
-		reply, step = step.Finish(a, err)
+		l.await(q.answer)
 	}
-	l.observeLock(spec, began)
-	return reply
 }
 
 // observeLock tells the Observer how long a lock command took that has ended.

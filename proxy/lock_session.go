@@ -1,11 +1,8 @@
 package proxy
 
 import (
-	"bytes"
-	"strconv"
 	"time"
 
-	"lockproxy/internal/commands"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
@@ -17,19 +14,45 @@ import (
 type lockSession struct {
 	exchange
 	late    *passthrough.Answer // of a script that was given up; nil if there was none
+	loading *scriptLoad         // the last one by this session; nil for none
 	words   []string            // room for the words of a script's request
 	request []byte              // room for its bytes
 }
 
 // Eval runs a script as this session's client: on its connection, and so as its user, on its
-// database and in its order.
+// database and in its order. It waits for the answer.
 func (s *lockSession) Eval(c *script.Call) (a script.Answer, err error) {
+	until := c.Until
 	if c.Confirm.Needed() {
-		a, err = s.evalConfirmed(c)
-	} else {
-		a.Value, err = s.evaluate(s.askNow, c)
+		until = time.Time{} // that takes ReplicaTimeout at most
 	}
-	return a, s.failure(err)
+	return s.askUntil(&lockcmd.Step{Call: c}, until)
+}
+
+// Get asks for the value of a key, and waits until a time.
+func (s *lockSession) Get(key string, until time.Time) (v resp.Value, err error) {
+	do := [][][]byte{{[]byte("GET"), []byte(key)}}
+	a, err := s.askUntil(&lockcmd.Step{Do: do, Reads: true}, until)
+	if err == nil {
+		v, err = resp.ParseValue(a.Raw[0])
+	}
+	return v, err
+}
+
+// askUntil waits for what a step asks for, until a time; zero is for as long as it takes.
+func (s *lockSession) askUntil(step *lockcmd.Step, until time.Time) (a script.Answer, err error) {
+	if s.late != nil && !s.awaitUntil(s.late, until, false) { // the route might wait for that, too
+		return a, s.failure(lockcmd.LateError{})
+	}
+	s.late = nil
+	q := question{Step: step, again: true}
+	for !s.settle(&q, nil) {
+		if !s.awaitUntil(q.answer, until, false) {
+			s.late = q.answer
+			return a, s.failure(lockcmd.LateError{Answered: q.answer.Done})
+		}
+	}
+	return q.got, s.failure(q.err)
 }
 
 // failure is err, which says if the session has lost the upstream.
@@ -38,156 +61,6 @@ func (s *lockSession) failure(err error) error {
 		return lockcmd.SessionLost(err)
 	}
 	return err
-}
-
-// askFor waits for what a step asks for.
-func (s *lockSession) askFor(step *lockcmd.Step, began time.Time) (a script.Answer, err error) {
-	switch {
-	case step.Further && time.Since(began) > lockcmd.GoneFor && s.gone():
-		return a, lockcmd.ErrOverdue
-	case step.Call != nil:
-		return s.Eval(step.Call)
-	case step.Pause > 0:
-		select {
-		case <-time.After(step.Pause):
-		case <-s.ctx.Done():
-		}
-	case len(step.Do) > 0:
-		way := passthrough.Home
-		if step.Reads {
-			way = passthrough.Shared
-		}
-		if err = s.route(way, nil); err == nil {
-			a.Raw, err = s.repliesTo(step, s.pipe.Do(nil, requestsOf(step)...))
-		}
-	}
-	return a, s.failure(err)
-}
-
-// requestsOf are the requests of Step.Do.
-func requestsOf(step *lockcmd.Step) [][]byte {
-	raws := make([][]byte, len(step.Do))
-	for i, command := range step.Do {
-		raws[i] = resp.AppendCommand(nil, command...)
-	}
-	return raws
-}
-
-// repliesTo waits for the replies to Step.Do.
-func (s *lockSession) repliesTo(
-	step *lockcmd.Step, answers []*passthrough.Answer,
-) ([][]byte, error) {
-	replies := make([][]byte, len(answers))
-	for i, answer := range answers {
-		s.await(answer)
-		raw, err := answer.Raw()
-		if err != nil {
-			return nil, err
-		}
-		if bytes.HasPrefix(raw, []byte("+QUEUED")) &&
-			lookup(step.Do[i][0]).Class == commands.Other {
-			s.pipe.Pin(passthrough.ForGood)
-		}
-		replies[i] = raw
-	}
-	return replies, nil
-}
-
-// Get asks for the value of a key, and waits until a time.
-func (s *lockSession) Get(key string, until time.Time) (resp.Value, error) {
-	v, err := s.askNow(resp.AppendCommand(nil, "GET", key), until)
-	return v, s.failure(err)
-}
-
-// asker sends a request for a script and returns its answer.
-type asker func(raw []byte, until time.Time) (resp.Value, error)
-
-// evaluate runs a script through do: by its hash, and if the upstream doesn't have it, by its
-// source.
-func (s *lockSession) evaluate(do asker, c *script.Call) (resp.Value, error) {
-	asked := time.Now()
-	v, err := do(s.scriptRequest("EVALSHA", c.Script.SHA, c), c.Until)
-	if isNoScript(v, err) {
-		v, err = s.evalMissing(do, c, asked)
-	}
-	return v, err
-}
-
-// evalMissing runs a script that the upstream didn't have when it was asked, at a time: by its
-// source, unless another session has loaded it since.
-func (s *lockSession) evalMissing(
-	do asker, c *script.Call, asked time.Time,
-) (v resp.Value, err error) {
-	for range maxLoads {
-		end, mine := s.server.scripts.begin(s.server.cfg.Locks.Cluster, c.Keys[0], asked)
-		if mine {
-			defer end()
-			break
-		}
-		asked = time.Now()
-		v, err = do(s.scriptRequest("EVALSHA", c.Script.SHA, c), c.Until)
-		if !isNoScript(v, err) {
-			return v, err
-		}
-	}
-	return s.evalSource(do, c)
-}
-
-// isNoScript reports whether the upstream has said that it doesn't have a script: nothing has run.
-func isNoScript(v resp.Value, err error) bool {
-	return err == nil && v.IsError() && bytes.HasPrefix(v.Text, []byte("NOSCRIPT"))
-}
-
-// evalSource runs a script by its source, which is no retry: see isNoScript.
-func (s *lockSession) evalSource(do asker, c *script.Call) (resp.Value, error) {
-	for _, other := range c.Script.Together(s.server.cfg.Locks.Cluster) {
-		s.load(other, c.Keys[0])
-	}
-	return do(s.scriptRequest("EVAL", c.Script.Source, c), c.Until)
-}
-
-// load makes the upstream load a script before the next request for key runs, if the user may
-// SCRIPT LOAD.
-func (s *lockSession) load(script *script.Script, key string) {
-	if s.route(passthrough.Shared, nil) == nil {
-		words := script.LoadRequest(s.server.cfg.Locks.Cluster, key)
-		raw := resp.AppendCommand(nil, words...)
-		s.pipe.Relay(passthrough.Request{Raw: raw, Discarded: true}, nil)
-	}
-}
-
-// scriptRequest is valid until the next is made.
-func (s *lockSession) scriptRequest(name, script string, c *script.Call) []byte {
-	words := append(s.words[:0], name, script, strconv.Itoa(len(c.Keys)+len(c.More)))
-	words = append(append(append(words, c.Keys[:]...), c.More...), c.Args[:]...)
-	raw := resp.AppendCommand(s.request[:0], words...)
-	clear(words) // they would keep the key
-	s.words = words
-	if s.request = raw; cap(raw) > maxScriptRequest {
-		s.request = nil
-	}
-	return raw
-}
-
-// maxScriptRequest bounds the room for a script's request that is kept for the next, bytes: most
-// need less than half.
-const maxScriptRequest = 1 << 10
-
-// askNow is an asker that waits until a time; zero is without end.
-func (s *lockSession) askNow(raw []byte, until time.Time) (resp.Value, error) {
-	if s.late != nil && !s.awaitUntil(s.late, until, false) { // route might wait for that, too
-		return resp.Value{}, lockcmd.LateError{}
-	}
-	s.late = nil
-	if err := s.retryRoute(passthrough.Shared); err != nil {
-		return resp.Value{}, err
-	}
-	answer := s.pipe.Do(nil, raw)[0]
-	if !s.awaitUntil(answer, until, false) {
-		s.late = answer
-		return resp.Value{}, lockcmd.LateError{Answered: answer.Done}
-	}
-	return answer.Value()
 }
 
 // runsAs is what a lock command runs as on a connection in this state.

@@ -57,62 +57,100 @@ func TestLoopDoesNotWaitForUndo(t *testing.T) {
 	}
 }
 
-// An event loop runs all steps of a lock command without WAIT, and leaves nothing to a goroutine.
+// An event loop runs all steps of a lock command without WAIT, and leaves nothing to a goroutine:
+// also if Redis has to be sent the scripts first, and with --min-replicas.
 func TestLoopRunsAllSteps(t *testing.T) {
+	const given = ":T\r\n"
+	for name, of := range map[string]struct {
+		flush, confirmed bool
+	}{"plain": {}, "no scripts": {flush: true}, "replicas": {confirmed: true},
+		"replicas, no scripts": {true, true}} {
+		t.Run(name, func(t *testing.T) {
+			redis := testredis.Start(t)
+			cfg := lockcmd.Config{MaxTimeout: time.Hour, FenceRetention: time.Hour, CanFence: fenceable}
+			if of.confirmed {
+				cfg.Durability = lockcmd.Durability{MinReplicas: 1, ReplicaTimeout: time.Millisecond}
+			}
+			sess, far := unread(t, serverWith(t, redis.URL(), cfg))
+			ask := func(text string) string {
+				t.Helper()
+				if of.flush {
+					redis.Ask("SCRIPT", "FLUSH")
+				}
+				if next := arrives(sess, far, text+"\r\n"); next != eventloop.Stay {
+					t.Fatalf("%s is left to the goroutine", text)
+				}
+				steps := 0
+				for ; len(sess.begun) > 0; steps++ {
+					<-sess.begun[0].answer.Done
+					if next := sess.Ready(&eventloop.Iteration{}, false); next != eventloop.Stay {
+						t.Fatalf("step %d of %s is left to the goroutine", steps, text)
+					}
+				}
+				reply := make([]byte, 4<<10)
+				n, err := far.Read(reply)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return string(reply[:n])
+			}
+			token := ""
+			for _, c := range []struct{ ask, want string }{
+				{"LOCKALL 600 2 a b", given}, {"LOCKALL 600 2 a c", "$-1\r\n"},
+				{"FENCE a T SET k 7", "+OK\r\n"}, {"FENCE a T GET k", "$1\r\n7\r\n"},
+				{"FENCE c T GET k", "-FENCED token T"}, {"UNLOCKALL T 2 a b", ":2\r\n"},
+				{"UNLOCKALL T 1 a", ":0\r\n"}, {"LOCK s 600 SHARED", given},
+				{"FENCE s T INCR k", ":8\r\n"}, {"FENCE s T HGET k f", "-WRONGTYPE"},
+				{"RELOCK s T 600", ":1\r\n"}, {"UNLOCK s", ":1\r\n"}, {"LOCK s x", "-ERR timeout"},
+				{"LOCKINFO s", "$-1\r\n"}, {"FENCE s x GET k", "-ERR value is not an integer"},
+				{"ONCE v 600", given}, {"ONCE v 600 EARLY 60", "$-1\r\n"},
+				{"DONE v T made EX 90", ":1\r\n"}, {"ONCE v 600", "$4\r\nmade\r\n"},
+				{"ONCE v 600 EARLY 60", "$4\r\nmade\r\n"},
+				{"ONCE v 600 EARLY 60 WAIT 0", "$4\r\nmade\r\n"}, {"ONCE v 600 EARLY 99", given},
+				{"ONCE v 600 EARLY 99 WAIT 0", "$4\r\nmade\r\n"}, {"DONE v T", ":1\r\n"},
+			} {
+				if of.confirmed && strings.Contains(c.ask, "WAIT") {
+					continue // it waits: there is no value
+				}
+				reply := ask(strings.Replace(c.ask, " T", " "+token, 1))
+				switch {
+				case of.confirmed && (c.want == given || strings.HasPrefix(c.ask, "RELOCK")):
+					if !strings.HasPrefix(reply, "-NOREPLICAS") && c.want == given {
+						t.Errorf("%s: %q", c.ask, reply)
+					}
+					token = "1790000000000001" // none that was given
+				case of.confirmed:
+				case c.want == given:
+					if token = strings.Trim(reply, ":\r\n"); len(token) != 16 {
+						t.Fatalf("%s: %q", c.ask, reply)
+					}
+				case !strings.HasPrefix(reply, strings.Replace(c.want, "token T", "token "+token, 1)):
+					t.Errorf("%s: %q, want %q", c.ask, reply, c.want)
+				}
+			}
+		})
+	}
+}
+
+// Lock commands of one pipeline go together, also after Redis has been found not to have their
+// scripts: then they are asked for right behind the load, and take no round trip more each.
+func TestLoopLoadsForAPipeline(t *testing.T) {
 	sess, far := unread(t, serverWith(t, testredis.Start(t).URL(), lockcmd.Config{
-		MaxTimeout: time.Hour, FenceRetention: time.Hour, CanFence: fenceable}))
-	ask := func(text string) string {
-		t.Helper()
-		if next := arrives(sess, far, text+"\r\n"); next != eventloop.Stay {
-			t.Fatalf("%s is left to the goroutine", text)
-		}
-		steps := 0
-		for ; len(sess.begun) > 0; steps++ {
-			<-sess.begun[0].answer.Done
-			if next := sess.Ready(&eventloop.Iteration{}, false); next != eventloop.Stay {
-				t.Fatalf("step %d of %s is left to the goroutine", steps, text)
-			}
-		}
-		reply := make([]byte, 4<<10)
-		n, err := far.Read(reply)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(reply[:n])
+		MaxTimeout: time.Hour, FenceRetention: time.Hour}))
+	if arrives(sess, far, "LOCK a 600\r\nLOCK b 600\r\nLOCKINFO c\r\nUNLOCK d\r\nRELOCK e 1 600\r\n") !=
+		eventloop.Stay || len(sess.begun) != 5 {
+		t.Fatal("the pipeline is left to the goroutine")
 	}
-	// The goroutine loads the scripts.
-	io.WriteString(far, "LOCKALL 600 2 x y\r\nUNLOCKALL 1 2 x y\r\nUNLOCK x FORCE\r\n"+
-		"FENCE x 1 PING\r\nRELOCK x 1 600\r\nLOCKINFO x\r\nONCE x 600\r\nDONE x 1 v\r\n")
-	for got := 0; got < 8; {
-		sess.read()
-		sess.handle()
-		buf := make([]byte, 4<<10)
-		n, _ := far.Read(buf)
-		got += strings.Count(string(buf[:n]), "\r\n")
+	rounds := 0
+	for ; len(sess.begun) > 0; rounds++ {
+		for _, one := range sess.begun {
+			<-one.answer.Done
+		}
+		if sess.Ready(&eventloop.Iteration{}, false) != eventloop.Stay {
+			t.Fatalf("round %d is left to the goroutine", rounds)
+		}
 	}
-	token := ""
-	for _, c := range []struct{ ask, want string }{
-		{"LOCKALL 600 2 a b", ":T\r\n"}, {"LOCKALL 600 2 a c", "$-1\r\n"},
-		{"FENCE a T SET k 7", "+OK\r\n"}, {"FENCE a T GET k", "$1\r\n7\r\n"},
-		{"FENCE c T GET k", "-FENCED token T"}, {"UNLOCKALL T 2 a b", ":2\r\n"},
-		{"UNLOCKALL T 1 a", ":0\r\n"}, {"LOCK s 600 SHARED", ":T\r\n"},
-		{"FENCE s T INCR k", ":8\r\n"}, {"FENCE s T HGET k f", "-WRONGTYPE"},
-		{"RELOCK s T 600", ":1\r\n"}, {"UNLOCK s", ":1\r\n"}, {"LOCK s x", "-ERR timeout"},
-		{"LOCKINFO s", "$-1\r\n"}, {"FENCE s x GET k", "-ERR value is not an integer"},
-		{"ONCE v 600", ":T\r\n"}, {"ONCE v 600 EARLY 60", "$-1\r\n"}, {"DONE v T made EX 90", ":1\r\n"},
-		{"ONCE v 600", "$4\r\nmade\r\n"}, {"ONCE v 600 EARLY 60", "$4\r\nmade\r\n"},
-		{"ONCE v 600 EARLY 60 WAIT 0", "$4\r\nmade\r\n"}, {"ONCE v 600 EARLY 99", ":T\r\n"},
-		{"ONCE v 600 EARLY 99 WAIT 0", "$4\r\nmade\r\n"}, {"DONE v T", ":1\r\n"},
-	} {
-		reply := ask(strings.Replace(c.ask, " T", " "+token, 1))
-		if c.want == ":T\r\n" {
-			if token = strings.Trim(reply, ":\r\n"); len(token) != 16 {
-				t.Fatalf("%s: %q", c.ask, reply)
-			}
-			continue
-		}
-		if want := strings.Replace(c.want, "token T", "token "+token, 1); !strings.HasPrefix(reply, want) {
-			t.Errorf("%s: %q, want %q", c.ask, reply, want)
-		}
+	if rounds != 2 {
+		t.Errorf("%d rounds", rounds)
 	}
 }

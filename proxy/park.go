@@ -31,16 +31,12 @@ func (s *session) Ready(it *eventloop.Iteration, arrived bool) eventloop.Next {
 			return eventloop.Leave
 		}
 	}
-	n, ok := s.begun.answered()
-	if !ok {
-		return eventloop.Leave
-	}
-	if n > 0 {
-		if s.finishFirst(n, it); s.pipe.Status().Lost {
+	if len(s.begun) > 0 {
+		if s.advance(it); s.begun.stuck() || s.pipe.Status().Lost {
 			return eventloop.Leave
 		}
 	}
-	ok = s.handleInLoop(it) && s.socketEmpty && s.begun.asked()
+	ok := s.handleInLoop(it) && s.socketEmpty && !s.begun.stuck()
 	s.unhandled = !ok || len(s.begun) > 0
 	if !ok {
 		return eventloop.Leave

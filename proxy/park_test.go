@@ -89,10 +89,10 @@ func expect(t *testing.T, far net.Conn, want string) {
 // handles what has been read, and the loop does not report the arrival again.
 func TestArrivalWithAnswer(t *testing.T) {
 	sess, far := unread(t, server(t, testredis.Start(t).URL()))
-	if arrives(sess, far, "UNLOCK a\r\n") != eventloop.Stay || len(sess.begun) != 1 {
-		t.Fatal("UNLOCK is left to the goroutine")
+	if arrives(sess, far, "ONCE a 600 WAIT 600\r\n") != eventloop.Stay || len(sess.begun) != 1 {
+		t.Fatal("ONCE is left to the goroutine")
 	}
-	<-sess.begun[0].answer.Done // that there is no such script
+	<-sess.begun[0].answer.Done // that there is no value: from then on it waits for others
 	if arrives(sess, far, "ECHO x\r\n") != eventloop.Leave {
 		t.Fatal("the answer is not left to the goroutine")
 	}
@@ -107,7 +107,7 @@ func TestEndWithAnswer(t *testing.T) {
 	s := server(t, testredis.Start(t).URL())
 	first, far := unread(t, s)
 	arrives(first, far, "UNLOCK a\r\n")
-	first.handle() // now Redis knows the script
+	first.handle() // it waits for the answer, and now Redis knows the script
 	expect(t, far, ":0\r\n")
 
 	sess, far := unread(t, s)

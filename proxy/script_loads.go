@@ -1,10 +1,15 @@
 package proxy
 
 import (
+	"slices"
 	"sync"
 	"time"
 
+	"lockproxy/internal/eventloop"
+	"lockproxy/internal/resp"
 	"lockproxy/internal/slot"
+	"lockproxy/lockcmd/script"
+	"lockproxy/passthrough"
 )
 
 // scriptLoads has the upstream's scripts loaded once, however many sessions find at about the same
@@ -12,64 +17,108 @@ import (
 // each node has its own, each part of the slots is loaded by itself. Its zero value is ready.
 type scriptLoads struct {
 	mu    sync.Mutex
-	parts [loadParts]scriptLoad // guarded by mu
+	parts [loadParts]*scriptLoad // guarded by mu; the last load of each
 }
 
-// scriptLoad is the last load of one part.
+// scriptLoad is a load by one session, which asks for the source of a script.
 type scriptLoad struct {
-	done  chan struct{} // closed when it has ended; nil if there was none
-	ended time.Time     // zero while it is under way
+	done    chan struct{}        // closed when it has ended
+	scripts []*script.Script     // that were sent; only its session
+	ended   time.Time            // guarded by scriptLoads.mu; zero while it is under way
+	waiters []passthrough.Waiter // guarded by scriptLoads.mu; told of the end
+	hangs   *time.Timer          // ends it
 }
 
 const (
 	// loadParts is how many parts the slots have. The slots of a node mostly follow one another.
 	loadParts = 16
-	// maxLoadWait bounds how long a session waits for the load of another, whose connection may
-	// answer nothing. Then it loads in its place.
+	// maxLoadWait bounds how long sessions wait for the load of another, whose connection may answer
+	// nothing. Then the next that finds the scripts missing loads them.
 	maxLoadWait = time.Second
 	// maxLoads is for how many loads of others a session waits, one after the other, before it
 	// loads by itself.
 	maxLoads = 3
 )
 
-// begin says that a script was missing at a time, and reports whether the caller must load it, and
-// then call end. Otherwise another session has, and begin has waited for it.
-func (l *scriptLoads) begin(cluster bool, key string, missing time.Time) (end func(), mine bool) {
+// begin says that a script was missing when it was asked for, at a time. mine says that the caller
+// must load it, and then call end. Otherwise another session does or has, and w is told when that
+// has ended: then the script is to be asked for again.
+func (l *scriptLoads) begin(
+	cluster bool, key string, missing time.Time, w passthrough.Waiter,
+) (load *scriptLoad, mine bool) {
 	part := 0
 	if cluster {
 		part = slot.Of([]byte(key)) * loadParts / slot.Count
 	}
 	l.mu.Lock()
-	load := &l.parts[part]
-	switch {
-	case load.done == nil, !load.ended.IsZero() && !load.ended.After(missing):
-		done := make(chan struct{})
-		*load = scriptLoad{done: done}
-		l.mu.Unlock()
-		return func() { l.end(load, done) }, true
-	}
-	done := load.done
-	l.mu.Unlock()
-	select {
-	case <-done:
-		return nil, false
-	case <-time.After(maxLoadWait):
-	}
-	l.mu.Lock()
 	defer l.mu.Unlock()
-	if load.done != done {
-		return nil, false // a third has taken over
+	load = l.parts[part]
+	switch {
+	case load == nil, !load.ended.IsZero() && !load.ended.After(missing):
+		load = &scriptLoad{done: make(chan struct{})}
+		l.parts[part] = load
+		load.hangs = time.AfterFunc(maxLoadWait, func() { l.end(load, nil) })
+		return load, true
+	case load.ended.IsZero():
+		load.waiters = append(load.waiters, w)
 	}
-	next := make(chan struct{}) // later sessions need not wait for the load that hangs
-	*load = scriptLoad{done: next}
-	return func() { l.end(load, next) }, true
+	return load, false
 }
 
-func (l *scriptLoads) end(load *scriptLoad, done chan struct{}) {
+// end ends a load, unless it has ended.
+func (l *scriptLoads) end(load *scriptLoad, it *eventloop.Iteration) {
+	load.hangs.Stop()
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if load.done == done {
+	waiters := load.waiters
+	load.waiters = nil
+	if load.ended.IsZero() {
 		load.ended = time.Now()
+		close(load.done)
 	}
-	close(done)
+	l.mu.Unlock()
+	for _, w := range waiters {
+		w.Answered(it)
+	}
+}
+
+// missing has a script loaded that the upstream does not have: by this session, or by another that
+// has found that first. Then the question is asked again.
+func (s *lockSession) missing(q *question) {
+	cluster := s.server.cfg.Locks.Cluster
+	load, mine := s.server.scripts.begin(cluster, q.Keys[0], q.askedAt, s.pipe.Waiter)
+	switch {
+	case mine:
+		s.loading, q.load, q.source = load, load, true
+	case load == s.loading && !cluster: // it goes behind that
+		q.source = !slices.Contains(load.scripts, q.Call.Script)
+	case q.loads == maxLoads:
+		q.source = true
+	default:
+		q.loads++
+		q.phase, q.answer = pausing, &passthrough.Answer{Done: load.done}
+	}
+}
+
+// loadTogether makes the upstream load what can be needed with c's script, or next, if the user may
+// SCRIPT LOAD. In an event loop it reports false if it would have to wait.
+func (s *lockSession) loadTogether(c *script.Call, it *eventloop.Iteration) bool {
+	cluster := s.server.cfg.Locks.Cluster
+	var sent []*script.Script // by this session, behind whose requests this one goes
+	if s.loading != nil && !cluster {
+		sent = s.loading.scripts
+	}
+	for _, other := range c.Script.Together(cluster) {
+		if slices.Contains(sent, other) {
+			continue
+		}
+		raw := resp.AppendCommand(nil, other.LoadRequest(cluster, c.Keys[0])...)
+		if !s.pipe.Relay(passthrough.Request{Raw: raw, Discarded: true}, it) {
+			return false
+		}
+		sent = append(sent, other)
+	}
+	if s.loading != nil {
+		s.loading.scripts = append(sent, c.Script)
+	}
+	return true
 }

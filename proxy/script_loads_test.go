@@ -4,33 +4,47 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"lockproxy/internal/eventloop"
 )
 
-// A load that hangs holds up one session for a second, and none after that.
+// told counts how often it was told.
+type told int
+
+func (n *told) Answered(*eventloop.Iteration) { *n++ }
+
+// A load that hangs holds up the others for a second. Then the next that finds the script missing
+// loads it.
 func TestScriptLoadThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l scriptLoads
+		var n told
 		missing := time.Now()
-		endFirst, mine := l.begin(false, "", missing)
+		first, mine := l.begin(false, "", missing, &n)
 		if !mine {
 			t.Fatal("the first session does not load")
 		}
-		endSecond, mine := l.begin(false, "", missing)
+		if load, mine := l.begin(false, "", missing, &n); mine || load != first {
+			t.Fatal("the second does not wait for the first")
+		}
+		<-first.done
+		synctest.Wait()
+		if took := time.Since(missing); took != maxLoadWait || n != 1 {
+			t.Errorf("it is told %d times, after %v", n, took)
+		}
+		if _, mine = l.begin(false, "", missing, &n); mine {
+			t.Error("what was asked for before the end is loaded again")
+		}
+		second, mine := l.begin(false, "", time.Now(), &n)
 		if !mine {
-			t.Fatal("the second does not load, although the first hangs")
+			t.Fatal("what is missing after the end is not loaded")
 		}
-		endSecond()
-		if _, mine = l.begin(false, "", missing); mine {
-			t.Error("the third loads again: it has waited for the first")
+		l.end(first, nil)
+		if load, mine := l.begin(false, "", time.Now(), &n); mine || load != second {
+			t.Error("the late end of the first is taken for that of the second")
 		}
-		endFirst()
-		if _, mine = l.begin(false, "", missing); mine {
-			t.Error("the end of the first is taken for another load")
+		if l.end(second, nil); n != 2 {
+			t.Errorf("told %d times", n)
 		}
-		endLast, mine := l.begin(false, "", time.Now())
-		if !mine {
-			t.Fatal("what is missing again is not loaded")
-		}
-		endLast()
 	})
 }

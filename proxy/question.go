@@ -1,0 +1,268 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"lockproxy/internal/commands"
+	"lockproxy/internal/eventloop"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
+	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/script"
+	"lockproxy/passthrough"
+)
+
+// question is a step of a lock command, with all that it takes to get its answer: a script that
+// Redis does not have is loaded, what was refused with others is asked again alone, and replicas
+// confirm what was written. Nothing in it waits. Whoever drives it calls settle until that reports
+// true, each time once answer has arrived: an event loop is told of that, a goroutine waits for it.
+type question struct {
+	*lockcmd.Step
+	began  time.Time // when the command did
+	shares bool      // a script can go with others'
+	again  bool      // a route that has failed is tried again
+
+	// answer is what the question waits for. If it is nil, the question is settled, or must be asked.
+	answer  *passthrough.Answer
+	answers []*passthrough.Answer // to what was asked last; answer is the last of them
+	askedAt time.Time
+	phase   phaseOfQuestion
+	source  bool        // the script is sent by its source
+	loads   int         // of others that it has waited for
+	load    *scriptLoad // that it has begun; nil for none
+
+	got     script.Answer
+	err     error // why there is none
+	settled bool
+}
+
+// phaseOfQuestion says what answer is.
+type phaseOfQuestion uint8
+
+const (
+	asking     phaseOfQuestion = iota // the answer, or replies to Step.Do
+	pausing                           // the end of a pause, or of another session's load
+	confirming                        // the confirmation of a script that has run, in a cluster
+)
+
+// asksNothing reports whether a step is finished without an answer.
+func (q *question) asksNothing() bool {
+	return q.Call == nil && len(q.Do) == 0 && q.Pause == 0 && q.Wait == nil
+}
+
+func (q *question) confirms() bool { return q.Call != nil && q.Call.Confirm.Needed() }
+
+// goesTogether reports whether it is asked together with other sessions' scripts.
+func (q *question) goesTogether() bool {
+	return q.shares && q.Call != nil && len(q.Call.More) == 0 && !q.source && !q.confirms()
+}
+
+// end settles the question.
+func (q *question) end(a script.Answer, err error) { q.got, q.err, q.settled = a, err, true }
+
+// await makes the question wait for the last of some answers, if there are any.
+func (q *question) await(answers []*passthrough.Answer) bool {
+	if len(answers) == 0 {
+		return false
+	}
+	q.answers, q.answer = answers, answers[len(answers)-1]
+	return true
+}
+
+// goOn takes a lock command on, from its present step, as far as answers have come. ended says that
+// it has its reply. Otherwise q.answer is what it waits for; if that is nil only a goroutine can go
+// on: it may wait for a connection, and for other clients (Step.Wait).
+func (s *lockSession) goOn(q *question, it *eventloop.Iteration) (reply lockcmd.Reply, ended bool) {
+	for s.settle(q, it) {
+		reply, next := q.Finish(q.got, s.failure(q.err))
+		if next == nil {
+			return reply, true
+		}
+		*q = question{Step: next, began: q.began, shares: q.shares, again: q.again}
+	}
+	return reply, false
+}
+
+// settle asks, and asks again what has to be, as far as answers have come. It reports whether the
+// question has its answer. It waits for none, but in a goroutine, where it is nil, for a connection.
+func (s *lockSession) settle(q *question, it *eventloop.Iteration) bool {
+	for !q.settled {
+		switch {
+		case q.asksNothing():
+			q.end(script.Answer{}, nil)
+		case q.answer == nil && !s.ask(q, it), q.answer != nil && !q.answer.Arrived():
+			return false
+		case q.answer != nil && q.answer.Arrived():
+			s.take(q, it)
+		}
+	}
+	return true
+}
+
+// ask asks what is to be asked next. In an event loop it reports false if it would have to wait.
+func (s *lockSession) ask(q *question, it *eventloop.Iteration) bool {
+	switch {
+	case q.Wait != nil:
+		return false
+	case q.Further && time.Since(q.began) > lockcmd.GoneFor && s.gone():
+		q.end(script.Answer{}, lockcmd.ErrOverdue)
+		return true
+	case q.Pause > 0:
+		done, told := make(chan struct{}), s.pipe.Waiter
+		q.phase, q.answer = pausing, &passthrough.Answer{Done: done}
+		time.AfterFunc(q.Pause, func() {
+			close(done)
+			told.Answered(nil)
+		})
+		return true
+	case q.phase == confirming: // by the route of the script, since it is pinned
+		return q.await(s.pipe.Do(it, s.confirmRequest(q)))
+	}
+	way := passthrough.Shared
+	if len(q.Do) > 0 && !q.Reads || q.confirms() { // WAIT holds up everything behind it
+		way = passthrough.Home
+	}
+	if q.again && it == nil {
+		s.pipe.Flush(nil)
+	}
+	if err := s.route(way, it); err != nil {
+		if it == nil {
+			q.end(script.Answer{}, err)
+		}
+		return it == nil
+	}
+	q.askedAt = time.Now()
+	switch {
+	case len(q.Do) > 0:
+		raws := make([][]byte, len(q.Do))
+		for i, command := range q.Do {
+			raws[i] = resp.AppendCommand(nil, command...)
+		}
+		return q.await(s.pipe.Do(it, raws...))
+	case q.goesTogether():
+		c := q.Call
+		q.answer = s.pipe.Ask(&passthrough.Call{SHA: c.Script.SHA, Name: c.Script.Name,
+			Keys: c.Keys[:], Args: c.Args[:]}, it)
+		q.answers = append(q.answers[:0], q.answer)
+		return q.answer != nil
+	}
+	how, text := "EVALSHA", q.Call.Script.SHA
+	if q.source { // this is no retry: nothing has run
+		how, text = "EVAL", q.Call.Script.Source
+		if !s.loadTogether(q.Call, it) {
+			return false
+		}
+	}
+	raws := [][]byte{s.scriptRequest(how, text, q.Call)}
+	switch {
+	case !q.confirms():
+	case s.server.cfg.Locks.Cluster:
+		// Only when the script has been answered it is known which node has written. Its connection
+		// counts: it must be the same.
+		s.pipe.Pin(passthrough.Pinned)
+	default:
+		raws = append(raws, s.confirmRequest(q)) // right behind the script, on the same connection
+	}
+	return q.await(s.pipe.Do(it, raws...))
+}
+
+func (s *lockSession) confirmRequest(q *question) []byte {
+	return resp.AppendCommand(nil, q.Call.ConfirmRequest(s.server.cfg.Locks.Cluster)...)
+}
+
+// take takes what the question has waited for. It settles the question, or has it asked again.
+func (s *lockSession) take(q *question, it *eventloop.Iteration) {
+	phase := q.phase
+	if q.phase, q.answer = asking, nil; q.load != nil {
+		s.server.scripts.end(q.load, it)
+		q.load = nil
+	}
+	switch {
+	case phase == pausing && q.Pause > 0:
+		q.end(script.Answer{}, nil)
+	case phase == pausing:
+	case len(q.Do) > 0:
+		raws, err := s.repliesTo(q)
+		q.end(script.Answer{Raw: raws}, err)
+	default:
+		s.takeScript(q, phase)
+	}
+	if q.settled && q.confirms() && s.server.cfg.Locks.Cluster {
+		s.pipe.Pin(passthrough.Unpinned)
+	}
+}
+
+// takeScript is take for the answer to a script, or to what follows it.
+func (s *lockSession) takeScript(q *question, phase phaseOfQuestion) {
+	first := q.answers[0]
+	v, err := first.Value()
+	cluster := s.server.cfg.Locks.Cluster
+	switch {
+	case phase == confirming:
+		q.got.Confirmed = v
+		q.end(q.got, err)
+	case err != nil:
+		q.end(script.Answer{}, err)
+	case bytes.HasPrefix(v.Text, noScript) && v.IsError(): // nothing has run
+		s.missing(q)
+	case leftOut(v), denied(first, v): // it has not run
+		q.shares = false
+	case first.Refused() && bytes.HasPrefix(v.Text, []byte("ERR")): // the batch was ended half way
+		q.end(script.Answer{}, &upstream.Error{Addr: s.server.cfg.Upstream.Addr, Sent: true,
+			Err: errors.New(string(v.Text))})
+	case !q.confirms() || v.IsError():
+		q.end(script.Answer{Value: v}, nil)
+	case cluster:
+		q.got.Value, q.phase = v, confirming
+	default:
+		confirmed, err := q.answers[1].Value()
+		q.end(script.Answer{Value: v, Confirmed: confirmed}, err)
+	}
+}
+
+// repliesTo are the replies to Step.Do, which have arrived.
+func (s *lockSession) repliesTo(q *question) ([][]byte, error) {
+	replies := make([][]byte, len(q.answers))
+	for i, answer := range q.answers {
+		raw, err := answer.Raw()
+		if err != nil {
+			return nil, err
+		}
+		if bytes.HasPrefix(raw, []byte("+QUEUED")) && lookup(q.Do[i][0]).Class == commands.Other {
+			s.pipe.Pin(passthrough.ForGood)
+		}
+		replies[i] = raw
+	}
+	return replies, nil
+}
+
+var noScript = []byte("NOSCRIPT")
+
+// denied reports whether a batch was refused for want of a right, before any of its calls has run.
+func denied(a *passthrough.Answer, v resp.Value) bool {
+	return a.Refused() && strings.HasPrefix(serverErrorText("", string(v.Text)), "NOPERM")
+}
+
+// leftOut reports whether a script was not run because others of its batch took too long.
+func leftOut(v resp.Value) bool { return v.Type == '+' && string(v.Text) == "LATER" }
+
+// scriptRequest is valid until the next is made.
+func (s *lockSession) scriptRequest(name, script string, c *script.Call) []byte {
+	words := append(s.words[:0], name, script, strconv.Itoa(len(c.Keys)+len(c.More)))
+	words = append(append(append(words, c.Keys[:]...), c.More...), c.Args[:]...)
+	raw := resp.AppendCommand(s.request[:0], words...)
+	clear(words) // they would keep the key
+	s.words = words
+	if s.request = raw; cap(raw) > maxScriptRequest {
+		s.request = nil
+	}
+	return raw
+}
+
+// maxScriptRequest bounds the room for a script's request that is kept for the next, bytes: most
+// need less than half.
+const maxScriptRequest = 1 << 10

@@ -26,15 +26,25 @@ type recipes struct {
 	keys *testredis.Server
 }
 
-var recipeProgram = regexp.MustCompile("(?ms)^ *```(?:python|ruby)\n *# (\\S+)\n(.*?)^ *```$")
+var recipeProgram = regexp.MustCompile(
+	"(?ms)^ *```(?:python|ruby|js)\n *(?:#|//) (\\S+)\n(.*?)^ *```$")
 
 // cook writes the page's programs and these files, with a lockproxy's own port in them.
 func cook(t *testing.T, files map[string]string) *recipes {
 	t.Helper()
-	r := &recipes{t: t, dir: t.TempDir(), keys: testredis.Start(t)}
+	keys := testredis.Start(t)
+	r := cookFor(t, keys.URL(), files)
+	r.keys = keys
+	return r
+}
+
+// cookFor does so in front of an upstream.
+func cookFor(t *testing.T, upstream string, files map[string]string) *recipes {
+	t.Helper()
+	r := &recipes{t: t, dir: t.TempDir()}
 	bin, port := proxytest.Binary(t), strconv.Itoa(testredis.FreePort(t))
 	r.port = port
-	startForClients(t, port, bin, "--listen", "127.0.0.1:"+port, "--upstream", r.keys.URL())
+	startForClients(t, port, bin, "--listen", "127.0.0.1:"+port, "--upstream", upstream)
 	page, err := os.ReadFile("../../docs/recipes.md")
 	if err != nil {
 		t.Fatal(err)
@@ -48,6 +58,7 @@ func cook(t *testing.T, files map[string]string) *recipes {
 	}
 	for name, path := range map[string]string{
 		"lockproxy.py": "clients/python/lockproxy.py", "lockproxy.rb": "clients/ruby/lockproxy.rb",
+		"lockproxy.cjs":         "clients/node/lockproxy.cjs",
 		"lockproxy_redis_py.py": "adapters/lockproxy_redis_py.py",
 	} {
 		text, err := os.ReadFile("../../examples/" + path)
@@ -160,18 +171,24 @@ def build(day):
     return day
 `
 
-// Two workers, and six tasks of the same name.
-func TestRecipeCelery(t *testing.T) {
-	r := cook(t, map[string]string{"reports.py": onlyOne})
-	path := filepath.Join(r.dir, "tasks.py")
+// retriesSoon lets a program of Celery try again sooner.
+func (r *recipes) retriesSoon(program string) {
+	r.t.Helper()
+	path := filepath.Join(r.dir, program)
 	text, err := os.ReadFile(path)
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	soon := strings.Replace(string(text), "countdown=30", "countdown=0.2", 1)
 	if err := os.WriteFile(path, []byte(soon), 0o600); err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
+}
+
+// Two workers, and six tasks of the same name.
+func TestRecipeCelery(t *testing.T) {
+	r := cook(t, map[string]string{"reports.py": onlyOne})
+	r.retriesSoon("tasks.py")
 	for _, name := range []string{"one", "two"} {
 		r.start(name, "/usr/bin/python3 -m celery -A tasks worker -l info -P threads -c 2 -n "+name)
 	}

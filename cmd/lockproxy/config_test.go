@@ -79,8 +79,9 @@ func TestConfigFileErrors(t *testing.T) {
 		"log-level = \"loud\"":                       "--log-level must be one of",
 		"\nupstream = redis://u:" + secret + "@h":    "line 2 is not TOML",
 		"upstream = \"redis://u:" + secret + "#@h\"": "--upstream: not a usable redis URL",
-		"upstream = \"redis://u:" + secret + "@h\"\nupstream = 5": "line 2 sets what an earlier line has set",
-		"max-clients = \"redis://u:" + secret + "@h\"":            "--max-clients",
+		"upstream = \"redis://u:" + secret + "@h\"\nupstream = 5": "" +
+			"line 2 sets what an earlier line has set",
+		"max-clients = \"redis://u:" + secret + "@h\"": "--max-clients",
 	} {
 		var out, errs bytes.Buffer
 		name := configFile(t, text)

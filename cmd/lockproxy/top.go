@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,7 +16,6 @@ import (
 
 	"lockproxy/internal/survey"
 	"lockproxy/internal/top"
-	"lockproxy/internal/upstream"
 )
 
 // topCommand is lockproxy top: the locks that are held, in a terminal.
@@ -72,8 +70,7 @@ func (c *topCommand) show(stdout io.Writer) error {
 	o.Query.Descending = o.Query.Descending != c.Reverse
 	if file, ok := stdout.(*os.File); c.Once || !ok || !isatty.IsTerminal(file.Fd()) {
 		err := top.Snapshot(ctx, o, stdout)
-		var failed *upstream.Error
-		if errors.As(err, &failed) {
+		if err != nil {
 			looking, cancel := context.WithTimeout(ctx, connectWithin)
 			defer cancel()
 			err = c.proxy.Explain(looking, err, "--tls")

@@ -136,8 +136,8 @@ func (u *Upstream) Explain(ctx context.Context, err error, tlsFlags string) erro
 		advice = "its certificate is for another name: give that by " + tlsFlags + "-server-name"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		advice = "its certificate is not valid today: renew it, or set this machine's clock"
-	case isAlert(err) && strings.HasSuffix(err.Error(), "certificate required)"): // by TLS 1.3
-		advice = "it lets in only clients with a certificate: name one by " + tlsFlags +
+	case errors.Is(err, errAfterHandshake):
+		advice = "it may let in only clients with a certificate: name one by " + tlsFlags +
 			"-cert and " + tlsFlags + "-key"
 	case u.TLS() != nil:
 		if said := u.greet(ctx, addr); said != "" {

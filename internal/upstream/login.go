@@ -114,10 +114,14 @@ func roundTrip(conn net.Conn, cmds ...[]string) (replies []reply, err error) {
 	return replies, nil
 }
 
+// errAfterHandshake is how TLS 1.3 refuses a client's certificate. What the upstream says of it can
+// be lost with the connection.
+var errAfterHandshake = errors.New("ended right after the handshake, as when the upstream misses a " +
+	"client certificate or doesn't accept it")
+
 func loginLost(nc net.Conn, addr string, err error) error {
 	if _, isTLS := nc.(*tlsConn); isTLS && !errors.Is(err, os.ErrDeadlineExceeded) {
-		err = fmt.Errorf("TLS: ended right after the handshake, as when the upstream misses a "+
-			"client certificate or doesn't accept it: %w", err)
+		err = fmt.Errorf("TLS: %w: %w", errAfterHandshake, err)
 	}
 	return &Error{Addr: addr, Err: err}
 }

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lockproxy/internal/testredis"
+)
+
+// What an operator has got wrong on the command line, in the environment, in a file or about this
+// machine ends the start with one line, which says what is wrong and what is wanted.
+func TestMistakesAtTheStart(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taken.Close() })
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"empty": "\n", "no.pem": "text", "word.toml": "upstrem = \"redis://h\"\n",
+		"bare.toml": "upstream = redis://h\n", "twice.toml": "park = \"1s\"\npark = \"2s\"\n",
+		"value.toml": "max-clients = \"many\"\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	free := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
+	const (
+		help     = "; see lockproxy --help"
+		forms    = "redis://[user:pass@]host:port[/db]"
+		unusable = "--upstream: not a usable redis URL (it is not shown here since it may hold a " +
+			"password): "
+		asPercent = ": want " + forms +
+			", with # % / ? @ and the like in a password written as %23 %25 %2F %3F %40"
+	)
+	for _, c := range []struct{ line, want string }{
+		{"--upsteam redis://h", `unknown flag --upsteam, did you mean "--upstream"?` + help},
+		{"-upstream redis://h", "unknown flag -upstream, did you mean --upstream?" + help},
+		{"-u redis://h", "unknown flag -u" + help},
+		{"redis://h", "unexpected argument redis://h" + help},
+		{"--upstream", "--upstream: its value is missing: write --upstream=URL" + help},
+		{"--upstream=", "--upstream: it is empty: give a value, or leave it out" + help},
+		{"--upstream 127.0.0.1:6379", "--upstream: it does not begin with redis:// or the like: want " +
+			forms},
+		{"--upstream http://h", `--upstream: scheme "http" is not known: want redis, rediss, unix, ` +
+			"redis+sentinel, rediss+sentinel, redis+cluster or rediss+cluster"},
+		{"--upstream redis+sentinel://h", "--upstream: the redis+sentinel URL names no group: want " +
+			"redis+sentinel://[user:pass@]host:port,host:port/group[/db][?sentinel_user=…&" +
+			"sentinel_password=…]"},
+		{"--upstream redis+cluster://h/3", "--upstream: a cluster has no database but 0: want " +
+			"redis+cluster://[user:pass@]host:port,host:port"},
+		{"--upstream redis://:p#s@h", unusable + "it is no URL" + asPercent},
+		{"--upstream redis://h:99999", unusable + "the addresses are not host:port,host:port with " +
+			"ports from 1 to 65535" + asPercent},
+		{"--upstream-file DIR/none", "--upstream-file: open DIR/none: no such file or directory"},
+		{"--upstream-file DIR/empty", "--upstream-file: the file DIR/empty is empty"},
+		{"--upstream redis://h --upstream-file DIR/empty",
+			"--upstream and --upstream-file: leave one of the two out"},
+		{"--max-timeout 5", "--max-timeout: want a time from 1ms to 87600h, as in 90s or 1h30m, " +
+			`not "5"` + help},
+		{"--log-level loud", `--log-level must be one of "trace","debug","info","warn","error",` +
+			`"off" but got "loud"` + help},
+		{"--listen 6380", "--listen 6380: want host:port with a port up to 65535, as in " +
+			"127.0.0.1:6380, or unix:///path, or systemd"},
+		{"--listen 0.0.0.0:0", "--listen 0.0.0.0:0 is open to other machines: name a Redis with " +
+			"--upstream redis://host:port, or serve the in-memory store with --embedded, for trying " +
+			"out"},
+		{"--tls-cert x", "--tls-cert and --tls-key belong together: give both"},
+		{"--upstream redis://h --upstream-tls-ca x",
+			"--upstream-tls-ca is for TLS: write --upstream as rediss://"},
+		{"LOCKPROXY_UPSTEAM=x", "unknown environment variable LOCKPROXY_UPSTEAM: want LOCKPROXY_ and " +
+			"the name of a flag, as in LOCKPROXY_MAX_CLIENTS" + help},
+		{"LOCKPROXY_MAX_CLIENTS=many", "--max-clients: want a number from 1 to 2147483647, not " +
+			`"many" (from LOCKPROXY_MAX_CLIENTS="many")` + help},
+		{"--config DIR/none", "--config: open DIR/none: no such file or directory" + help},
+		{"--config DIR/word.toml", `--config DIR/word.toml: unknown setting "upstrem": want the ` +
+			"name of a flag, without dashes before it, as in max-clients" + help},
+		{"--config DIR/bare.toml", "--config DIR/bare.toml: line 1 is not TOML: want name = 5, " +
+			`name = "text" or name = true` + help},
+		{"--config DIR/twice.toml", "--config DIR/twice.toml: line 2 sets what an earlier line has " +
+			"set: leave one of the two out" + help},
+		{"--config DIR/value.toml", "--config DIR/value.toml: --max-clients: want a number from 1 " +
+			`to 2147483647, not "many"` + help},
+		{"--listen TAKEN", "cannot listen on TAKEN, choose another --listen: bind: address already " +
+			"in use"},
+		{"--listen 192.0.2.77:0 --embedded", "cannot listen on 192.0.2.77:0, choose another " +
+			"--listen: bind: cannot assign requested address"},
+		{"--listen unix:///nowhere/s", "cannot listen on unix:///nowhere/s, choose another " +
+			"--listen: open /nowhere: no such file or directory"},
+		{"--listen unix:///proc/s", "cannot listen on unix:///proc/s, choose another --listen: " +
+			"bind: no such file or directory"},
+		{"--admin TAKEN", "cannot listen on TAKEN, choose another --admin: bind: address already " +
+			"in use"},
+		{"--upstream redis://h --handover /nowhere/s", "cannot wait for a successor at " +
+			"--handover /nowhere/s: bind: no such file or directory"},
+		{"--tls-cert DIR/no.pem --tls-key DIR/no.pem", "cannot use the TLS files: --tls-cert " +
+			"DIR/no.pem with --tls-key DIR/no.pem: tls: failed to find any PEM data in certificate " +
+			"input"},
+		{"--upstream rediss://h --upstream-tls-ca DIR/no.pem", "cannot use the TLS files: " +
+			"--upstream-tls-ca DIR/no.pem: no certificate in it: want PEM"},
+		{"--listen FREE --upstream redis://FREE", errItself.Error()},
+	} {
+		t.Run(c.line, func(t *testing.T) {
+			t.Parallel()
+			places := strings.NewReplacer("DIR", dir, "TAKEN", taken.Addr().String(), "FREE", free)
+			var env, args []string
+			for _, word := range strings.Fields(places.Replace(c.line)) {
+				if strings.HasPrefix(word, "LOCKPROXY_") {
+					env = append(env, word)
+				} else {
+					args = append(args, word)
+				}
+			}
+			if !strings.Contains(c.line, "--listen") {
+				args = append([]string{"--listen", "127.0.0.1:0"}, args...)
+			}
+			p := spawn(t, env, args...)
+			status, said := p.status(), strings.TrimSuffix(p.said(), "\n")
+			want, wantStatus := places.Replace(c.want), exitUsage
+			_, logged, isLog := strings.Cut(said, "[ERROR] lockproxy: stopped: error=")
+			if isLog {
+				said, wantStatus = strings.Trim(logged, `"`), exitFailure
+			} else {
+				want = "lockproxy: " + want
+			}
+			if said != want || status != wantStatus {
+				t.Errorf("status %d, and it says\n%s, not\n%s", status, p.said(), want)
+			}
+		})
+	}
+}

@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"context"
+	"time"
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
@@ -95,8 +96,10 @@ func valueOf(v resp.Value, failed error) (value string, there bool, err error) {
 }
 
 // readForAll reads the value for which w waits. If it is there, w has it, and all that wait here
-// with w's login. Otherwise w asks for the claim at once, unless that is what it has just done.
+// with w's login, but for those that have come since: a DEL that they know of may be later than what
+// was read. Otherwise w asks for the claim at once, unless that is what it has just done.
 func (l *waits) readForAll(s session, w *waiter) (there bool, err error) {
+	asked := time.Now()
 	value, there, err := valueOf(s.Get(w.Value, l.queues.answerBy(w)))
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
@@ -105,7 +108,7 @@ func (l *waits) readForAll(s session, w *waiter) (there bool, err error) {
 	}
 	w.answer(&value)
 	if q := l.queues.of[w.id()]; q != nil {
-		q.answer(w.as, w.Value, &value)
+		q.answer(w.as, w.Value, &value, asked)
 	}
 	return true, nil
 }

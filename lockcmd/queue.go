@@ -229,12 +229,14 @@ func (q *waitQueue) grant(w *waiter, token int64) {
 // answer gives w the value that it waited for.
 func (w *waiter) answer(value *string) { w.state, w.found = served, value }
 
-// answer gives the value of a key to all who wait for it with a login. The next one asks at once.
-func (q *waitQueue) answer(as names.Identity, key string, value *string) {
+// answer gives the value of a key to all who have waited for it with a login since before it was
+// asked for. The next one asks at once.
+func (q *waitQueue) answer(as names.Identity, key string, value *string, asked time.Time) {
 	var next *list.Element
 	for place := q.waiters.Front(); place != nil; place = next {
 		next = place.Next()
-		if w := place.Value.(*waiter); w.as == as && w.Value == key {
+		if w := place.Value.(*waiter); w.as == as && w.Value == key &&
+			w.joined.Before(asked) {
 			w.answer(value)
 			q.leave(w)
 			w.signal()

@@ -1,0 +1,47 @@
+package lockcmd
+
+import (
+	"testing"
+	"time"
+
+	"lockproxy/internal/names"
+	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/script"
+)
+
+// valueSession answers a GET with a value. read is called when that is on its way.
+type valueSession struct {
+	slowSession
+	value string
+	read  func()
+}
+
+func (s *valueSession) Get(string, time.Time) (resp.Value, error) {
+	s.read()
+	return resp.Value{Type: '$', Text: []byte(s.value)}, nil
+}
+
+// A value is deleted after it has been read for those who wait. Who asks after that, and joins them
+// before they are answered, is not given it.
+func TestDeletedValueIsNotShared(t *testing.T) {
+	l := newTestLocks()
+	defer l.Close()
+	join := func() *waiter {
+		w := newWaiter(script.Request{Key: "k:once:x", Value: "k"}, names.Identity{})
+		w.joined = time.Now()
+		l.queues.mu.Lock()
+		defer l.queues.mu.Unlock()
+		l.queues.queueLocked(w.id()).join(w)
+		return w
+	}
+	first, second := join(), join()
+	var late *waiter
+	s := &valueSession{value: "deleted", read: func() { late = join() }}
+	there, err := l.readForAll(session{Client{Holder: &s.holder}, s}, first)
+	if !there || err != nil || first.state != served || second.state != served {
+		t.Fatalf("%t, %v: those who waited are not served", there, err)
+	}
+	if late.state != waiting || !late.pollNow {
+		t.Error("who came later has the value, or does not ask at once")
+	}
+}

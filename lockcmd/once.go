@@ -101,14 +101,18 @@ func valueOf(v resp.Value, failed error) (value string, there bool, err error) {
 func (l *waits) readForAll(s session, w *waiter) (there bool, err error) {
 	asked := time.Now()
 	value, there, err := valueOf(s.Get(w.Value, l.queues.answerBy(w)))
-	l.queues.mu.Lock()
-	defer l.queues.mu.Unlock()
 	if !there {
 		return false, err
 	}
+	l.queues.mu.Lock()
+	given := w.state == granted && !w.Before
 	w.answer(&value)
 	if q := l.queues.of[w.id()]; q != nil {
 		q.answer(w.as, w.Value, &value, asked)
+	}
+	l.queues.mu.Unlock()
+	if given { // by a release, which may have been while it was read
+		l.releases.releaseAbandoned(w.lock(w.Token))
 	}
 	return true, nil
 }
@@ -119,14 +123,13 @@ func (l *waits) handedClaim(s session, w *waiter, err error) error {
 	if err != nil || w.Value == "" || l.queues.stateOf(w) != granted {
 		return err
 	}
-	there, err := l.readForAll(s, w)
-	if err != nil {
+	if _, err = l.readForAll(s, w); err != nil {
 		l.queues.mu.Lock()
 		w.state = left
 		l.queues.mu.Unlock()
-	}
-	if (there || err != nil) && !w.Before {
-		l.releases.releaseAbandoned(w.lock(w.Token))
+		if !w.Before {
+			l.releases.releaseAbandoned(w.lock(w.Token))
+		}
 	}
 	return err
 }

@@ -3,31 +3,38 @@ package proxytest
 import (
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"lockproxy/internal/resp"
 	"lockproxy/internal/testwait"
 )
 
 // OnceHistory is what clients of several proxies do by ONCE and DONE to a few keys, while the test
-// does something to Redis. It judges that there are never two makers of a value, that nobody is given
-// a value that no DONE was sent with, that no DONE of a lost claim is stored, and that everybody is
-// answered.
+// does something to Redis or to proxies. It judges that there are never two makers of a value, that
+// nobody is given a value that no DONE has stored, or one older than another was given before, that
+// no DONE of a lost claim is stored, and that everybody is answered.
 type OnceHistory struct {
-	T     *testing.T
+	T     testing.TB
 	Addrs []string // of the proxies
 	Keys  []string
 	// Loses says that Redis may lose claims: then two can make a value, but only the last is stored.
 	Loses bool
+	// Rewinds says that Redis may lose values: then older ones can come back.
+	Rewinds bool
 
-	makers []onceKey
-	stored sync.Map // every value that a DONE was sent with
-	ended  sync.Map // tokens of claims that endReturned has ended
+	makers  []onceKey
+	stored  sync.Map // every value that a DONE was sent with
+	refused sync.Map // every value whose DONE was refused
+	passed  sync.Map // every value that was given to somebody
+	ended   sync.Map // tokens of claims that endReturned has ended
 
-	// Releaser is a connection by which the claims are ended whose release a failover has lost, if
-	// set. Returned is how many these were.
+	// Releaser is a connection by which the claims are ended that nobody has, if set: a failover
+	// has lost their release, or the proxy was killed that renewed them. Returned is how many these
+	// were.
 	Releaser *Conn
 	Returned int
 
@@ -39,6 +46,7 @@ type onceKey struct {
 	making atomic.Int64 // clients that have been told to make it, and have not answered yet
 	newest atomic.Int64 // the greatest token
 	given  atomic.Int64 // how often a client was given a value or a token
+	value  atomic.Int64 // the greatest token of a value that was given
 
 	seen  string // what endReturned has seen last
 	looks int    // how often that has not changed
@@ -54,7 +62,7 @@ func (h *OnceHistory) Run(clients, steps, rounds int, disturb func(random *rand.
 	all := make([]*onceClient, clients)
 	for i := range all {
 		addr := h.Addrs[i%len(h.Addrs)]
-		all[i] = &onceClient{addr, Dial(h.T, addr), rand.New(rand.NewPCG(seed, uint64(i)))}
+		all[i] = &onceClient{addr, h.dial(addr), rand.New(rand.NewPCG(seed, uint64(i)))}
 	}
 	random := rand.New(rand.NewPCG(seed, uint64(clients)))
 	for range rounds {
@@ -78,11 +86,29 @@ func (h *OnceHistory) Run(clients, steps, rounds int, disturb func(random *rand.
 			}
 		})
 	}
+	h.refused.Range(func(value, _ any) bool {
+		if _, given := h.passed.Load(value); given {
+			h.T.Errorf("%q was given, though its DONE was refused", value)
+		}
+		return true
+	})
 	h.T.Logf("%d values given, %d made, %d answers lost", h.Values.Load(), h.Made.Load(),
 		h.Lost.Load())
 	if h.Values.Load() == 0 || h.Made.Load() == 0 {
 		h.T.Error("nothing was made or given")
 	}
+}
+
+// AwaitMaker returns when a client makes a value.
+func (h *OnceHistory) AwaitMaker() {
+	testwait.Until(h.T, "a client makes a value", func() bool {
+		for k := range h.makers {
+			if h.makers[k].making.Load() > 0 {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 type onceClient struct {
@@ -104,9 +130,26 @@ func (c *onceClient) work(h *OnceHistory, steps int, until <-chan struct{}) {
 		}
 		if !h.step(c.conn, c.random) {
 			c.conn.Close()
-			c.conn = Dial(h.T, c.addr)
+			c.conn = h.dial(c.addr)
 		}
 	}
+}
+
+// dial connects to a proxy, which may be killed and started again.
+func (h *OnceHistory) dial(addr string) *Conn {
+	var nc net.Conn
+	var err error
+	if !testwait.Holds(func() bool { nc, err = dial(Ctx, "tcp", addr); return err == nil }) {
+		h.T.Fatal(err)
+	}
+	h.T.Cleanup(func() { nc.Close() })
+	return Dialed(h.T, nc)
+}
+
+// try sends a command to a proxy that may be killed, and returns its reply.
+func try(c *Conn, command string) (string, error) {
+	c.Write(resp.AppendCommand(nil, strings.Fields(command)...)) // if it fails, there is no reply
+	return c.TryReply()
 }
 
 // fails reports whether a reply says that Redis cannot answer now, or was lost.
@@ -128,8 +171,8 @@ func (h *OnceHistory) step(c *Conn, random *rand.Rand) bool {
 	if random.IntN(4) > 0 {
 		wait = " WAIT 0"
 	}
-	c.Send("ONCE " + key + " 600 SESSION" + wait)
-	got, err := c.TryReply()
+	before := h.makers[k].value.Load()
+	got, err := try(c, "ONCE "+key+" 600 SESSION"+wait)
 	var token int64
 	switch _, scanned := fmt.Sscanf(got, ":%d", &token); {
 	case fails(got, err):
@@ -144,14 +187,34 @@ func (h *OnceHistory) step(c *Conn, random *rand.Rand) bool {
 		if value, of := h.stored.Load(got); !of || value != k {
 			h.T.Errorf("%s: %q, which no DONE was sent", key, got)
 		}
-		h.makers[k].given.Add(1)
+		h.gave(k, got, before)
 		if h.Values.Add(1); random.IntN(3) == 0 {
-			c.Send("DEL " + key)
-			got, err = c.TryReply()
+			got, err = try(c, "DEL "+key)
 		}
 		return !fails(got, err)
 	}
 	return h.make(c, random, k, token)
+}
+
+// gave judges a value that a client was given. before is the newest that others had been given when
+// it asked.
+func (h *OnceHistory) gave(k int, value string, before int64) {
+	of := &h.makers[k]
+	of.given.Add(1)
+	h.passed.Store(value, true)
+	var token int64
+	_, text, _ := strings.Cut(value, h.Keys[k]+":")
+	fmt.Sscan(text, &token)
+	if token < before && !h.Rewinds {
+		h.T.Errorf("%s: the value of token %d is given after that of %d", h.Keys[k], token, before)
+	}
+	raise(&of.value, token)
+}
+
+func raise(to *atomic.Int64, n int64) {
+	for was := to.Load(); was < n; was = to.Load() {
+		to.CompareAndSwap(was, n)
+	}
 }
 
 // make answers a ONCE that has told a client to make the value of a key.
@@ -165,12 +228,9 @@ func (h *OnceHistory) make(c *Conn, random *rand.Rand, k int, token int64) bool 
 	if n := of.making.Add(1); n != 1 && !h.Loses {
 		h.T.Errorf("%s: token %d makes %d at once", key, token, n)
 	}
-	for newest := of.newest.Load(); newest < token; newest = of.newest.Load() {
-		of.newest.CompareAndSwap(newest, token)
-	}
+	raise(&of.newest, token)
 	for range random.IntN(4) { // it takes a while
-		c.Send("PING")
-		if got, err := c.TryReply(); fails(got, err) {
+		if got, err := try(c, "PING"); fails(got, err) {
 			of.making.Add(-1)
 			h.Lost.Add(1)
 			return false // the claim may be lost
@@ -180,16 +240,15 @@ func (h *OnceHistory) make(c *Conn, random *rand.Rand, k int, token int64) bool 
 		of.making.Add(-1)
 		return false // it closes, which gives up
 	}
-	value := ""
+	value, text := "", ""
 	if random.IntN(4) > 0 {
-		value = fmt.Sprintf(" %s:%d", key, token)
-		h.stored.Store(Bulk(strings.TrimSpace(value)), k)
-		value += " EX 600"
+		text = fmt.Sprintf("%s:%d", key, token)
+		h.stored.Store(Bulk(text), k)
+		value = " " + text + " EX 600"
 	}
 	of.making.Add(-1)
 	newest := of.newest.Load()
-	c.Send(fmt.Sprintf("DONE %s %d%s", key, token, value))
-	got, err := c.TryReply()
+	got, err := try(c, fmt.Sprintf("DONE %s %d%s", key, token, value))
 	switch {
 	case fails(got, err):
 		h.Lost.Add(1)
@@ -201,7 +260,9 @@ func (h *OnceHistory) make(c *Conn, random *rand.Rand, k int, token int64) bool 
 		if value != "" {
 			h.Made.Add(1)
 		}
-	case got != ":0\r\n" || !h.Loses:
+	case got == ":0\r\n" && h.Loses:
+		h.refused.Store(Bulk(text), true)
+	default:
 		h.T.Errorf("DONE %s %d: %q, though it had the claim", key, token, got)
 	}
 	return true

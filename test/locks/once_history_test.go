@@ -36,7 +36,7 @@ func TestOnceChaos(t *testing.T) {
 func TestOnceAcrossFailovers(t *testing.T) {
 	t.Parallel()
 	g := testredis.StartGroup(t, testredis.GroupOptions{})
-	h := &proxytest.OnceHistory{T: t, Keys: []string{"{a}1", "{a}2", "b"}}
+	h := &proxytest.OnceHistory{T: t, Keys: []string{"{a}1", "{a}2", "b"}, Rewinds: true}
 	var proxies []*proxytest.Proxy
 	for range 2 {
 		p := proxytest.Start(t, g.URL(), func(cfg *proxy.Config) {

@@ -133,7 +133,7 @@ type abandonedRelease struct {
 func (l *releases) newRelease(lock *heldLock, done func()) *abandonedRelease {
 	timeout := l.cfg.MaxTimeout // RELOCK or its owner may have set that
 	if lock.Session || lock.token == 0 {
-		timeout = lock.Timeout
+		timeout = lock.timeout()
 	}
 	now := time.Now()
 	end := now.Add(timeout + l.cfg.TakeoverGuard)

@@ -18,7 +18,7 @@ import (
 // heldLock is all that this proxy knows about a lock that a connection was given, or may have been
 // given. The Holder and the registry share it. Only the upstream knows whether the lock is held.
 type heldLock struct {
-	script.Request // the LOCK that took it; its timeout is guarded by Holder.mu
+	script.Request // the LOCK that took it; it never changes
 	as             names.Identity
 	token          int64   // 0 if the outcome of the LOCK is not known
 	by             *Holder // nil unless it is a session lock
@@ -28,6 +28,7 @@ type heldLock struct {
 	// keeps the lock at least as long. It is 0 once another client has released the lock here.
 	until atomic.Int64
 
+	relocked   atomic.Int64 // the timeout that RELOCK has given it, as time.Duration; 0 if none has
 	suspicions atomic.Int32 // that it is lost: see sessionLocks.verify
 
 	last    int64  // when its renewals end (MAX), as monotonic.Now; 0 is never
@@ -42,6 +43,14 @@ type heldLock struct {
 	others []*heldLock
 
 	with []*heldLock // given with it by one LOCKALL
+}
+
+// timeout is for how long it was given, by LOCK or since by RELOCK.
+func (lock *heldLock) timeout() time.Duration {
+	if d := lock.relocked.Load(); d != 0 {
+		return time.Duration(d)
+	}
+	return lock.Timeout
 }
 
 func (lock *heldLock) id() names.Lock { return names.Lock{DB: lock.as.DB, Key: lock.Key} }
@@ -279,8 +288,8 @@ func (h *Holder) ShortestLease() (shortest time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, lock := range h.locks {
-		if lock.renewed && (shortest == 0 || lock.Timeout < shortest) {
-			shortest = lock.Timeout
+		if t := lock.timeout(); lock.renewed && (shortest == 0 || t < shortest) {
+			shortest = t
 		}
 	}
 	return shortest

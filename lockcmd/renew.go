@@ -34,7 +34,7 @@ func (r *renewals) hold(h *Holder, lock *heldLock) {
 	h.addLocked(lock)
 	if lock.by != nil {
 		h.sessions = r.sessions
-		r.renewLocked(h, lock, lock.since+int64(lock.Timeout/3))
+		r.renewLocked(h, lock, lock.since+int64(lock.timeout()/3))
 	}
 }
 
@@ -65,7 +65,7 @@ func (r *renewals) relocked(
 		return
 	}
 	lock.until.Store(until)
-	lock.Timeout = timeout
+	lock.relocked.Store(int64(timeout))
 	if lock.renewed {
 		r.renewLocked(h, lock, asked+int64(timeout/3))
 	}
@@ -87,7 +87,7 @@ func (r *renewals) renewLocked(h *Holder, lock *heldLock, when int64) {
 // lock may have expired.
 func (r *renewals) renew(ctx context.Context, h *Holder, lock *heldLock, round int) {
 	h.mu.Lock()
-	timeout, left := lock.Timeout, time.Duration(lock.until.Load()-monotonic.Now())
+	timeout, left := lock.timeout(), time.Duration(lock.until.Load()-monotonic.Now())
 	current := lock.round == round
 	h.mu.Unlock()
 	asked := monotonic.Now()

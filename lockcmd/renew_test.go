@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -65,6 +66,32 @@ func TestRenewalTracksAgain(t *testing.T) {
 		}
 	}
 	t.Error("the key is not tracked")
+}
+
+// A client's RELOCK and another's LOCK, which finds that the same lock has expired, do not disturb
+// each other. The race detector says so.
+func TestRelockWhileAnotherTakesTheLock(t *testing.T) {
+	connect := func(names.Identity) *redis.Client { return nil }
+	l := New(Config{MaxTimeout: time.Minute}, "proxy", connect, hclog.NewNullLogger())
+	defer l.Close()
+	take := func(key, connection string, token int64) *Holder {
+		h := &Holder{Connection: connection}
+		l.recordAcquired(h, &heldLock{token: token, Request: script.Request{Key: key,
+			Timeout: time.Nanosecond, Connection: connection, Number: "1"}},
+			script.Attempt{Token: token, AskedAt: time.Now()})
+		return h
+	}
+	for i := range 1000 {
+		key := fmt.Sprint("job", i)
+		first := take(key, "c", 7)
+		var both sync.WaitGroup
+		both.Go(func() { take(key, "d", 8) })
+		both.Go(func() {
+			l.renewals.relocked(first, names.Lock{Key: key}, script.Proof{Kind: "token", Value: "7"},
+				time.Nanosecond, 0)
+		})
+		both.Wait()
+	}
 }
 
 // The proxy renews only so many locks.

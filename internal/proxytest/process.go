@@ -59,9 +59,7 @@ func Binary(t testing.TB) string {
 // Main runs a package's tests and ends what they have left for each other: the lasting servers and
 // the built command. It is for TestMain.
 func Main(m *testing.M) {
-	stop := WatchMachine()
 	status := m.Run()
-	stop()
 	Lasting.End()
 	os.RemoveAll(binaryDir)
 	os.Exit(status)

@@ -1,6 +1,7 @@
 package passthrough
 
 import (
+	"context"
 	"sync"
 	"time"
 )
@@ -66,6 +67,27 @@ func (d *door) ask(start func(func()), call func() verdict) verdict {
 		d.hangs = !isClosed(done)
 	}
 	return d.last
+}
+
+// admits is what Redis says of new clients, no longer than askEvery ago. It can wait for that.
+func (p *Pool) admits() verdict { return p.door.ask(p.goroutines.Go, p.askDoor) }
+
+// askDoor asks Redis, on a connection of its own, whether it lets new clients in. So it also finds
+// out where new connections lead.
+func (p *Pool) askDoor() verdict {
+	ctx, cancel := context.WithTimeout(p.ctx, p.DialTimeout)
+	defer cancel()
+	server, err := p.Upstream.StillAdmits(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return unknown
+	case err != nil:
+		return refused
+	}
+	if !p.Upstream.IsCluster() {
+		p.found(server)
+	}
+	return admitted
 }
 
 func isClosed(done chan struct{}) bool {

@@ -200,7 +200,7 @@ func (h *home) reportLoss(err error) {
 		return
 	}
 	if onLane && h.isSpareLocked() {
-		h.home, h.homeUse, h.writes = nil, unneeded, Unknown
+		h.home, h.writes = nil, Unknown
 		own := h.pending.own()
 		h.mu.Unlock()
 		if own && h.pool.laneEnded(ended) { // Redis has ended this user's connections
@@ -216,7 +216,7 @@ func (h *home) reportLoss(err error) {
 		h.homeLost(err, withinReply)
 		return
 	}
-	h.home, h.homeUse, h.writes = nil, recent, Unknown
+	h.home, h.writes = nil, Unknown
 	if !onLane {
 		h.setRoute(dropped)
 		lost := &upstream.Error{Addr: h.pool.Upstream.Addr, Sent: true, Err: err}

@@ -19,16 +19,16 @@ type homeSide struct {
 	idleTimer *time.Timer // calls closeIdle; nil if nothing does
 }
 
-// homeUse tells closeIdle whether the home is in use.
+// homeUse tells closeIdle whether the open home is in use.
 type homeUse uint8
 
 const (
 	recent   homeUse = iota // used since the last closeIdle
 	held                    // about to be used
-	unneeded                // not used since; if the home is not open, closeIdle has closed it
+	unneeded                // not used since
 )
 
-// openHome dials the home and sets it up as the client has set up the last one.
+// openHome opens the home and sets it up as the client has set up the last one.
 func (s *homeSide) openHome(ctx context.Context) error {
 	if s.lastHome != nil {
 		s.out.addMustRead(1) // its reader may wait for the client
@@ -38,28 +38,23 @@ func (s *homeSide) openHome(ctx context.Context) error {
 	s.mu.Lock()
 	setup := s.pending.setup()
 	s.mu.Unlock()
-	term := s.pool.currentTerm()
-	conn := s.pool.popSpare(setup)
-	if conn == nil {
-		var err error
-		if conn, err = s.pool.dialHome(ctx, setup); err != nil {
-			return err
-		}
+	found, err := s.pool.findHome(ctx, setup)
+	if err != nil {
+		return err
 	}
 	h := &home{client: s.client, heardAt: monotonic.Now()}
-	h.init(conn, h, minBuf, s.pool.loops)
+	h.init(found.Conn, h, minBuf, s.pool.loops)
 	s.mu.Lock()
-	if before := s.lastHome; before != nil {
+	if s.where.known {
 		s.writes = max(s.writes, Elsewhere)
-		if before.conn.RemoteAddr().String() != conn.RemoteAddr().String() ||
-			s.pool.newest.elsewhere(&s.where) {
+		if found.server.Differs(s.where.server) || s.pool.newest.elsewhere(&s.where) {
 			s.writes = Unknown
 		}
 	}
 	s.home, s.lastHome, s.homeUse = h, h, held
-	s.where = whereabouts{server: s.pool.Upstream.ServerOf(conn), known: true, term: term}
+	s.where = whereabouts{server: found.server, known: true, term: found.term}
 	if s.end >= ClientGone {
-		conn.Close()
+		found.Close()
 	}
 	if every := s.pool.HomeIdle; every > 0 && s.idleTimer == nil {
 		s.idleTimer = time.AfterFunc(every, s.closeIdle) // Wait stops it

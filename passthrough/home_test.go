@@ -120,11 +120,11 @@ func TestNoLaneWithinAPush(t *testing.T) {
 	kind := poolKey{Identity: u.pending.Identity}
 	u.lane = newLane(kind, near, &Pool{})
 	u.answer(t, ">2\r\n$10\r\ninval")
-	if u.useLane(kind, nil) || u.route != byHome {
+	if uses, _ := u.useLane(t.Context(), kind, nil); uses || u.route != byHome {
 		t.Error("within a push a lane is used")
 	}
 	u.answer(t, "idate\r\n_\r\n")
-	if !u.useLane(kind, nil) {
+	if uses, _ := u.useLane(t.Context(), kind, nil); !uses {
 		t.Error("behind the push no lane is used")
 	}
 }

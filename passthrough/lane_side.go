@@ -3,6 +3,8 @@ package passthrough
 // How one session uses lanes.
 
 import (
+	"context"
+	"errors"
 	"runtime"
 	"sync/atomic"
 
@@ -48,33 +50,47 @@ func (s *laneSide) isOn(kind poolKey) bool {
 	return s.lane != nil && s.lane.key == kind && s.lane.serves()
 }
 
-// waitsForLane reports whether useLane would wait for a lane to open.
+// waitsForLane reports whether useLane waits for a lane that is being opened, though there is a home.
 func (s *laneSide) waitsForLane(kind poolKey) bool {
 	return !s.isOn(kind) && s.pool.Upstream.LearnsByLogin()
 }
 
 // useLane sets the route to a lane, and reports whether there is one, and in an event loop whether
-// it need not wait.
-func (s *laneSide) useLane(kind poolKey, it *eventloop.Iteration) bool {
+// it need not wait. An error says that none could be opened for a session that has no home, and why
+// it would get none either.
+func (s *laneSide) useLane(
+	ctx context.Context, kind poolKey, it *eventloop.Iteration,
+) (uses bool, err error) {
 	if !s.isOn(kind) {
 		if !s.leaveLane(it) {
-			return false
+			return false, nil
 		}
-		opening := s.join(kind)
-		if s.lane == nil && opening != nil && s.pool.Upstream.LearnsByLogin() {
-			<-opening // within DialTimeout; never in a loop: see waitsForLane
+		opening, homeless := s.join(kind)
+		if s.lane == nil && opening != nil && it == nil &&
+			(homeless || s.pool.Upstream.LearnsByLogin()) {
+			select {
+			case <-opening.ended: // within DialTimeout
+			case <-ctx.Done():
+				return false, &upstream.Error{Addr: s.pool.Upstream.Addr, Err: context.Cause(ctx)}
+			}
+			var failed *upstream.Error
+			if homeless && errors.As(opening.err, &failed) {
+				return false, failed
+			}
 			s.join(kind)
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.lane != nil && s.setRoute(byLane) // fails if a push by the home has begun meanwhile
+	// fails if a push by the home has begun meanwhile
+	return s.lane != nil && s.setRoute(byLane), nil
 }
 
-// join is Pool.join.
-func (s *laneSide) join(kind poolKey) (opening <-chan struct{}) {
+// join is Pool.join. It also reports whether the session has no home.
+func (s *laneSide) join(kind poolKey) (opening *opening, homeless bool) {
 	s.mu.Lock()
 	where := s.where
+	where.home = s.home != nil
 	s.mu.Unlock()
 	l, question, opening := s.pool.join(s, kind, &where)
 	s.mu.Lock()
@@ -82,10 +98,21 @@ func (s *laneSide) join(kind poolKey) (opening <-chan struct{}) {
 	switch {
 	case l != nil:
 		s.lane = l
+		if s.home == nil {
+			s.goesByLocked(l)
+		}
 	case question != nil:
 		s.askWhereLocked(question)
 	}
-	return opening
+	return opening, !where.home
+}
+
+// goesByLocked records where a session without a home goes. mu is held.
+func (c *client) goesByLocked(l *lane) {
+	if same, known := c.where.lanes(l); !same || !known {
+		c.writes = Unknown
+	}
+	c.where = whereabouts{server: l.server, known: true, term: l.term}
 }
 
 // leaveLane waits for all replies of the lane, and leaves it. In an event loop it reports false if it

@@ -62,6 +62,20 @@ func NewPipe(lanes *Pool, client net.Conn, direct *socket.Socket, encode func(er
 	return p
 }
 
+// Enter begins for a new client. If Redis lets in new clients, this one needs no home yet. Otherwise
+// it gets one at once, where Redis itself answers it.
+func (p *Pipe) Enter(ctx context.Context) {
+	if p.pool.LanesPerKey > 0 && p.pool.sharing.allowed() && p.pool.admits() == admitted {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.pending.Admitted = true
+		p.pool.wantSpares()
+		return
+	}
+	p.Route(ctx, Home, nil) // if that fails, the first request tries again
+	p.Flush(nil)
+}
+
 // Way says how a request can go.
 type Way uint8
 
@@ -99,16 +113,20 @@ func (p *Pipe) Route(ctx context.Context, way Way, it *eventloop.Iteration) erro
 		p.mu.Lock()
 	}
 	shares, kind := p.chooseLocked(way)
-	lost := p.home == nil && p.homeUse != unneeded
 	large := !shares && p.needsHome.large > 0
 	p.mu.Unlock()
-	if it != nil && (lost || large || shares && p.waitsForLane(kind)) {
+	if it != nil && (large || shares && p.waitsForLane(kind)) {
 		return ErrWaits
 	}
-	// A home that was lost is dialled again even for what can go by a lane: the client may need the
-	// home next.
-	if !lost && shares && p.useLane(kind, it) {
-		return nil
+	if shares {
+		uses, err := p.useLane(ctx, kind, it)
+		if err != nil {
+			p.failed, p.failedWay = err, way
+			return err
+		}
+		if uses {
+			return nil
+		}
 	}
 	if !p.leaveLane(it) {
 		return ErrWaits

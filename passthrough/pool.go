@@ -28,6 +28,7 @@ type Config struct {
 	Upstream    *upstream.Upstream
 	LanesPerKey int           // at most, for each login, database and protocol; 0: no lanes
 	DialTimeout time.Duration // bounds the opening of a connection
+	Spares      int           // how many homes are open before their clients come
 	BatchScript string        // the SHA of the script that runs several Calls; "" for none
 	// OnDial is called whenever a home has been opened, or could not be.
 	OnDial func(err error)
@@ -51,6 +52,7 @@ type Pool struct {
 	loops      *eventloop.Loops // read upstream connections; nil for none
 	sharing    sharing
 	homes      atomic.Int64 // that are open
+	door       door
 	spares     spares
 	outage     outageCheck
 	newest     newest
@@ -79,8 +81,14 @@ type poolKey struct {
 // laneGroup is the lanes of one poolKey.
 type laneGroup struct {
 	lanes   []*lane
-	opening chan struct{} // closed when the attempt to open another lane has ended; nil for none
-	alone   *laneSide     // the only session that has asked for a lane; nil for none, or several
+	opening *opening  // of another lane; nil for none
+	alone   *laneSide // the only session that has asked for a lane; nil for none, or several
+}
+
+// opening is an attempt to open a lane.
+type opening struct {
+	ended chan struct{} // closed when it has
+	err   error         // why it has failed, once it has ended
 }
 
 // NewPool returns a Pool without connections.
@@ -101,16 +109,16 @@ func (p *Pool) ReadIn(loops *eventloop.Loops) {
 func (p *Pool) Suspend(suspended bool) { p.sharing.suspended.Store(suspended) }
 
 // join returns a lane for a session, which must leave it, or nil if the session has to use its
-// home. That is so while no other session has this key, because a lane would not help it, and until
-// a lane is open. opening is closed when that is decided. join never waits. (A lane helps a single
-// session too if the upstream LearnsByLogin: the lane logs in as the session does.)
+// home. That is so while a lane is being opened; and for a session that has a home, or runs scripts,
+// while no other session has this key, because a lane would not help it. join never waits. (A lane
+// helps a single session too if the upstream LearnsByLogin: the lane logs in as the session does.)
 //
 // The lane leads to the same server as the session's home, which must be asked question if that is
-// not known yet.
+// not known yet. A session without a home goes where it went before, if it still can.
 func (p *Pool) join(
 	s *laneSide, key poolKey, at *whereabouts,
-) (l *lane, question []byte, opening <-chan struct{}) {
-	if s.alone.Load() && s.aloneIn == key {
+) (l *lane, question []byte, opening *opening) {
+	if (at.home || key.Scripts) && s.alone.Load() && s.aloneIn == key {
 		return nil, nil, nil
 	}
 	p.lookForOwn(key.Identity)
@@ -131,16 +139,20 @@ func (p *Pool) join(
 		}
 	}
 	l, question = group.leastUsed(at)
+	if l == nil && !at.home {
+		l, question = group.leastUsed(&whereabouts{})
+	}
 	switch {
 	case l == nil && question != nil:
 		return nil, question, nil
-	case l == nil && p.newest.elsewhere(at):
+	case l == nil && at.home && p.newest.elsewhere(at):
 		p.dropEmptyLocked(key, group)
 		p.lookLocked(key.Identity)
 		return nil, nil, nil
 	case l != nil && (l.users < laneSessions || len(group.lanes) >= p.LanesPerKey):
 	case group.opening != nil:
-	case len(group.lanes) == 0 && group.alone == nil && !p.Upstream.LearnsByLogin():
+	case (at.home || key.Scripts) && len(group.lanes) == 0 && group.alone == nil &&
+		!p.Upstream.LearnsByLogin():
 		group.alone, s.aloneIn = s, key
 		s.alone.Store(true)
 		return nil, nil, nil
@@ -197,7 +209,7 @@ func (p *Pool) startOpenLocked(key poolKey, group *laneGroup) {
 		group.alone = nil
 		s.alone.Store(false) // it asks again, and finds the lane
 	}
-	group.opening = make(chan struct{})
+	group.opening = &opening{ended: make(chan struct{})}
 	// Ends within DialTimeout, or at once when Close is called, which waits for it.
 	p.goroutines.Go(func() { p.open(key, group) })
 }
@@ -207,6 +219,10 @@ func (p *Pool) open(key poolKey, group *laneGroup) {
 	defer cancel()
 	term := p.currentTerm()
 	conn, server, err := p.Upstream.DialKnown(ctx, key.Identity)
+	var refused *upstream.Refused
+	if !errors.As(err, &refused) { // otherwise the home tells
+		p.OnDial(err)
+	}
 	if err == nil {
 		p.found(server)
 	}
@@ -216,11 +232,11 @@ func (p *Pool) open(key poolKey, group *laneGroup) {
 		conn.Close()
 		err = ErrClosed
 	}
-	close(group.opening)
+	group.opening.err = err
+	close(group.opening.ended)
 	group.opening = nil
 	if err != nil {
-		var refused *upstream.Refused
-		if errors.As(err, &refused) {
+		if refused != nil {
 			maps.DeleteFunc(p.refused, func(_ poolKey, at time.Time) bool {
 				return time.Since(at) >= refusalPause
 			})
@@ -316,6 +332,7 @@ type Stats struct {
 	Lanes  int // connections that sessions share
 	Shared int // sessions that use one of these
 	Homes  int // connections of one session each
+	Spares int // connections for sessions to come
 }
 
 // Stats returns the numbers of this moment.
@@ -328,7 +345,7 @@ func (p *Pool) Stats() (s Stats) {
 			s.Shared += l.users
 		}
 	}
-	s.Homes = int(p.homes.Load())
+	s.Homes, s.Spares = int(p.homes.Load()), p.spares.count()
 	return s
 }
 
@@ -345,6 +362,6 @@ func (p *Pool) Close() {
 	for _, l := range lanes {
 		l.close()
 	}
-	p.closeSpares()
+	p.spares.close()
 	p.goroutines.Wait()
 }

@@ -145,7 +145,6 @@ func (s *scripted) client(t testing.TB) *scriptedClient {
 		return []byte("-UNSENT\r\n")
 	})
 	p.pending.Admitted = true
-	p.homeUse = unneeded // only what needs a home has one
 	far.SetReadDeadline(testwait.Deadline())
 	return &scriptedClient{p, far, bufio.NewReader(far)}
 }

@@ -15,10 +15,12 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// whereabouts is what is known of the server that a client's home leads to.
+// whereabouts is what is known of the server that a client's home leads to or, without one, that the
+// last connection did.
 type whereabouts struct {
 	server  upstream.Server
-	known   bool   // there has been a home
+	home    bool   // for Pool.join: there is one, which a lane must agree with
+	known   bool   // the client has used a connection
 	term    uint64 // Pool.term when it was dialled
 	asking  bool   // its answer is missing
 	askedAt int64  // when it answered, as monotonic.Now; 0 if it was not asked

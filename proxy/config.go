@@ -58,6 +58,15 @@ type Config struct {
 	HandshakeTimeout time.Duration
 }
 
+// spares is how many homes are open before their clients come. In front of a cluster, opening one
+// takes so long that clients which share nothing need them, too.
+func (cfg *Config) spares() int {
+	if cfg.Dedicated && !cfg.Upstream.IsCluster() {
+		return 0
+	}
+	return 4
+}
+
 // setDefaults gives zero fields the values that they stand for.
 func (cfg *Config) setDefaults() {
 	cfg.MaxClients = cmp.Or(cfg.MaxClients, 10000)

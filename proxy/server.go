@@ -55,7 +55,7 @@ func New(cfg Config) *Server {
 	}
 	s.pool = passthrough.NewPool(passthrough.Config{
 		Upstream: cfg.Upstream, LanesPerKey: cfg.UpstreamConns, DialTimeout: cfg.DialTimeout,
-		BatchScript: batchScript, OnDial: s.recordUpstreamStatus, HomeIdle: cfg.HomeIdle,
+		Spares: cfg.spares(), BatchScript: batchScript, OnDial: s.recordUpstreamStatus, HomeIdle: cfg.HomeIdle,
 		MaxUnread: cfg.MaxUnread,
 		OnMoved: func(to upstream.Server) {
 			s.log.Warn("new connections to the upstream lead to another server, or it has been "+

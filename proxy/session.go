@@ -22,12 +22,10 @@ func (s *session) serve() {
 		s.client.SetReadDeadline(s.idleEnd)
 	}
 	s.buf, s.socketEmpty = make([]byte, minSessionBuf), true
-	// The home is opened before the first request, so that no request waits for it. If that fails,
-	// the first request tries again. The loop knows the client before: a request that arrives
-	// meanwhile goes ahead of what others ask later.
+	// The loop knows the client before: a request that arrives meanwhile goes ahead of what others
+	// ask later.
 	s.client.reg.Register()
-	s.route(passthrough.Home, nil)
-	s.pipe.Flush(nil)
+	s.pipe.Enter(s.ctx)
 	if !s.park() {
 		s.Resume()
 	}

@@ -6,9 +6,9 @@ package upstream
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net"
 	"strings"
-	"time"
 
 	"lockproxy/internal/resp"
 )
@@ -108,27 +108,40 @@ func (u *Upstream) DialKnown(ctx context.Context, id Identity) (net.Conn, Server
 func (u *Upstream) identify(
 	ctx context.Context, conn net.Conn, user string,
 ) (server Server, err error) {
+	err = within(ctx, conn, func() (err error) {
+		server, err = u.askServer(conn, user)
+		return err
+	})
+	return server, u.closeIf(err, conn)
+}
+
+// errNoAuth is what a server says that demands a login.
+var errNoAuth = errors.New("NOAUTH")
+
+// askServer is identify without a context. The error can be that the server lets nobody in.
+func (u *Upstream) askServer(conn net.Conn, user string) (server Server, err error) {
 	server = u.ServerOf(conn)
 	questions := [][]string{{"CLIENT", "INFO"}, {"INFO", "server"}}
 	if _, refused := u.refuseInfo.Load(user); refused {
 		questions = questions[:1] // Redis remembers refusals (ACL LOG)
 	}
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	noAuth := false
 	replies, err := roundTrip(conn, questions...)
-	if !stop() && err == nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		conn.Close()
-		return Server{}, &Error{Addr: u.Addr, Err: err}
-	}
 	for _, reply := range replies {
 		server.Learn(reply.raw)
-		if reply.IsError() && strings.HasPrefix(string(reply.Line), "NOPERM") {
+		switch {
+		case isRefusal(reply.Head):
+			return Server{}, errors.New(reply.said())
+		case letsNobodyIn(reply.Head):
+			noAuth = true
+		case reply.IsError() && strings.HasPrefix(string(reply.Line), "NOPERM"):
 			u.refuseInfo.Store(user, true)
 		}
 	}
-	return server, nil
+	if noAuth && err == nil {
+		err = errNoAuth
+	}
+	return server, err
 }
 
 // IsReadOnly reports whether a reply says that the server is a replica, which refuses writes. Up to

@@ -86,11 +86,11 @@ func (u *Upstream) DialAdmitted(ctx context.Context, id Identity) (net.Conn, err
 	if err != nil || id.LoggedIn {
 		return conn, err
 	}
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
-	replies, err := roundTrip(conn, []string{probe})
-	if !stop() && err == nil {
-		err = context.Cause(ctx)
-	}
+	var replies []reply
+	err = within(ctx, conn, func() (err error) {
+		replies, err = roundTrip(conn, []string{probe})
+		return err
+	})
 	switch {
 	case len(replies) > 0 && letsNobodyIn(replies[0].Head):
 		err = &Refused{Addr: u.Addr, From: conn.RemoteAddr().String(), Step: probe,
@@ -105,19 +105,23 @@ func (u *Upstream) DialAdmitted(ctx context.Context, id Identity) (net.Conn, err
 }
 
 // StillAdmits finds out by a new connection whether clients are let in that do not log in
-// themselves, in a cluster by all masters. The error says why not.
-func (u *Upstream) StillAdmits(ctx context.Context) error {
+// themselves, in a cluster by all masters, and which server that leads to. The error says why they
+// are not.
+func (u *Upstream) StillAdmits(ctx context.Context) (server Server, err error) {
 	conn, err := u.Dial(ctx, Setup{Identity: u.Initial})
 	if err != nil {
-		return err
+		return Server{}, err
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
+	if u.cluster == nil {
+		return u.askServer(conn, u.Initial.User)
+	}
 	replies, err := roundTrip(conn, []string{askAll})
 	if len(replies) > 0 && (letsNobodyIn(replies[0].Head) || FailureIn(replies[0].raw) != nil) {
-		return errors.New(replies[0].said())
+		err = errors.New(replies[0].said())
 	}
-	return err
+	return Server{}, err
 }
 
 // askAll is a request that all masters of a cluster answer.

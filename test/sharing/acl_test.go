@@ -17,6 +17,7 @@ func TestLanesAreForLoggedInClients(t *testing.T) {
 	before := proxytest.SharedClient(t, p.Addr)
 	admin := proxytest.Dial(t, server.Addr())
 	admin.Expect("CONFIG SET requirepass secret", "+OK\r\n")
+	newClientsMustLogIn(t, p)
 	for range 3 {
 		before.Expect("SET a b", "+OK\r\n") // as with Redis, an admitted client stays
 		c := proxytest.Dial(t, p.Addr)

@@ -55,6 +55,18 @@ func (m *movable) client(t *testing.T) *proxytest.Conn {
 	return c
 }
 
+// noticed returns when the proxy knows that its address leads elsewhere: it looks once a second while
+// clients come.
+func (m *movable) noticed(t *testing.T) {
+	t.Helper()
+	testwait.Until(t, "the proxy knows", func() bool {
+		c := proxytest.Dial(t, m.Addr)
+		c.Expect("PING", "+PONG\r\n")
+		c.Close()
+		return strings.Contains(m.log.String(), "lead to another server")
+	})
+}
+
 // share returns when clients share connections to server.
 func share(server *testredis.Server, clients ...*proxytest.Conn) {
 	for _, c := range clients {
@@ -102,6 +114,7 @@ func TestAddressLeadsElsewhere(t *testing.T) {
 				write(c, "n", 10)
 			}
 			m.link.Lead(m.new.Addr())
+			m.noticed(t)
 			after := []*proxytest.Conn{m.client(t), m.client(t)}
 			for _, c := range after {
 				write(c, "n", 10)
@@ -126,8 +139,8 @@ func TestAddressLeadsElsewhere(t *testing.T) {
 	}
 }
 
-// The old server becomes a replica of the new one. Its clients are refused, as they would be
-// directly, and no others.
+// The old server becomes a replica of the new one. The client that has a connection of its own to it
+// is refused, as it would be directly, and others at most until the first refusal is known.
 func TestOldServerBecomesAReplica(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -141,9 +154,10 @@ func TestOldServerBecomesAReplica(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			m := startMovable(t, nil, test.args...)
-			before := []*proxytest.Conn{proxytest.Dial(t, m.Addr), proxytest.Dial(t, m.Addr)}
+			stays, follows := proxytest.Dial(t, m.Addr), proxytest.Dial(t, m.Addr)
+			stays.Expect("CLIENT GETNAME", "$-1\r\n")
 			testwait.Until(t, "they share a connection", func() bool {
-				for _, c := range before {
+				for _, c := range []*proxytest.Conn{stays, follows} {
 					c.Expect("SET a 1", "+OK\r\n")
 				}
 				return m.Server.Stats().Connections.Shared == 2
@@ -151,9 +165,10 @@ func TestOldServerBecomesAReplica(t *testing.T) {
 			m.link.Lead(m.new.Addr())
 			host, port, _ := strings.Cut(m.new.Addr(), ":")
 			m.old.Ask("REPLICAOF", host, port)
-			for _, c := range before {
-				c.Expect("SET a 2", "-READONLY …")
-			}
+			stays.Expect("SET a 2", "-READONLY …")
+			testwait.Until(t, "the other follows", func() bool {
+				return follows.Do("SET a 2") == "+OK\r\n"
+			})
 			for i := range 3 {
 				after := proxytest.Dial(t, m.Addr)
 				for range 10 {
@@ -163,9 +178,8 @@ func TestOldServerBecomesAReplica(t *testing.T) {
 					after.Expect("EXEC", "*1\r\n+OK\r\n")
 				}
 			}
-			for _, c := range before {
-				c.Expect("SET a 2", "-READONLY …")
-			}
+			stays.Expect("SET a 2", "-READONLY …")
+			follows.Expect("SET a 2", "+OK\r\n")
 		})
 	}
 }
@@ -184,12 +198,7 @@ func TestProxysOwnConnectionsFollow(t *testing.T) {
 		return m.old.Ask("EXISTS", "a") == ":0"
 	})
 	m.link.Lead(m.new.Addr())
-	testwait.Until(t, "the proxy knows", func() bool {
-		c := proxytest.Dial(t, m.Addr)
-		c.Expect("PING", "+PONG\r\n")
-		c.Close()
-		return strings.Contains(m.log.String(), "lead to another server")
-	})
+	m.noticed(t)
 	leave()
 	testwait.Until(t, "the lock is released", func() bool {
 		return m.new.Ask("EXISTS", "a") == ":0"

@@ -12,6 +12,17 @@ import (
 	"lockproxy/proxy"
 )
 
+// newClientsMustLogIn returns when the proxy has noticed that Redis lets nobody in any more who does
+// not log in: it asks once a second while clients come.
+func newClientsMustLogIn(t *testing.T, p *proxytest.Proxy) {
+	t.Helper()
+	testwait.Until(t, "a new client must log in", func() bool {
+		c := proxytest.Dial(t, p.Addr)
+		defer c.Close()
+		return strings.HasPrefix(c.Do("GET a"), "-NOAUTH")
+	})
+}
+
 // A password is changed while its clients are connected:
 // through the proxy they get the same replies as directly.
 
@@ -81,6 +92,9 @@ func TestPasswordChangedWhileConnected(t *testing.T) {
 				direct, through = append(direct, proxytest.Dial(t, alone.Addr())),
 					append(through, proxytest.Dial(t, p.Addr))
 			}
+			for _, c := range through {
+				c.Do("CLIENT GETNAME") // opens its home, which it would not get later
+			}
 			same := func(i int, command string) {
 				t.Helper()
 				if want, got := shown(command, direct[i].Do(command)),
@@ -119,6 +133,9 @@ func TestPasswordChangedWhileConnected(t *testing.T) {
 				t.Errorf("a waiter: %q", got)
 			}
 			// A new client needs the new password, and gets nothing for the old one.
+			if l.login == "" || l.login == "HELLO 3" {
+				newClientsMustLogIn(t, p)
+			}
 			newDirect, newThrough := proxytest.Dial(t, alone.Addr()), proxytest.Dial(t, p.Addr)
 			for _, command := range []string{l.login, "GET a", "MULTI", l.login, l.again, "GET a"} {
 				if command == "" {
@@ -219,6 +236,7 @@ func TestResetWithStaleCredentials(t *testing.T) {
 			cfg.Dedicated = false
 		})
 	c, other := proxytest.SharedClient(t, p.Addr), proxytest.SharedClient(t, p.Addr)
+	c.Expect("CLIENT GETNAME", "$-1\r\n") // opens its home, which it would not get later
 	other.Expect("MULTI", "+OK\r\n")
 	other.Expect("EXEC", "*0\r\n")
 	admin.Expect("CONFIG SET requirepass new", "+OK\r\n")
@@ -263,6 +281,7 @@ func TestPasswordHoldsForNewClients(t *testing.T) {
 				before[0].Expect("SET a b", "+OK\r\n")
 				admin := proxytest.Dial(t, server.Addr())
 				admin.Expect(test.change, "+OK\r\n")
+				newClientsMustLogIn(t, p)
 				for range 10 {
 					c := proxytest.Dial(t, p.Addr)
 					c.Expect("GET a", "-NOAUTH Authentication required.\r\n")

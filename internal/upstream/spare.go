@@ -1,0 +1,84 @@
+package upstream
+
+// Connections that are opened before it is known for whom.
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"lockproxy/internal/cluster"
+)
+
+// Fresh reports whether a connection is as it was when it was opened.
+func Fresh(conn net.Conn) bool {
+	if whole, ok := conn.(*cluster.Conn); ok {
+		return whole.Fresh()
+	}
+	return isIdle(conn)
+}
+
+// Prepare finds out which server a new connection leads to, and whether that has said on it that a
+// client must log in first. After an error the connection is closed.
+func (u *Upstream) Prepare(
+	ctx context.Context, conn net.Conn,
+) (server Server, nobody bool, err error) {
+	if u.cluster != nil {
+		return Server{}, false, nil
+	}
+	err = within(ctx, conn, func() (err error) {
+		server, err = u.askServer(conn, u.Initial.User)
+		return err
+	})
+	if errors.Is(err, errNoAuth) {
+		return u.ServerOf(conn), true, nil
+	}
+	return server, false, u.closeIf(err, conn)
+}
+
+// SetUp makes a connection that was opened as Initial that of a client. After an error, which is
+// Dial's, it is closed.
+func (u *Upstream) SetUp(ctx context.Context, conn net.Conn, as Setup) error {
+	if as == (Setup{Identity: u.Initial}) {
+		return nil
+	}
+	addr := u.Addr
+	if u.sentinels != nil {
+		addr = conn.RemoteAddr().String()
+	}
+	cmds := as.commands()
+	if as.DB == 0 && u.Initial.DB != 0 {
+		cmds = append(cmds, []string{"SELECT", "0"})
+	}
+	err := within(ctx, conn, func() error { return u.login(conn, addr, cmds) })
+	var refused *Refused
+	if errors.As(err, &refused) {
+		conn.Close()
+		return err
+	}
+	return u.closeIf(err, conn)
+}
+
+// closeIf closes a connection that an error has spoiled, and returns that as an *Error.
+func (u *Upstream) closeIf(err error, conn net.Conn) error {
+	if err == nil {
+		return nil
+	}
+	conn.Close()
+	var known *Error
+	if errors.As(err, &known) {
+		return known
+	}
+	return &Error{Addr: u.Addr, Err: err}
+}
+
+// within runs f, which uses conn, no longer than ctx lasts.
+func within(ctx context.Context, conn net.Conn, f func() error) error {
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	err := f()
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	return err
+}

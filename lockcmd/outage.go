@@ -3,6 +3,7 @@ package lockcmd
 import (
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"lockproxy/internal/monotonic"
@@ -17,14 +18,22 @@ const (
 )
 
 // IsTransient reports whether a waiter goes on although the upstream has failed with err: another
-// server will replace it. The next poll finds what this one may have taken.
+// server will replace it, or it is only silent, so that no connection could be opened. The next poll
+// finds what this one may have taken.
 func (c *common) isTransient(err error) bool {
 	var held heldOffError
 	if errors.As(err, &held) {
 		return true
 	}
 	var late LateError
-	if !c.cfg.Moves || errors.Is(err, ErrLost) || errors.As(err, &late) {
+	if errors.Is(err, ErrLost) || errors.As(err, &late) {
+		return false
+	}
+	var timeout net.Error
+	if neverSent(err) && errors.As(err, &timeout) && timeout.Timeout() {
+		return true
+	}
+	if !c.cfg.Moves {
 		return false
 	}
 	var said script.ServerError

@@ -13,6 +13,9 @@ type client struct {
 	pool        *Pool
 	encodeError func(error) []byte // makes the reply to a lost request
 	out         *clientWriter
+	// OnWait is called when Route begins to wait for a connection, and what it returns when that has
+	// ended; nil for none.
+	OnWait func() (end func())
 
 	mu        sync.Mutex
 	room      *sync.Cond
@@ -29,6 +32,14 @@ type client struct {
 	homeUse   homeUse      // guarded by mu; of the home
 	within    bool         // guarded by mu; the client has got only a part of a reply
 	pushes    []byte       // guarded by mu; wait for the end of that reply
+}
+
+// waits says that Route waits, until end is called.
+func (c *client) waits() (end func()) {
+	if c.OnWait == nil {
+		return func() {}
+	}
+	return c.OnWait()
 }
 
 // route is the connection by which a session's requests go and its replies come.

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/socket"
@@ -32,7 +35,8 @@ type connReader struct {
 	buf     int           // how much a goroutine reads at first, bytes
 	ended   chan struct{} // closed when nothing reads any more, and the consumer knows
 	replies demux
-	failed  error // what ended the reading in the loop
+	failed  error       // what ended the reading in the loop
+	leaves  atomic.Bool // see leave
 }
 
 // nonWaiting is read and written as far as that needs no waiting: a socket, or a whole cluster.
@@ -81,6 +85,16 @@ func (r *connReader) close() {
 	r.reg.Wake()
 }
 
+// errLeft is why a reader ended whose connection goes on.
+var errLeft = errors.New("nothing is read here any more")
+
+// leave ends the reader, to which nothing is due, but not the connection.
+func (r *connReader) leave() {
+	r.leaves.Store(true)
+	r.conn.SetReadDeadline(time.Unix(1, 0))
+	r.reg.Wake()
+}
+
 // Resume reads until the connection ends or the event loop can read it again.
 func (r *connReader) Resume() {
 	err := r.failed
@@ -93,7 +107,11 @@ func (r *connReader) Resume() {
 		err = errClosedByUpstream
 	}
 	r.reg.Unregister()
-	r.conn.Close()
+	if err == errLeft {
+		r.conn.SetReadDeadline(time.Time{})
+	} else {
+		r.conn.Close()
+	}
 	r.to.connEnded(err)
 }
 
@@ -101,12 +119,18 @@ func (r *connReader) Resume() {
 func (r *connReader) read() error {
 	r.to.wait()
 	for buf := make([]byte, r.buf); ; {
+		if r.leaves.Load() {
+			return errLeft
+		}
 		n, err := r.rw.Read(buf)
 		if n > 0 {
 			if err := r.to.consume(buf[:n], nil); err != nil {
 				return err
 			}
 			r.to.wait()
+		}
+		if n == 0 && r.leaves.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
+			return errLeft
 		}
 		if err != nil {
 			return err

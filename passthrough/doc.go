@@ -1,10 +1,10 @@
 // Package passthrough carries requests to Redis and brings the replies back, byte for byte and in
 // order.
 //
-// Each client has its own upstream connection, its home, opened when the client connects and
-// closed when it leaves. Everything that depends on connection state happens there. A request that
-// depends on nothing can take a lane instead, a connection that all clients with the same login,
-// database and protocol share, because that is cheaper. A Pipe is one client's way to both:
+// A request that depends on nothing can take a lane, a connection that all clients with the same
+// login, database and protocol share. Everything that depends on connection state happens on the
+// client's own upstream connection, its home, which is opened when it is first needed. A Pipe is one
+// client's way to both:
 //
 //	Route, then Relay, Do or Ask, then Flush
 //
@@ -17,14 +17,17 @@
 //	connReader  ->  home or lane  ->  demux: replies  ->  pendingQueue: what they answer
 //	            ->  clientWriter  ->  client
 //
-// In front of a cluster a home is a connection to each master. Opening one takes a while, so some
-// are opened before their clients come (spares).
+// Whether a new client needs a home at once, so that Redis itself judges it, the door says: it asks
+// Redis at most once a second whether it lets new clients in (Pipe.Enter, door). Some homes are open
+// before their clients come (spares). A home that its client does not need any more becomes a spare
+// if nothing of the client is left on it, or RESET makes it so (client.releaseHomeLocked).
 //
 // Route chooses home or lane, by the request (Way) and by State. A lane serves a client that Redis
 // has admitted, whose home is in the state of a new connection, and to which its home owes nothing.
 // Likewise the home serves only once the lane owes the client nothing. The lane leads to the same
-// server as the home (where.go). A single client with its login gets no lane, and no request waits
-// until a lane is open: the home serves meanwhile.
+// server as the home (where.go). A single client with its login that has a home gets no lane, and its
+// requests do not wait until a lane is open: the home serves meanwhile. A client without a home waits
+// for the lane.
 //
 // Scripts of one or several clients that are ready at about the same time (Ask) go together, as one
 // script that runs them all: see Call. The demux gives each its part of the reply.
@@ -58,6 +61,8 @@
 //   - Pool.open, while a lane is opened: DialTimeout. Pool.Close.
 //   - Pool.look, while a new connection shows where it leads: DialTimeout. Pool.Close.
 //   - Pool.fillSpares, while homes of clients to come are opened: DialTimeout for each. Pool.Close.
+//   - Pool.giveBack, while a home is made as new: DialTimeout. Pool.Close.
+//   - door.ask, while Redis is asked whether it lets new clients in: DialTimeout. Pool.Close.
 //
 // Memory for each session: what waits to be sent, unread replies up to overflowMemory, at most
 // maxEntries pending entries, and a buffer of at most bufSize while a goroutine reads its home.

@@ -46,7 +46,7 @@ func (p *Pipe) End(when Ending) {
 		p.allSent = !asked
 		p.sendLocked()
 	case ClientGone:
-		p.clientGone()
+		p.clientGone(asked && !p.allSent)
 	case AtOnce:
 		p.loseUpstream(ErrClosed)
 		if p.home != nil {
@@ -71,9 +71,12 @@ func (p *Pipe) Awaiting(begins bool) {
 	}
 }
 
-// clientGone is End(ClientGone) with mu held.
-func (p *Pipe) clientGone() {
+// clientGone is End(ClientGone) with mu held. quit says that Redis closes the home.
+func (p *Pipe) clientGone(quit bool) {
 	p.out.conn.SetWriteDeadline(time.Now().Add(linger))
+	if !quit {
+		p.releaseHomeLocked()
+	}
 	if p.route == byLane && p.inFlight > 0 {
 		if p.lingering == nil {
 			p.lingering = time.AfterFunc(linger, func() { p.End(AtOnce) }) // Wait stops it

@@ -20,6 +20,8 @@ type home struct {
 	heardAt int64         // guarded by mu; when it last gave the client something, as monotonic.Now
 	id      int64         // guarded by mu; see ClientID
 	asked   chan struct{} // guarded by mu; closed once id is known; nil if it was not asked for
+	given   spare         // guarded by mu; what the pool gets when the reader has left
+	asNew   bool          // guarded by mu; and whether that is as new already
 	// Only the reader: pushes that came while the lane replied, the last one perhaps in part.
 	early []byte
 	said  firstWords // only the reader
@@ -149,7 +151,15 @@ func (h *home) wait() {
 
 // connEnded is for connReader.
 func (h *home) connEnded(err error) {
-	h.reportLoss(err)
+	if err != errLeft {
+		h.reportLoss(err)
+	}
+	h.mu.Lock()
+	given, asNew := h.given, h.asNew
+	h.mu.Unlock()
+	if given.Conn != nil {
+		h.pool.giveBack(given, asNew, err == errLeft)
+	}
 	h.pool.homes.Add(-1)
 	close(h.ended)
 	h.mu.Lock()

@@ -30,6 +30,7 @@ const (
 
 // openHome opens the home and sets it up as the client has set up the last one.
 func (s *homeSide) openHome(ctx context.Context) error {
+	defer s.waits()()
 	if s.lastHome != nil {
 		s.out.addMustRead(1) // its reader may wait for the client
 		<-s.lastHome.ended
@@ -56,8 +57,12 @@ func (s *homeSide) openHome(ctx context.Context) error {
 	if s.end >= ClientGone {
 		found.Close()
 	}
-	if every := s.pool.HomeIdle; every > 0 && s.idleTimer == nil {
+	switch every := s.pool.HomeIdle; {
+	case every == 0:
+	case s.idleTimer == nil:
 		s.idleTimer = time.AfterFunc(every, s.closeIdle) // Wait stops it
+	default:
+		s.idleTimer.Reset(every)
 	}
 	s.mu.Unlock()
 	s.pool.homes.Add(1)
@@ -196,11 +201,13 @@ func (s *homeSide) closeIdle() {
 	case s.home == nil:
 	case s.homeUse == recent:
 		s.homeUse = unneeded
-	case s.homeUse == unneeded && !busy:
+	case s.homeUse == unneeded && !busy && !s.releaseHomeLocked():
 		s.home.close()
 		s.home = nil
 	}
-	s.idleTimer.Reset(s.pool.HomeIdle)
+	if s.home != nil {
+		s.idleTimer.Reset(s.pool.HomeIdle)
+	}
 }
 
 // closeHomeLocked closes the sending side of the home. mu is held.

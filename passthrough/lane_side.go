@@ -7,6 +7,7 @@ import (
 	"errors"
 	"runtime"
 	"sync/atomic"
+	"time"
 
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/upstream"
@@ -18,6 +19,9 @@ const (
 	// maxBacklog is how much a client can leave unread before it goes on at home, bytes. There
 	// Redis keeps its replies.
 	maxBacklog = overflowMemory
+	// clusterPatience is how long a client without a home waits for a lane to a cluster. A lane takes
+	// all masters; by a home it can use those that answer.
+	clusterPatience = 100 * time.Millisecond
 	// largeFor is for how many further requests a session with large requests or replies stays at
 	// home.
 	largeFor = 256
@@ -68,14 +72,8 @@ func (s *laneSide) useLane(
 		opening, homeless := s.join(kind)
 		if s.lane == nil && opening != nil && it == nil &&
 			(homeless || s.pool.Upstream.LearnsByLogin()) {
-			select {
-			case <-opening.ended: // within DialTimeout
-			case <-ctx.Done():
-				return false, &upstream.Error{Addr: s.pool.Upstream.Addr, Err: context.Cause(ctx)}
-			}
-			var failed *upstream.Error
-			if homeless && errors.As(opening.err, &failed) {
-				return false, failed
+			if err := s.awaitLane(ctx, opening, homeless); err != nil {
+				return false, err
 			}
 			s.join(kind)
 		}
@@ -84,6 +82,30 @@ func (s *laneSide) useLane(
 	defer s.mu.Unlock()
 	// fails if a push by the home has begun meanwhile
 	return s.lane != nil && s.setRoute(byLane), nil
+}
+
+// awaitLane waits while a lane is being opened. The error is useLane's.
+func (s *laneSide) awaitLane(ctx context.Context, opening *opening, homeless bool) error {
+	defer s.waits()()
+	whole := s.pool.Upstream.IsCluster()
+	var patience <-chan time.Time
+	if homeless && whole && !s.pool.Upstream.LearnsByLogin() {
+		timer := time.NewTimer(clusterPatience)
+		defer timer.Stop()
+		patience = timer.C
+	}
+	select {
+	case <-opening.ended: // within DialTimeout
+	case <-patience:
+		return nil
+	case <-ctx.Done():
+		return &upstream.Error{Addr: s.pool.Upstream.Addr, Err: context.Cause(ctx)}
+	}
+	var failed *upstream.Error
+	if homeless && !whole && errors.As(opening.err, &failed) {
+		return failed
+	}
+	return nil
 }
 
 // join is Pool.join. It also reports whether the session has no home.

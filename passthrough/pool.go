@@ -106,7 +106,12 @@ func (p *Pool) ReadIn(loops *eventloop.Loops) {
 }
 
 // Suspend says whether Redis polices single connections, so that no lane can be used.
-func (p *Pool) Suspend(suspended bool) { p.sharing.suspended.Store(suspended) }
+func (p *Pool) Suspend(suspended bool) {
+	p.sharing.suspended.Store(suspended)
+	if suspended { // the end of an idle lane would look like that of Redis
+		p.retire(func(*lane) bool { return true })
+	}
+}
 
 // join returns a lane for a session, which must leave it, or nil if the session has to use its
 // home. That is so while a lane is being opened; and for a session that has a home, or runs scripts,
@@ -329,10 +334,11 @@ func (p *Pool) laneBroke(l *lane) bool {
 
 // Stats counts upstream connections.
 type Stats struct {
-	Lanes  int // connections that sessions share
-	Shared int // sessions that use one of these
-	Homes  int // connections of one session each
-	Spares int // connections for sessions to come
+	Lanes  int    // connections that sessions share
+	Shared int    // sessions that use one of these
+	Homes  int    // connections of one session each
+	Spares int    // connections for sessions to come
+	Reused uint64 // how often a session got what another had as its own
 }
 
 // Stats returns the numbers of this moment.
@@ -345,7 +351,8 @@ func (p *Pool) Stats() (s Stats) {
 			s.Shared += l.users
 		}
 	}
-	s.Homes, s.Spares = int(p.homes.Load()), p.spares.count()
+	s.Homes = int(p.homes.Load())
+	s.Spares, s.Reused = p.spares.count()
 	return s
 }
 

@@ -22,7 +22,9 @@ type spares struct {
 	mu      sync.Mutex
 	list    []spare     // guarded by mu; the oldest is the first
 	filling bool        // guarded by mu; fillSpares runs
+	coming  int         // guarded by mu; how many are given back, and not in list yet
 	closed  bool        // guarded by mu
+	reused  uint64      // guarded by mu; how often a client got what another had
 	expiry  *time.Timer // guarded by mu; closes those that have waited for too long; nil for none
 }
 
@@ -34,6 +36,7 @@ type spare struct {
 	// Redis has said on this connection that a client must log in first: this can give nobody
 	// anything.
 	nobody bool
+	used   bool // a client has had it
 	since  time.Time
 }
 
@@ -42,7 +45,7 @@ type spare struct {
 func (p *Pool) popSpare() (found spare, ok bool) {
 	p.wantSpares()
 	s := &p.spares
-	if s.count() == 0 {
+	if open, _ := s.count(); open == 0 {
 		return spare{}, false
 	}
 	letIn := p.admits() == admitted
@@ -53,10 +56,12 @@ func (p *Pool) popSpare() (found spare, ok bool) {
 		last := len(s.list) - 1
 		found, s.list = s.list[last], s.list[:last]
 		at := whereabouts{server: found.server, known: true}
-		ok = (letIn || found.nobody) && found.term == term && !p.newest.elsewhere(&at) &&
+		ok = letIn != found.nobody && found.term == term && !p.newest.elsewhere(&at) &&
 			time.Since(found.since) < spareFor && upstream.Fresh(found.Conn)
 		if !ok {
 			defer found.Close()
+		} else if found.used {
+			s.reused++
 		}
 	}
 	return found, ok
@@ -74,10 +79,10 @@ func (p *Pool) wantSpares() {
 	}
 }
 
-func (s *spares) count() int {
+func (s *spares) count() (open int, reused uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.list)
+	return len(s.list), s.reused
 }
 
 // fillSpares opens homes until there are enough, or one can't be opened.

@@ -22,16 +22,19 @@ type State struct {
 	// LoginFailed says that the one after RESET has: Identity is wrong.
 	LoginFailed bool
 
-	initial            upstream.Identity
-	queued             []queuedExpect // what EXEC will make true
-	inQueue            int            // commands that EXEC will run
-	queuedBytes        int            // of queued; more than maxQueued if commands were left out
-	subscriptions      commands.Subscriptions
-	monitor            bool
-	tracking           bool
-	unknownState       bool // see commands.UnknownState, and so on
-	stickyState        bool
-	knownID            bool
+	initial       upstream.Identity
+	queued        []queuedExpect // what EXEC will make true
+	inQueue       int            // commands that EXEC will run
+	queuedBytes   int            // of queued; more than maxQueued if commands were left out
+	subscriptions commands.Subscriptions
+	monitor       bool
+	tracking      bool
+	unknownState  bool // see commands.UnknownState, and so on
+	stickyState   bool
+	knownID       bool
+	// spent says that the connection must serve no other client: HELLO has told its number, or
+	// invalidations can still come.
+	spent              bool
 	pauses             pauseChange
 	fresh              bool // nothing was sent since RESET
 	replyOff, skipNext bool
@@ -154,8 +157,9 @@ func (s *State) aborted(h resp.Head) bool {
 // reset sets the state after RESET, which keeps the library's name and version.
 func (s *State) reset() {
 	after := newState(s.initial)
-	after.LibName, after.LibVer, after.stickyState, after.knownID, after.fresh = s.LibName,
-		s.LibVer, s.stickyState, s.knownID, true
+	after.LibName, after.LibVer, after.stickyState, after.fresh = s.LibName, s.LibVer,
+		s.stickyState, true
+	after.knownID, after.spent = s.knownID, s.spent
 	*s = after
 }
 
@@ -252,12 +256,13 @@ func (s *State) succeeded(e Expect) {
 	case commands.Unpauses:
 		s.pauses = pauseChange{made: true}
 	case commands.TrackingOn:
-		s.tracking = true
+		s.tracking, s.spent = true, true
 	case commands.TrackingOff:
 		s.tracking = false
 	case commands.SetName:
 		s.Name = *e.Text
 	case commands.Hello:
+		s.spent = true
 		if e.Text != nil {
 			s.Name = *e.Text
 		}

@@ -24,6 +24,14 @@ func (x *exchange) route(way passthrough.Way, it *eventloop.Iteration) error {
 	return x.pipe.Route(x.ctx, way, it)
 }
 
+// watchWaiting watches the client while its requests wait for a connection.
+func (x *exchange) watchWaiting() (end func()) {
+	if x.watch != nil || x.readErr != nil {
+		return func() {}
+	}
+	return x.startWatch(watchAfter).end
+}
+
 // retryRoute is route that forgets an earlier failure: a waiter asks again and again.
 func (x *exchange) retryRoute(way passthrough.Way) error {
 	x.pipe.Flush(nil)

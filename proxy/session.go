@@ -26,6 +26,7 @@ func (s *session) serve() {
 	// ask later.
 	s.client.reg.Register()
 	s.pipe.Enter(s.ctx)
+	s.pipe.OnWait = s.watchWaiting
 	if !s.park() {
 		s.Resume()
 	}

@@ -58,6 +58,9 @@ type bench struct {
 	masters masters // of the cluster, if it is needed
 	shards  masters // next to a cluster, what twemproxy spreads keys over: it knows no clusters
 
+	tlsAddr string    // of Redis with TLS, and the ways to it, if that is needed
+	byTLS   []*target // directly first
+
 	profiles string // where a lockproxy serves profiles of itself, if that is needed
 }
 

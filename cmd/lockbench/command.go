@@ -16,7 +16,7 @@ type flags struct {
 }
 
 var flagHelp = kong.Vars{
-	"reports": "all,relay,latency,pairs,idle,scale,cluster,profile,locks,order,park,sizing",
+	"reports": "all,relay,visits,latency,pairs,idle,scale,cluster,profile,locks,order,park,sizing",
 	"output":  "Write the report to a file too, and its figures next to it.",
 	"quick":   "Fewer rounds, shorter runs, fewer cases: to see whether a change does anything.",
 	"proxy":   "A built lockproxy (default: built from the source that lockbench is run in).",
@@ -29,6 +29,7 @@ const description = `Measures lockproxy next to what it is compared with.
 
     all      everything below but order, park and sizing, in about 20 minutes (with --quick in 4)
     relay    GET and SET by redis-benchmark through lockproxy, HAProxy and twemproxy
+    visits   clients that connect, GET and close, with and without a login, and Redis with TLS
     latency  what each proxy adds to the latency of one client, and at half load
     pairs    LOCK and UNLOCK, a key for each client
     idle     memory of 10,000 idle connections, and what active ones among them notice
@@ -50,7 +51,7 @@ func (f *flags) documents() []*document {
 	switch f.Report {
 	case "all":
 		return []*document{
-			benchDocument(relayPart(q), latencyPart(q), pairs, idlePart(q), scalePart(q),
+			benchDocument(relayPart(q), visitsPart(q), latencyPart(q), pairs, idlePart(q), scalePart(q),
 				clusterPart(q), profilePart(q)),
 			locksDocument(locksPart(q), pairs),
 		}
@@ -65,7 +66,7 @@ func (f *flags) documents() []*document {
 			parts: []*part{orderPart(q)}}}
 	}
 	return []*document{benchDocument(map[string]func(bool) *part{
-		"relay": relayPart, "latency": latencyPart, "pairs": pairsPart, "idle": idlePart,
+		"relay": relayPart, "visits": visitsPart, "latency": latencyPart, "pairs": pairsPart, "idle": idlePart,
 		"scale": scalePart, "cluster": clusterPart, "profile": profilePart,
 	}[f.Report](q))}
 }

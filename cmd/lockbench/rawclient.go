@@ -18,7 +18,7 @@ import (
 // its socket read and written as a client in C would.
 type rawClient struct {
 	nc  net.Conn
-	way *socket.Socket // nc's
+	way io.ReadWriter // nc's bytes
 	in  *bufio.Reader
 	out []byte
 }

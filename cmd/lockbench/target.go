@@ -38,6 +38,7 @@ type needs struct {
 	lockproxies int
 	parking     bool     // another lockproxy, with --park, behind these
 	targets     []string // of the ways above, direct first
+	tls         bool     // Redis can be reached with TLS, too, directly, by lockproxy and by HAProxy
 	profiled    bool     // of lockproxy it can be asked what it does
 	masters     int      // of a Redis Cluster that all lead to, or viaMasters alone; 0 for none
 	replicas    int      // of the first masters
@@ -57,7 +58,13 @@ func (l *lab) open(n needs) (b *bench, err error) {
 			b.servers.close()
 		}
 	}()
-	redis, err := b.startRedis()
+	var tlsArgs []string
+	if n.tls {
+		if b.tlsAddr, tlsArgs, err = b.tlsArgs(); err != nil {
+			return nil, err
+		}
+	}
+	redis, err := b.startRedis(tlsArgs...)
 	if err != nil {
 		return nil, err
 	}
@@ -97,9 +104,9 @@ func (l *lab) open(n needs) (b *bench, err error) {
 		case viaMasters:
 			server, err = b.startLockproxy(b.masters.url())
 		case viaHAProxy:
-			server, err = b.startHAProxy("")
+			server, err = b.startHAProxy("", redis.addr)
 		case viaHAProxyThread:
-			server, err = b.startHAProxy("  nbthread 1\n")
+			server, err = b.startHAProxy("  nbthread 1\n", redis.addr)
 		case viaTwemproxy:
 			if err = b.startShards(n.masters); err == nil {
 				server, err = b.startTwemproxy()
@@ -109,6 +116,11 @@ func (l *lab) open(n needs) (b *bench, err error) {
 			return nil, err
 		}
 		b.targets = append(b.targets, &target{name, server})
+	}
+	if n.tls {
+		if err := b.openTLS(redis); err != nil {
+			return nil, err
+		}
 	}
 	if b.monitor, err = b.watch(redis.addr); err != nil {
 		return nil, err
@@ -137,13 +149,13 @@ func (b *bench) close() {
 	b.servers.close()
 }
 
-func (b *bench) startRedis() (*server, error) {
+func (b *bench) startRedis(more ...string) (*server, error) {
 	addr, err := freeport.Addr()
 	if err != nil {
 		return nil, err
 	}
 	_, port, _ := net.SplitHostPort(addr)
-	return b.servers.start(b.ctx, addr, "redis-server", b.redisArgs(port)...)
+	return b.servers.start(b.ctx, addr, "redis-server", append(b.redisArgs(port), more...)...)
 }
 
 func (b *bench) redisArgs(port string) []string {
@@ -181,9 +193,9 @@ func (b *bench) startLockproxy(upstream string, more ...string) (*server, error)
 	return b.servers.start(b.ctx, addr, b.proxy, append(append(args, more...), b.args...)...)
 }
 
-// startHAProxy starts it as a plain TCP proxy with further global settings, otherwise as it is by
-// itself: with a thread for each core.
-func (b *bench) startHAProxy(global string) (*server, error) {
+// startHAProxy starts it as a plain TCP proxy before a Redis, with further global settings,
+// otherwise as it is by itself: with a thread for each core.
+func (b *bench) startHAProxy(global, redis string) (*server, error) {
 	clients := min(maxClients, (b.files-spareFiles)/2) // more is refused, not lowered
 	return b.configured("haproxy", `global
 `+global+`  maxconn %[1]d
@@ -195,7 +207,7 @@ defaults
   timeout server 1h
 listen redis
   bind %[2]s backlog %[3]d
-  server redis %[4]s
+  server redis `+redis+`
 `, func(config string) []string { return []string{"-f", config} }, clients)
 }
 
@@ -228,7 +240,7 @@ func (b *bench) startTwemproxy() (*server, error) {
 }
 
 // configured starts a program with a configuration file, in which %[1]d are the most clients, %[2]s
-// is its address, %[3]d the backlog and %[4]s is Redis.
+// is its address, and %[3]d the backlog.
 func (b *bench) configured(program, config string, args func(file string) []string,
 	clients int) (*server, error) {
 	path, err := find(program)
@@ -239,8 +251,8 @@ func (b *bench) configured(program, config string, args func(file string) []stri
 	if err != nil {
 		return nil, err
 	}
-	file := filepath.Join(b.dir, program+".conf")
-	if err := os.WriteFile(file, fmt.Appendf(nil, config, clients, addr, backlog, b.redis),
+	file := filepath.Join(b.dir, program+"-"+addr+".conf")
+	if err := os.WriteFile(file, fmt.Appendf(nil, config, clients, addr, backlog),
 		0o600); err != nil {
 		return nil, fmt.Errorf("cannot write the configuration of %s: %w", program, err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -73,6 +74,20 @@ func (u *usage) count(command string, calls int) {
 		u.sets = calls
 	}
 	u.commands += calls
+}
+
+// connections is how many Redis has had so far.
+func (m monitor) connections() (int, error) {
+	info, err := m.do("INFO", "stats")
+	if err != nil {
+		return 0, fmt.Errorf("cannot ask Redis for its connections: %w", err)
+	}
+	for name, value := range fields(info.text) {
+		if name == "total_connections_received" {
+			return strconv.Atoi(value)
+		}
+	}
+	return 0, errors.New("Redis does not tell how many connections it has had")
 }
 
 func (m monitor) version() string {

@@ -51,8 +51,8 @@ var flagHelp = map[string]string{
 		"(default ${default}).",
 	"upstream-conns": "The most connections that the clients of one user, database and protocol " +
 		"share (default ${default}).",
-	"home-idle": "Close a client's own connection to Redis when it was not needed for this " +
-		"long and its state is that of a new one. It is opened again on demand. " +
+	"home-idle": "Take a client's own connection to Redis away when it was not needed for this " +
+		"long and its state is that of a new one. The client gets another on demand. " +
 		"0 means never (default ${default}).",
 	"upstream-dial-timeout": "How long connecting and logging in to the upstream can take " +
 		"(default ${default}).",

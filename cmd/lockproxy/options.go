@@ -56,7 +56,7 @@ type upstreamOptions struct {
 	Embedded        bool
 	UpstreamMode    string        `advanced:"" enum:"shared,dedicated" default:"shared" placeholder:"MODE"`
 	UpstreamConns   int           `advanced:"" default:"1" range:"1 to 1024"`
-	HomeIdle        time.Duration `name:"home-idle" advanced:"" default:"0" range:"0s to 8760h"`
+	HomeIdle        time.Duration `name:"home-idle" advanced:"" default:"10s" range:"0s to 8760h"`
 	DialTimeout     time.Duration `name:"upstream-dial-timeout" advanced:"" default:"5s" range:"1ms to 1h"`
 	ClusterAnnounce string        `advanced:"" placeholder:"HOST:PORT"`
 
@@ -211,11 +211,19 @@ func (o *options) isPublic() bool {
 	return err == nil && !isLoopback(addr) // listening tells of an error
 }
 
+// homeIdle is when homes of clients are closed that share connections otherwise.
+func (o *options) homeIdle() time.Duration {
+	if o.UpstreamMode == "dedicated" {
+		return 0
+	}
+	return o.HomeIdle
+}
+
 func (o *options) serverConfig(upstream *upstream.Upstream, log hclog.Logger) proxy.Config {
 	return proxy.Config{
 		Upstream:        upstream,
 		UpstreamConns:   o.UpstreamConns,
-		HomeIdle:        o.HomeIdle,
+		HomeIdle:        o.homeIdle(),
 		Dedicated:       o.UpstreamMode == "dedicated",
 		ClusterAnnounce: o.ClusterAnnounce,
 		Locks: lockcmd.Config{MaxTimeout: o.MaxTimeout, FenceRetention: o.FenceRetention,

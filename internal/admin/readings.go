@@ -43,11 +43,15 @@ var readings = []reading{
 		"made for clients.",
 		func(st *proxy.Stats) uint64 { return st.ConnectFailures }),
 	labeled("upstream_connections", "Connections to the upstream for clients: lane ones are "+
-		"shared, home ones are a client's own.",
+		"shared, home ones are a client's own, spare ones are for clients to come.",
 		prometheus.GaugeValue, "use", func(st *proxy.Stats) []sample {
 			return []sample{{"lane", float64(st.Connections.Lanes)},
-				{"home", float64(st.Connections.Homes)}}
+				{"home", float64(st.Connections.Homes)},
+				{"spare", float64(st.Connections.Spares)}}
 		}),
+	counter("upstream_homes_reused_total", "How often a client got a connection of its own that "+
+		"another client had had.",
+		func(st *proxy.Stats) uint64 { return st.Connections.Reused }),
 	gauge("clients_on_lanes", "Clients that share connections to the upstream.",
 		func(st *proxy.Stats) float64 { return float64(st.Connections.Shared) }),
 

@@ -109,7 +109,9 @@ func (u *Upstream) identify(
 	ctx context.Context, conn net.Conn, user string,
 ) (server Server, err error) {
 	err = within(ctx, conn, func() (err error) {
-		server, err = u.askServer(conn, user)
+		if server, err = u.askServer(conn, user); errors.Is(err, errNoAuth) {
+			return nil // the next request is told so, too
+		}
 		return err
 	})
 	return server, u.closeIf(err, conn)

@@ -37,6 +37,33 @@ func (u *Upstream) Prepare(
 	return server, false, u.closeIf(err, conn)
 }
 
+// errNotReset is why a connection cannot be used for somebody else.
+var errNotReset = errors.New("RESET was refused")
+
+// Reset makes a connection, by which nothing is under way, what Prepare makes of a new one. After an
+// error it is closed.
+func (u *Upstream) Reset(
+	ctx context.Context, conn net.Conn,
+) (server Server, nobody bool, err error) {
+	err = errNotReset
+	if u.cluster == nil {
+		err = within(ctx, conn, func() error {
+			replies, err := roundTrip(conn, []string{"RESET"})
+			switch {
+			case err != nil:
+				return err
+			case string(replies[0].raw) != "+RESET\r\n":
+				return errNotReset
+			}
+			return u.login(conn, u.Addr, u.Initial.Login())
+		})
+	}
+	if err != nil {
+		return Server{}, false, u.closeIf(err, conn)
+	}
+	return u.Prepare(ctx, conn)
+}
+
 // SetUp makes a connection that was opened as Initial that of a client. After an error, which is
 // Dial's, it is closed.
 func (u *Upstream) SetUp(ctx context.Context, conn net.Conn, as Setup) error {

@@ -9,6 +9,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // Users see only the keys that they may read, whatever else they may do.
@@ -50,7 +51,9 @@ func TestLockTopAndLogByUser(t *testing.T) {
 		}
 	}
 	admin.Expect("ACL SETUSER default on >other", "+OK\r\n")
-	proxytest.Dial(t, p.Addr).Expect("LOCKTOP", "-NOAUTH…")
+	testwait.Until(t, "new clients must log in", func() bool {
+		return strings.HasPrefix(proxytest.Dial(t, p.Addr).Do("LOCKTOP"), "-NOAUTH")
+	})
 }
 
 // asMaps reads an array of maps.

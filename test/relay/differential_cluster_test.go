@@ -80,6 +80,7 @@ func TestDifferentialCluster(t *testing.T) {
 func (c *diffConversation) clusterable() bool {
 	return !slices.ContainsFunc(c.steps, func(s diffStep) bool {
 		return s.directive == "blocked" || s.directive == "until" || s.directive == "busy" ||
+			s.directive == "locked" ||
 			s.directive == "send"
 	})
 }

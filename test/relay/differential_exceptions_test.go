@@ -75,6 +75,10 @@ var diffShared = []struct {
 	reason string
 }{
 	{"client list", diffType, "it shows the upstream's connections"},
+	{"info", func(raw string) string {
+		return strings.NewReplacer("cmdstat_client|info\r\n", "",
+			"latency_percentiles_usec_client|info\r\n", "").Replace(diffFields(raw))
+	}, "the proxy asks Redis whether it lets new clients in"},
 }
 
 // diffStaysOpen are steps at which Redis has closed a connection that the proxy keeps: no request

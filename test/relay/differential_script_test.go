@@ -36,6 +36,7 @@ import (
 //	!close                   closes the connection
 //	!blocked 2               waits until that many clients block on the server
 //	!until "INFO x" text     waits until the server's reply to INFO x contains text
+//	!locked                  waits until a new connection is told that it must log in
 //	!busy                    waits until the server refuses commands because a script runs
 //
 // $port is the redis-server's port.

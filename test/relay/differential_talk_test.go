@@ -173,6 +173,8 @@ func (t *diffTalk) do(step diffStep) (event diffEvent, err error) {
 		return event, t.waitFor("INFO clients", "\r\nblocked_clients:"+step.args[0]+"\r\n")
 	case "until":
 		return event, t.waitFor(step.args[0], step.args[1])
+	case "locked":
+		return event, t.waitLocked()
 	case "busy":
 		return event, t.waitFor("PING", "-BUSY ")
 	}
@@ -267,6 +269,23 @@ func (t *diffTalk) waitFor(call, text string) error {
 		return fmt.Errorf("%s is still answered %q", call, reply)
 	}
 	return nil
+}
+
+// waitLocked connects again and again: the proxy asks only once a second whether Redis lets new
+// clients in.
+func (t *diffTalk) waitLocked() (err error) {
+	locked := testwait.Holds(func() bool {
+		var conn *diffConn
+		if conn, err = diffDial(t.side.addr); err != nil {
+			return true
+		}
+		defer conn.nc.Close()
+		return strings.HasPrefix(conn.do("PING"), "-NOAUTH")
+	})
+	if err == nil && !locked {
+		err = errors.New("new connections are let in without a login")
+	}
+	return err
 }
 
 // diffCompare reports where the proxied conversation differs from the direct one.

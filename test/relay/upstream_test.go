@@ -133,7 +133,9 @@ func TestUpstreamLostWithinAReply(t *testing.T) {
 		nc.Write([]byte("$100\r\npart"))
 		nc.Close()
 	}()
-	p := proxytest.Start(t, "redis://"+ln.Addr().String(), nil)
+	p := proxytest.Start(t, "redis://"+ln.Addr().String(), func(cfg *proxy.Config) {
+		cfg.Dedicated = true
+	})
 	c := proxytest.Dial(t, p.Addr)
 	c.Send("GET x", "GET y")
 	c.SetReadDeadline(testwait.Deadline())

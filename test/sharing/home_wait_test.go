@@ -19,7 +19,8 @@ func TestWaitAfterAHome(t *testing.T) {
 	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
 		cfg.Dedicated, cfg.HomeIdle = false, 50*time.Millisecond
 	})
-	c := proxytest.Dial(t, p.Addr) // no lane is opened for it alone
+	c := proxytest.Dial(t, p.Addr)
+	c.Expect("SELECT 0", "+OK\r\n") // by a home; no lane is opened for it alone
 	c.Expect("SET a 1", "+OK\r\n")
 	c.Expect("WAIT 1 5000", ":1\r\n")
 	replica.Pause()
@@ -43,7 +44,8 @@ func TestWaitAfterALostHome(t *testing.T) {
 	})
 	// its end tells that the network was lost, not one client killed
 	proxytest.OpenLane(t, p.Addr, "SELECT 3")
-	c := proxytest.Dial(t, p.Addr) // the only client of database 0
+	c := proxytest.Dial(t, p.Addr)
+	c.Expect("SELECT 0", "+OK\r\n") // by a home, which serves the only client of database 0
 	c.Expect("SET a 1", "+OK\r\n")
 	replica.Pause()
 	c.Expect("SET a 1", "+OK\r\n")

@@ -87,7 +87,7 @@ func TestConnectedBeforeThereWasAPassword(t *testing.T) {
 			newClientsMustLogIn(t, p)
 		}
 		laterDirect, laterThrough := proxytest.Dial(t, server.Addr()), proxytest.Dial(t, p.Addr)
-		commands := []string{"GET a", "SET a b", "DEL a"}
+		commands := []string{"GET a", "SET a b", "GET b"}
 		if dedicated {
 			commands = []string{"GET a", "HELLO 3", "MULTI", "PING", "EXEC", "ACL WHOAMI"}
 		} else {

@@ -155,7 +155,7 @@ func TestOldServerBecomesAReplica(t *testing.T) {
 			t.Parallel()
 			m := startMovable(t, nil, test.args...)
 			stays, follows := proxytest.Dial(t, m.Addr), proxytest.Dial(t, m.Addr)
-			stays.Expect("CLIENT GETNAME", "$-1\r\n")
+			stays.Expect("SELECT 0", "+OK\r\n") // by a home
 			testwait.Until(t, "they share a connection", func() bool {
 				for _, c := range []*proxytest.Conn{stays, follows} {
 					c.Expect("SET a 1", "+OK\r\n")

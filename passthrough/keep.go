@@ -1,0 +1,84 @@
+package passthrough
+
+// How a home serves other clients after its own. Nothing of one client may reach the next: a home is
+// closed unless it is certain that it is as new, or that RESET makes it so.
+
+import (
+	"context"
+
+	"lockproxy/internal/upstream"
+)
+
+// maxSpares is how many spares there are at most, with those that clients have given back.
+const maxSpares = 64
+
+// asNew reports whether the connection is as a new one.
+func (s *State) asNew() bool {
+	return s.likeNew() && !s.knownID && !s.spent && s.setup() == upstream.Setup{Identity: s.initial}
+}
+
+// newByReset reports whether RESET makes the connection as new. It keeps the library's name and
+// version, and the connection's number, by which others can have been told of it.
+func (s *State) newByReset() bool {
+	return s.Plain() && !s.tracking && !s.unknownState && !s.stickyState && !s.LoginFailed &&
+		!s.knownID && !s.spent && s.LibName == "" && s.LibVer == ""
+}
+
+// releaseHomeLocked lets clients to come have the home, if they can. Otherwise it returns false, and
+// the home must be closed. mu is held.
+func (c *client) releaseHomeLocked() (released bool) {
+	h := c.home
+	idle := c.route == byLane || c.route == byHome && c.pending.empty()
+	// A reader that waits for the client would not leave.
+	unread, _, _ := c.out.status()
+	if unread || h == nil || h.closing || !idle || c.within || c.needsHome.any() || c.pending.fresh ||
+		!c.pending.newByReset() || !c.pool.takesSpare() {
+		return false
+	}
+	h.given = spare{Conn: h.conn, server: c.where.server, term: c.where.term, used: true}
+	h.asNew = c.pending.asNew() && c.pending.Admitted
+	c.home = nil
+	h.leave()
+	return true
+}
+
+// takesSpare reports whether there is room for another spare, and keeps it free for that.
+func (p *Pool) takesSpare() bool {
+	s := &p.spares
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.Spares == 0 || s.closed || len(s.list)+s.coming >= maxSpares {
+		return false
+	}
+	s.coming++
+	return true
+}
+
+// giveBack makes a spare of what a client does not need any more, if it is still open. It does not
+// wait. The reader of the connection has ended.
+func (p *Pool) giveBack(given spare, asNew, open bool) {
+	if asNew || !open {
+		p.spares.came(given, open && upstream.Fresh(given.Conn))
+		return
+	}
+	// Ends within DialTimeout, or at once when Close is called, which waits for it.
+	p.goroutines.Go(func() {
+		ctx, cancel := context.WithTimeout(p.ctx, p.DialTimeout)
+		defer cancel()
+		var err error
+		given.server, given.nobody, err = p.Upstream.Reset(ctx, given.Conn)
+		p.spares.came(given, err == nil)
+	})
+}
+
+// came adds what there was room for, or closes it.
+func (s *spares) came(given spare, good bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.coming--
+	if good {
+		s.addLocked(given)
+	} else {
+		given.Close()
+	}
+}

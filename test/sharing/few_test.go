@@ -1,0 +1,173 @@
+package sharing_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
+)
+
+// Clients that only read and write take hardly any connections of Redis.
+func TestManyClientsFewConnections(t *testing.T) {
+	server := testredis.Start(t)
+	p := sharing(t, server, 1)
+	admin := proxytest.Dial(t, server.Addr())
+	var clients []*proxytest.Conn
+	for i := range 2000 {
+		c := proxytest.Dial(t, p.Addr)
+		c.Expect(fmt.Sprintf("GET k%d", i), "$-1\r\n")
+		clients = append(clients, c)
+	}
+	if got := laneClients(admin); got > 50 {
+		t.Errorf("Redis has %d connections; the proxy knows of %+v", got, p.Server.Stats().Connections)
+	}
+	for i, c := range clients {
+		c.Expect(fmt.Sprintf("SET k%d %d", i, i), "+OK\r\n")
+	}
+	if got := laneClients(admin); got > 50 {
+		t.Errorf("Redis has %d connections; the proxy knows of %+v", got, p.Server.Stats().Connections)
+	}
+}
+
+// leavers are ways to use a connection of one's own and to leave it.
+var leavers = []struct {
+	say    []string
+	waits  string // what shows that all of that has run; "" for the last reply
+	reused bool   // the next client can get it
+}{
+	{[]string{"CLIENT GETNAME"}, "", true},
+	{[]string{"CLIENT SETNAME secret", "SELECT 3", "SET secret 1"}, "", true},
+	{[]string{"AUTH ann pw", "SELECT 2", "WATCH secret"}, "", true},
+	{[]string{"MULTI", "SET secret 1", "DISCARD"}, "", true},
+	{[]string{"SUBSCRIBE secret", "UNSUBSCRIBE secret"}, "", true},
+	{[]string{"SUBSCRIBE secret"}, "", false},
+	{[]string{"PSUBSCRIBE *"}, "", false},
+	{[]string{"MULTI", "SET secret 1"}, "", false},
+	{[]string{"MONITOR"}, "", false},
+	{[]string{"HELLO 3", "CLIENT TRACKING ON BCAST"}, "", false},
+	{[]string{"CLIENT ID"}, "", false},
+	{[]string{"CLIENT NO-EVICT ON"}, "", false},
+	{[]string{"CLIENT REPLY OFF", "CLIENT SETNAME silent"}, "name=silent", false},
+	{[]string{"BLPOP nothing 0"}, "cmd=blpop", false},
+	{[]string{"SELECT 0", "QUIT"}, "", false},
+}
+
+// Whatever a client has done on its own connection, and however it leaves, the next client that gets
+// it finds a new one, and gets its own replies only.
+func TestHomesServeOthers(t *testing.T) {
+	server := testredis.Start(t)
+	p := sharing(t, server, 1)
+	admin := proxytest.Dial(t, server.Addr())
+	admin.Expect("ACL SETUSER ann on >pw ~* &* +@all", "+OK\r\n")
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	for round := range 150 {
+		l := leavers[random.IntN(len(leavers))]
+		c := proxytest.Dial(t, p.Addr)
+		c.Send(l.say...)
+		if l.waits == "" {
+			for range l.say {
+				c.Reply()
+			}
+		} else {
+			testwait.Until(t, l.waits, func() bool {
+				return strings.Contains(admin.Do("CLIENT LIST"), l.waits)
+			})
+		}
+		if random.IntN(2) == 0 {
+			c.WriteRaw("*3\r\n$3\r\nSET\r\n$6\r\nsec") // half a request
+		}
+		before := p.Server.Stats().Connections
+		c.Close()
+		testwait.Until(t, "it has left", func() bool {
+			st := p.Server.Stats()
+			return st.Clients == 0 && st.Connections.Homes == 0
+		})
+		if l.reused {
+			testwait.Until(t, "its connection is ready for another", func() bool {
+				return p.Server.Stats().Connections.Spares > before.Spares || round > 20
+			})
+		}
+		admin.Do("PUBLISH secret secret")
+		marker := fmt.Sprint("marker", round)
+		next := proxytest.Dial(t, p.Addr)
+		next.Expect("CLIENT GETNAME", "$-1\r\n")
+		next.Expect("ACL WHOAMI", proxytest.Bulk("default"))
+		next.Expect("MULTI", "+OK\r\n")
+		next.Expect("SET "+marker+" "+marker, "+QUEUED\r\n")
+		next.Expect("GET "+marker, "+QUEUED\r\n")
+		next.Expect("EXEC", "*2\r\n+OK\r\n"+proxytest.Bulk(marker))
+		if info := next.Do("CLIENT INFO"); !strings.Contains(info, " db=0 sub=0 psub=0 ") ||
+			!strings.Contains(info, " multi=-1 ") || !strings.Contains(info, " flags=N ") ||
+			!strings.Contains(info, " resp=2") && strings.Contains(info, " resp=") {
+			t.Fatalf("after %q: %q", l.say, info)
+		}
+		next.Close()
+		if got := admin.Do("GET " + marker); got != proxytest.Bulk(marker) {
+			t.Fatalf("after %q the database is another: %q", l.say, got)
+		}
+	}
+	if st := p.Server.Stats().Connections; st.Reused == 0 {
+		t.Errorf("no connection has served a second client: %+v", st)
+	}
+}
+
+// Clients that log in get the rights that Redis gives them, on whatever connection, and nobody gets
+// those of the client that had it before.
+func TestRightsOfHomesThatServeOthers(t *testing.T) {
+	server := testredis.Start(t)
+	p := sharing(t, server, 1)
+	admin := proxytest.Dial(t, server.Addr())
+	admin.Expect("ACL SETUSER ann on >pw ~* &* +@all", "+OK\r\n")
+	admin.Expect("ACL SETUSER bob on >pw ~* &* +@all -set", "+OK\r\n")
+	admin.Expect("CONFIG SET requirepass secret", "+OK\r\n")
+	for round := range 60 {
+		user := []string{"ann", "bob"}[round%2]
+		c := proxytest.Dial(t, p.Addr)
+		c.Expect("GET a", "-NOAUTH…")
+		c.Expect("MULTI", "-NOAUTH…")
+		c.Expect("AUTH "+user+" wrong", "-WRONGPASS…")
+		c.Expect("ACL WHOAMI", "-NOAUTH…")
+		c.Expect("AUTH "+user+" pw", "+OK\r\n")
+		c.Expect("ACL WHOAMI", proxytest.Bulk(user))
+		if user == "bob" {
+			c.Expect("SET a b", "-NOPERM…")
+		} else {
+			c.Expect("SET a b", "+OK\r\n")
+		}
+		if round%3 == 0 {
+			c.Expect("RESET", "+RESET\r\n")
+			c.Expect("GET a", "-NOAUTH…")
+		}
+		c.Close()
+		testwait.Until(t, "it has left", func() bool {
+			st := p.Server.Stats()
+			return st.Clients == 0 && st.Connections.Homes == 0
+		})
+	}
+	if st := p.Server.Stats().Connections; st.Reused == 0 {
+		t.Errorf("no connection has served a second client: %+v", st)
+	}
+	// Whoever has been let in meanwhile is nobody again.
+	admin.WriteRaw("CONFIG SET requirepass \"\"\r\n")
+	admin.WantReply("+OK\r\n")
+	testwait.Until(t, "new clients need no password", func() bool {
+		c := proxytest.Dial(t, p.Addr)
+		defer c.Close()
+		return c.Do("GET a") == proxytest.Bulk("b") && c.Do("CLIENT GETNAME") == "$-1\r\n"
+	})
+	admin.Expect("CONFIG SET requirepass secret", "+OK\r\n")
+	newClientsMustLogIn(t, p)
+	for range 10 {
+		c := proxytest.Dial(t, p.Addr)
+		for _, command := range []string{"GET a", "MULTI", "BLPOP l 1", "CLIENT ID", "LOCK l 600"} {
+			c.Expect(command, "-NOAUTH…")
+		}
+		c.Close()
+	}
+}

@@ -22,7 +22,6 @@ import (
 type reader struct {
 	t      *testing.T
 	ports  map[string]string // the test's own, by those that pages name
-	root   string
 	env    []string
 	shell  *exec.Cmd
 	in     io.WriteCloser
@@ -39,10 +38,6 @@ func newReader(t *testing.T, dir string, steps []step) *reader {
 	ports := upstreams(t, steps)
 	ports["6380"], ports["6390"] = proxyPort, adminPort
 	tools := t.TempDir()
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
 	cli, err := exec.LookPath("redis-cli")
 	if err != nil {
 		t.Fatal("redis-cli is not installed: run make deps")
@@ -70,8 +65,7 @@ func newReader(t *testing.T, dir string, steps []step) *reader {
 	r := &reader{
 		t:     t,
 		ports: ports,
-		root:  root,
-		env: append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"),
+		env: append(newcomer(t), "PATH="+tools+":"+os.Getenv("PATH"),
 			"LOCKPROXY_LISTEN=127.0.0.1:"+proxyPort,
 			"LOCKPROXY_URL=redis://127.0.0.1:"+proxyPort, "TERM=dumb", "NO_COLOR=1"),
 		tokens: map[string]string{},
@@ -94,6 +88,20 @@ func newReader(t *testing.T, dir string, steps []step) *reader {
 		read.Close()
 	})
 	return r
+}
+
+// newcomer is the environment of one who has just come: an empty home, and nothing set. Only what Go
+// has compiled and fetched is there, so that it does not do so again.
+func newcomer(t *testing.T) []string {
+	env := []string{"HOME=" + t.TempDir(), "GOFLAGS=" + os.Getenv("GOFLAGS")}
+	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GOSUMDB", "GOTOOLCHAIN"} {
+		value, err := exec.Command("go", "env", name).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		env = append(env, name+"="+strings.TrimSpace(string(value)))
+	}
+	return env
 }
 
 const (
@@ -140,8 +148,7 @@ func (r *reader) own(text string) string {
 // take runs one step and compares.
 func (r *reader) take(s step) {
 	r.t.Helper()
-	command := r.own(strings.ReplaceAll(s.command, "go run ./examples", "go run -C "+r.root+
-		" ./examples"))
+	command := r.own(s.command)
 	for shown, printed := range r.tokens {
 		command = strings.ReplaceAll(command, shown, printed)
 	}

@@ -43,13 +43,14 @@ func (c *checker) takenOf(key string) (list []hold) {
 	}
 	for _, o := range c.locks[key] {
 		until, gone := c.vanished(o)
+		left := c.noticed(o, o.Left) // when its proxy knows that it hung up
 		h := hold{span: span{from: o.Call}, op: o}
 		switch {
 		case o.Kind != history.Lock && o.Kind != history.Probe:
 		case o.Acquired():
 			h.to = c.latestEnd(o, named[o.Result])
-		case o.HungUp && !(gone && c.noticed(o, o.Left) > o.Left):
-			h.to, h.left = o.Left+o.Timeout, true
+		case o.HungUp:
+			h.to, h.left = left+o.Timeout, left == o.Left
 		case o.Outcome == history.Unknown && gone:
 			h.to = later(c.after(until, c.bounds.Leave), o.Timeout)
 		case o.Outcome == history.Unknown:

@@ -355,3 +355,26 @@ func TestOwnerAsksAgainBeforeRelease(t *testing.T) {
 		}
 	}
 }
+
+// A client hangs up after its machine has vanished: its proxy does not know, and renews the session
+// lock that it is given until it does.
+func TestHangsUpAfterItsMachineVanished(t *testing.T) {
+	hungUp := func(o *history.Op) {
+		o.Session, o.Wait, o.HungUp, o.Left = true, true, true, ms(1200)
+		o.Outcome, o.Return, o.Result = "", 0, 0
+	}
+	gaveUp := with(took(2, 1000, 8000, 0, 60000), waited)
+	gaveUp.Outcome = history.Null
+	vanished := fault(1000, 3_600_000, history.Breaks{Notices: true, Vanishes: true})
+	vanished.Clients = []int{1}
+	for _, c := range []struct {
+		faults []history.Fault
+		want   int
+	}{{[]history.Fault{vanished}, 0}, {nil, 2}} { // idle, and late
+		h := history.History{Faults: c.faults,
+			Ops: append(pings(50, 200), with(took(1, 800, 0, 0, 600), hungUp), gaveUp)}
+		if got := check.Check(h, check.DefaultBounds()).Violations; len(got) != c.want {
+			t.Errorf("faults %v: %v", c.faults, got)
+		}
+	}
+}

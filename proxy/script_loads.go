@@ -26,7 +26,7 @@ type scriptLoad struct {
 	scripts []*script.Script     // that were sent; only its session
 	ended   time.Time            // guarded by scriptLoads.mu; zero while it is under way
 	waiters []passthrough.Waiter // guarded by scriptLoads.mu; told of the end
-	hangs   *time.Timer          // ends it
+	hangs   *time.Timer          // guarded by scriptLoads.mu; ends it
 }
 
 const (
@@ -67,8 +67,8 @@ func (l *scriptLoads) begin(
 
 // end ends a load, unless it has ended.
 func (l *scriptLoads) end(load *scriptLoad, it *eventloop.Iteration) {
-	load.hangs.Stop()
 	l.mu.Lock()
+	load.hangs.Stop()
 	waiters := load.waiters
 	load.waiters = nil
 	if load.ended.IsZero() {

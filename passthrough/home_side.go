@@ -57,7 +57,7 @@ func (s *homeSide) openHome(ctx context.Context) error {
 	if s.end >= ClientGone {
 		found.Close()
 	}
-	switch every := s.pool.HomeIdle; {
+	switch every := s.pool.homeIdle(); {
 	case every == 0:
 	case s.idleTimer == nil:
 		s.idleTimer = time.AfterFunc(every, s.closeIdle) // Wait stops it
@@ -188,6 +188,22 @@ func (s *homeSide) writeHome(raw []byte, it *eventloop.Iteration) (sent int) {
 	return sent
 }
 
+const (
+	// fewHomes is how many homes there can be before they are kept for less long.
+	fewHomes = 8
+	// shortIdle is HomeIdle while there are more: thousands of clients that need a home once, when
+	// they connect, do not have one each.
+	shortIdle = time.Second
+)
+
+// homeIdle is after how long without a request a home is closed now; 0 for never.
+func (p *Pool) homeIdle() time.Duration {
+	if p.homes.Load() > fewHomes {
+		return min(p.HomeIdle, shortIdle)
+	}
+	return p.HomeIdle
+}
+
 // closeIdle closes the home if it was not used since the last call.
 func (s *homeSide) closeIdle() {
 	s.mu.Lock()
@@ -206,7 +222,7 @@ func (s *homeSide) closeIdle() {
 		s.home = nil
 	}
 	if s.home != nil {
-		s.idleTimer.Reset(s.pool.HomeIdle)
+		s.idleTimer.Reset(s.pool.homeIdle())
 	}
 }
 

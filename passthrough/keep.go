@@ -10,7 +10,7 @@ import (
 )
 
 // maxSpares is how many spares there are at most, with those that clients have given back.
-const maxSpares = 64
+const maxSpares = 32
 
 // asNew reports whether the connection is as a new one.
 func (s *State) asNew() bool {

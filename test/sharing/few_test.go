@@ -5,10 +5,12 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
 	"lockproxy/internal/testwait"
+	"lockproxy/proxy"
 )
 
 // Clients that only read and write take hardly any connections of Redis.
@@ -30,6 +32,35 @@ func TestManyClientsFewConnections(t *testing.T) {
 	}
 	if got := laneClients(admin); got > 50 {
 		t.Errorf("Redis has %d connections; the proxy knows of %+v", got, p.Server.Stats().Connections)
+	}
+}
+
+// Clients that do what libraries do by themselves when they connect need a home for that, but keep
+// none.
+func TestClientsThatGreetKeepFewConnections(t *testing.T) {
+	server := testredis.Start(t)
+	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.HomeIdle = time.Hour })
+	admin := proxytest.Dial(t, server.Addr())
+	var clients []*proxytest.Conn
+	for i := range 300 {
+		c := proxytest.Dial(t, p.Addr)
+		for _, greeting := range [][]string{
+			{"CLIENT SETINFO LIB-NAME redis-py", "CLIENT SETINFO LIB-VER 5.0.0"},
+			{"HELLO 3", "CLIENT SETNAME app"}, {"SELECT 1"},
+		}[i%3] {
+			c.Do(greeting)
+		}
+		if got := c.Do("GET k"); got != "$-1\r\n" && got != "_\r\n" {
+			t.Fatal(got)
+		}
+		clients = append(clients, c)
+	}
+	testwait.Until(t, "Redis has few connections", func() bool { return laneClients(admin) <= 50 })
+	for i, c := range clients {
+		want := []string{"$-1\r\n", "$3\r\napp\r\n", "$-1\r\n"}[i%3]
+		if got := c.Do("CLIENT GETNAME"); got != want {
+			t.Fatalf("the name is %q, want %q", got, want)
+		}
 	}
 }
 

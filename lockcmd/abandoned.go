@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/monotonic"
 	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/script"
@@ -89,6 +90,7 @@ const (
 // the clients' patience. Failures are tried again until the locks end: to repeat a release does no
 // harm.
 func (l *releases) releaseAbandoned(list ...*heldLock) {
+	loopguard.MayWait()
 	if len(list) == 0 {
 		return
 	}

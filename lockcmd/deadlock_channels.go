@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/names"
 	"lockproxy/internal/slot"
 	"lockproxy/lockcmd/deadlock"
@@ -102,6 +103,7 @@ func (d *deadlocks) askedAgain(payload string) bool {
 func (w *releaseNotifications) listenToWaits(
 	ctx context.Context, as names.Identity, channel string,
 ) {
+	loopguard.MayWait()
 	for pause := minListenRetry; ; pause = min(2*pause, maxListenRetry) {
 		subscribed, err := w.receiveWaits(ctx, as, channel)
 		if subscribed {

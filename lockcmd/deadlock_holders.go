@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/deadlock"
 	"lockproxy/lockcmd/script"
@@ -46,6 +47,7 @@ const heldWithin = 500 * time.Millisecond
 
 // held asks the upstream for the holders of the locks that waits are for, as their clients.
 func (d *deadlocks) held(list []*watchedWait) map[*waiter]*holding {
+	loopguard.MayWait()
 	type lockAs struct {
 		as  names.Identity
 		key string

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"lockproxy/internal/loopguard"
 	"lockproxy/lockcmd/deadlock"
 )
 
@@ -140,6 +141,7 @@ func cut[T any](list []T) (part, rest []T) {
 func (l *deadlockSearch) follow(
 	ctx context.Context, elsewhere bool, done func(deadlock.Graph) bool,
 ) {
+	loopguard.MayWait()
 	id, answers := l.expectAnswers()
 	defer l.forgetAnswers(id)
 	for {

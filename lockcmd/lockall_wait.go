@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/monotonic"
 	"lockproxy/lockcmd/script"
 )
@@ -102,6 +103,7 @@ func (l *waits) waitAll(
 func (l *waits) waitTurns(
 	ctx context.Context, s session, g *allWaiter, rs lockRequests, patience, pause time.Duration,
 ) (err error) {
+	loopguard.MayWait()
 	over := timerAfter(patience)
 	defer over.stop()
 	slow := l.seen.slowTimer()
@@ -251,6 +253,7 @@ func (l *waits) pollAllInterval(g *allWaiter, remaining time.Duration) time.Dura
 func (l *waits) endWaitAll(
 	ctx context.Context, s session, g *allWaiter, rs lockRequests, queued bool, err error,
 ) Reply {
+	loopguard.MayWait()
 	a, lead := g.polled, g.lead()
 	won := err == nil && a.Token != 0
 	l.queues.mu.Lock()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/keyname"
@@ -75,6 +76,7 @@ func (w *releaseNotifications) listen(as names.Identity, key string) {
 func (w *releaseNotifications) listenWhileWanted(
 	ctx context.Context, as names.Identity, sh *shardedSubscriptions,
 ) {
+	loopguard.MayWait()
 	if w.Scripts.Cluster {
 		var others sync.WaitGroup
 		defer others.Wait()
@@ -175,6 +177,7 @@ func (w *releaseNotifications) lacksSharded() bool {
 func (w *releaseNotifications) receiveFrom(
 	ctx context.Context, as names.Identity, sh *shardedSubscriptions, onSubscribed func(),
 ) error {
+	loopguard.MayWait()
 	ctx, cancel := context.WithCancel(ctx)
 	sub := w.Clients.Client(as).Subscribe(ctx)
 	defer sub.Close()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/slot"
 	"lockproxy/lockcmd/keyname"
 )
@@ -69,6 +70,7 @@ func (sh *shardedSubscriptions) unsubscribed(channel string) {
 
 // subscribe subscribes to what is wanted, until ctx ends or a request fails.
 func (sh *shardedSubscriptions) subscribe(ctx context.Context, sub *redis.PubSub) {
+	loopguard.MayWait()
 	review := time.NewTicker(subscriptionReview)
 	defer review.Stop()
 	for {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockproxy/internal/foreign"
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/keyname"
@@ -40,6 +41,7 @@ func (l *queries) Scan(
 func (l *queries) Inspect(
 	ctx context.Context, as names.Identity, keys []string,
 ) ([]LockInfo, error) {
+	loopguard.MayWait()
 	if len(keys) == 0 {
 		return nil, nil
 	}

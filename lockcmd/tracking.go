@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/background"
@@ -131,6 +132,7 @@ func (c *trackingConn) want(key string) {
 
 // serve opens the connection, and serves it until it ends.
 func (c *trackingConn) serve(ctx context.Context) {
+	loopguard.MayWait()
 	k := c.by
 	dialing, cancel := context.WithTimeout(ctx, k.Clients.Patience())
 	conn, err := k.Clients.Client(c.as).Options().Dialer(dialing, "", "")
@@ -178,6 +180,7 @@ func (c *trackingConn) lost() {
 
 // write asks for the wanted keys.
 func (c *trackingConn) write(conn net.Conn, ended chan struct{}) {
+	loopguard.MayWait()
 	out := resp.AppendCommand(nil, "HELLO", "3")
 	out = resp.AppendCommand(out, "CLIENT", "TRACKING", "ON")
 	for {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"lockproxy/internal/loopguard"
 	"lockproxy/lockcmd/script"
 )
 
@@ -62,6 +63,7 @@ const notPolled = time.Duration(-1)
 func (l *waits) waitTurn(
 	ctx context.Context, s session, w *waiter, patience, pause time.Duration,
 ) error {
+	loopguard.MayWait()
 	id := w.id()
 	l.notifications.listen(w.as, id.Key)
 	over := timerAfter(patience)
@@ -127,6 +129,7 @@ const offerPatience = time.Second
 // awaitOffer waits until no release that names w is under way, or for offerPatience: a later one
 // finds that w has left.
 func (l *waits) awaitOffer(w *waiter) {
+	loopguard.MayWait()
 	patience := time.NewTimer(offerPatience + l.cfg.ReplicaTimeout +
 		l.queues.ways.RoundTrip(w.Key))
 	defer patience.Stop()

@@ -2,6 +2,7 @@ package passthrough
 
 import (
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/resp"
 )
 
@@ -23,10 +24,17 @@ type Answer struct {
 // client, and then Answered may not use the Pipe.
 type Waiter interface{ Answered(it *eventloop.Iteration) }
 
+func (a *Answer) wait() {
+	if !a.Arrived() {
+		loopguard.MayWait()
+		<-a.Done
+	}
+}
+
 // Value waits for the reply and decodes it. The error is an *upstream.Error if the connection was
 // lost first.
 func (a *Answer) Value() (resp.Value, error) {
-	<-a.Done
+	a.wait()
 	if a.err != nil {
 		return resp.Value{}, a.err
 	}
@@ -35,7 +43,7 @@ func (a *Answer) Value() (resp.Value, error) {
 
 // Raw waits for the reply and returns its bytes.
 func (a *Answer) Raw() ([]byte, error) {
-	<-a.Done
+	a.wait()
 	return a.raw, a.err
 }
 
@@ -57,7 +65,7 @@ func (a *Answer) Good() bool {
 // Refused reports whether the reply is an error by which Redis answered several Calls that went
 // together. They go alone for a second.
 func (a *Answer) Refused() bool {
-	<-a.Done
+	a.wait()
 	if a.refused {
 		a.with.pause()
 	}

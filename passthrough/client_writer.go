@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/socket"
 )
 
@@ -147,12 +148,14 @@ func (w *clientWriter) write(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
+	loopguard.MayWait()
 	_, err := w.conn.Write(b) // waits; conn counts what is written to it
 	return err
 }
 
 // drain empties the queue.
 func (w *clientWriter) drain() {
+	loopguard.MayWait()
 	var buf []byte
 	w.mu.Lock()
 	for w.err == nil && w.queue.len() > 0 {
@@ -184,6 +187,7 @@ func (w *clientWriter) drain() {
 
 // readFile takes some bytes from the queue's file. mu is held, but not while it reads.
 func (w *clientWriter) readFile(from *fileRead, buf []byte) (piece []byte) {
+	loopguard.MayWait()
 	w.mu.Unlock()
 	n, err := from.file.ReadAt(buf[:min(int64(len(buf)), from.n)], from.at)
 	w.mu.Lock()
@@ -229,6 +233,7 @@ func (w *clientWriter) status() (unread bool, given uint64, failed error) {
 // waitBelow returns when at most limit bytes are queued, or nothing can be written any more, or
 // addMustRead says so.
 func (w *clientWriter) waitBelow(limit int64) {
+	loopguard.MayWait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for w.queue.len() > limit && w.err == nil && !w.readsOnLocked() {
@@ -270,6 +275,7 @@ func (w *clientWriter) settled() bool {
 
 // settle returns when it is settled, or over and woken.
 func (w *clientWriter) settle(over *atomic.Bool) {
+	loopguard.MayWait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for !over.Load() && w.queue.len() > 0 && w.err == nil {
@@ -284,4 +290,7 @@ func (w *clientWriter) wake() {
 }
 
 // wait returns when no goroutine of the clientWriter runs.
-func (w *clientWriter) wait() { w.draining.Wait() }
+func (w *clientWriter) wait() {
+	loopguard.MayWait()
+	w.draining.Wait()
+}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/socket"
 	"lockproxy/internal/upstream"
 )
@@ -117,6 +118,7 @@ func (r *connReader) Resume() {
 
 // read returns why the connection ended, or nil once it is parked.
 func (r *connReader) read() error {
+	loopguard.MayWait()
 	r.to.wait()
 	for buf := make([]byte, r.buf); ; {
 		if r.leaves.Load() {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"lockproxy/internal/loopguard"
 )
 
 // askEvery is how often Redis is asked whether it lets new clients in, at most.
@@ -37,6 +39,7 @@ type door struct {
 // connection of its own, and waits for it for up to doorPatience. start runs a function on a
 // goroutine.
 func (d *door) ask(start func(func()), call func() verdict) verdict {
+	loopguard.MayWait()
 	d.mu.Lock()
 	answered := d.done != nil && isClosed(d.done)
 	if d.done == nil || answered && time.Since(d.begun) >= askEvery {

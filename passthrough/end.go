@@ -5,6 +5,8 @@ package passthrough
 import (
 	"sync/atomic"
 	"time"
+
+	"lockproxy/internal/loopguard"
 )
 
 // Status is what a session needs to know of its Pipe in addition to State.
@@ -93,6 +95,7 @@ const settlePatience = time.Second
 // answers or takes no more; or after settlePatience: one node of a cluster can be silent, or the
 // server replaced. The home can still linger then. End must have been called.
 func (p *Pipe) Settle() {
+	loopguard.MayWait()
 	if p.settled() && p.out.settled() {
 		return
 	}
@@ -128,6 +131,7 @@ func (p *Pipe) settledLocked() bool {
 // Wait returns when the lane has answered everything, and the home and all goroutines of the Pipe
 // have ended. End must have been called, with ClientGone or AtOnce.
 func (p *Pipe) Wait() {
+	loopguard.MayWait()
 	p.mu.Lock()
 	for p.inFlight > 0 && p.route != gone {
 		p.room.Wait()

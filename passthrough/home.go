@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/upstream"
 )
@@ -133,6 +134,7 @@ func (h *home) mustWait() bool {
 // wait waits until the client has read its replies and, if mustWait says so, until the lane has
 // replied. Then the home replies, so the client gets the pushes without waiting for their end.
 func (h *home) wait() {
+	loopguard.MayWait()
 	h.out.waitBelow(0)
 	if len(h.early) <= maxPushes {
 		return

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/monotonic"
 )
 
@@ -30,6 +31,7 @@ const (
 
 // openHome opens the home and sets it up as the client has set up the last one.
 func (s *homeSide) openHome(ctx context.Context) error {
+	loopguard.MayWait()
 	defer s.waits()()
 	if s.lastHome != nil {
 		s.out.addMustRead(1) // its reader may wait for the client
@@ -177,6 +179,7 @@ func (s *homeSide) writeHome(raw []byte, it *eventloop.Iteration) (sent int) {
 	if it != nil {
 		sent, err = home.atOnce.TryWrite(raw)
 	} else {
+		loopguard.MayWait()
 		s.out.addMustRead(1) // Redis might not read on before its replies are read
 		sent, err = home.rw.Write(raw)
 		s.out.addMustRead(-1)

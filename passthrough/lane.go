@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/upstream"
 )
@@ -114,6 +115,7 @@ func (l *lane) add(c *client, e pendingReply, raw []byte, mayWait bool) error {
 		case !mayWait || c.isGone():
 			return errNoRoom
 		case l.out.writing:
+			loopguard.MayWait()
 			l.room.Wait()
 		default:
 			l.flushLocked()
@@ -201,6 +203,7 @@ func (l *lane) write(raw []byte) (rest []byte) {
 
 // writeRest sends what is left of a write, and then what was gathered meanwhile. It can wait.
 func (l *lane) writeRest(rest []byte) {
+	loopguard.MayWait()
 	if _, err := l.rw.Write(rest); err != nil {
 		l.close()
 	}
@@ -310,6 +313,7 @@ func (l *lane) wait() {}
 
 // connEnded is for connReader.
 func (l *lane) connEnded(err error) {
+	loopguard.MayWait()
 	l.reportLoss(err)
 	l.writers.Wait()
 	close(l.ended)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/upstream"
 )
 
@@ -86,6 +87,7 @@ func (s *laneSide) useLane(
 
 // awaitLane waits while a lane is being opened. The error is useLane's.
 func (s *laneSide) awaitLane(ctx context.Context, opening *opening, homeless bool) error {
+	loopguard.MayWait()
 	defer s.waits()()
 	whole := s.pool.Upstream.IsCluster()
 	var patience <-chan time.Time
@@ -151,6 +153,7 @@ func (s *laneSide) leaveLane(it *eventloop.Iteration) (left bool) {
 			s.mu.Unlock()
 			return false
 		}
+		loopguard.MayWait()
 		s.room.Wait()
 	}
 	s.lane = nil
@@ -178,6 +181,7 @@ func (s *laneSide) addToLane(e pendingReply, raw []byte, it *eventloop.Iteration
 	case err == errNoRoom, it != nil:
 		return false
 	default:
+		loopguard.MayWait()
 		<-s.lane.ended // then earlier requests have been answered
 		if !s.expectOnLane(e) {
 			return false

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/upstream"
 )
 
@@ -32,6 +33,7 @@ func (p *Pool) closedAlone(addr net.Addr, ended time.Time) bool {
 
 // laneEnded waits, and reports whether a lane has ended at about the same time.
 func (p *Pool) laneEnded(ended time.Time) bool {
+	loopguard.MayWait()
 	select {
 	case <-time.After(sameOutage - time.Since(ended)):
 	case <-p.ctx.Done():

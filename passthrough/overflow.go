@@ -6,6 +6,8 @@ import (
 	"net"
 	"os"
 	"sync/atomic"
+
+	"lockproxy/internal/loopguard"
 )
 
 const (
@@ -60,6 +62,7 @@ type overflow struct {
 
 // unnamedFile makes a file that ends with the process.
 func unnamedFile() (*os.File, error) {
+	loopguard.MayWait()
 	file, err := os.CreateTemp("", "lockproxy-unread-")
 	if err == nil {
 		os.Remove(file.Name())
@@ -115,6 +118,7 @@ func (o *overflow) beginSpill() (s *spill, due bool) {
 }
 
 func (s *spill) write() {
+	loopguard.MayWait()
 	if s.file == nil {
 		if s.file, s.noFile = s.open(); s.noFile != nil {
 			return

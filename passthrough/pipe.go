@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/socket"
 )
 
@@ -201,6 +202,7 @@ func (p *Pipe) awaitRoom(it *eventloop.Iteration) (to route, hasRoom bool) {
 		p.mu.Lock()
 		if p.fullLocked() {
 			p.out.addMustRead(1)
+			loopguard.MayWait()
 			p.room.Wait()
 			p.out.addMustRead(-1)
 		}

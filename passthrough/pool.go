@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/upstream"
 )
 
@@ -358,6 +359,7 @@ func (p *Pool) Stats() (s Stats) {
 
 // Close ends all lanes, and returns when they have ended.
 func (p *Pool) Close() {
+	loopguard.MayWait()
 	p.cancel()
 	p.mu.Lock()
 	p.closed = true

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/loopguard"
 )
 
 // checkRetry is the pause after the upstream could not be asked.
@@ -36,6 +38,7 @@ func (s *Server) CheckUpstream(ctx context.Context) {
 // awaitUpstream asks until the upstream would serve clients, and logs why it would not. It returns
 // the answer to INFO; nil if the proxy's own user may not ask.
 func (s *Server) awaitUpstream(ctx context.Context) map[string]string {
+	loopguard.MayWait()
 	for last, patience := "", firstLook; ; patience = max(firstLook, s.cfg.DialTimeout) {
 		once, cancel := context.WithTimeout(ctx, patience)
 		info, err := s.cfg.Upstream.Diagnose(once)

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"lockproxy/internal/loopguard"
 )
 
 // clientWatch reads from a client while its session waits for something else, so that a client that
@@ -69,6 +71,7 @@ func (w *clientWatch) watch() {
 // awaitHangup returns true when the client has closed or the server shuts down, and false when stop
 // is closed. It reads nothing.
 func (w *clientWatch) awaitHangup() bool {
+	loopguard.MayWait()
 	poll := time.NewTicker(hangupPoll)
 	defer poll.Stop()
 	for !w.in.client.drains() && !hungUp(w.in.client.control) {
@@ -83,6 +86,7 @@ func (w *clientWatch) awaitHangup() bool {
 
 // end ends the watch and puts what it has read into the input.
 func (w *clientWatch) end() {
+	loopguard.MayWait()
 	if w.start.Stop() {
 		return // it hasn't begun
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockproxy/internal/foreign"
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
@@ -72,6 +73,7 @@ type delayedSet struct {
 
 // answer returns the answer for the client, and whether the client has the lock.
 func (s *delayedSet) answer() (reply []byte, took bool) {
+	loopguard.MayWait()
 	if s.line.First() {
 		if ended, took := s.ask(); ended || !s.line.SeenHeld() {
 			return s.reply, took

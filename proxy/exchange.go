@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/resp"
 	"lockproxy/passthrough"
 )
@@ -105,6 +106,7 @@ func (x *exchange) await(answer *passthrough.Answer) { x.awaitUntil(answer, time
 func (x *exchange) awaitUntil(
 	answer *passthrough.Answer, until time.Time, orInput bool,
 ) (answered bool) {
+	loopguard.MayWait()
 	if answer.Arrived() {
 		return true
 	}

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/resp"
 )
 
@@ -36,6 +37,7 @@ type input struct {
 
 // read reads what the client has sent, at least a byte, into the buffer.
 func (in *input) read() {
+	loopguard.MayWait()
 	n, err := in.client.from.Read(in.buf[in.end:])
 	if isTimeout(err) && in.client.drains() { // drain has interrupted it
 		err = nil

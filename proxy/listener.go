@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"lockproxy/internal/loopguard"
 )
 
 // listener hands redcon connections that it can't close: redcon closes a connection whose accept
@@ -38,6 +40,7 @@ const (
 )
 
 func (l *listener) Accept() (net.Conn, error) {
+	loopguard.MayWait()
 	for delay := minAcceptDelay; ; delay = min(2*delay, maxAcceptDelay) {
 		if l.isOver() {
 			return nil, l.end()
@@ -102,6 +105,7 @@ const lastAccepts = 20 * time.Millisecond
 // any more: soon after until, if connections keep coming, as when another process accepts from the
 // same socket. Those that wait then are accepted, too: the machine may have stopped for so long.
 func (l *listener) finish(until time.Time) {
+	loopguard.MayWait()
 	l.last.Store(&until)
 	l.deadline()
 	<-l.ended

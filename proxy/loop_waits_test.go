@@ -42,15 +42,15 @@ func TestLoopDoesNotWaitForUndo(t *testing.T) {
 	s.locks.FailedOver()
 	io.WriteString(redis, ":1790000000000001\r\n")
 	<-sess.begun[0].answer.Done
-	ready := make(chan eventloop.Next)
-	go func() { ready <- sess.Ready(&eventloop.Iteration{}, false) }() // ends once it is received
-	if next := testwait.For(t, "the loop goes on while Redis is silent", ready); next !=
+	next := make(chan eventloop.Next)
+	go func() { next <- ready(sess, false) }() // ends once it is received
+	if got := testwait.For(t, "the loop goes on while Redis is silent", next); got !=
 		eventloop.Stay || len(sess.begun) != 1 || sess.begun[0].answer == nil {
 		t.Fatal("the second script is left to the goroutine")
 	}
 	io.WriteString(redis, "*3\r\n:1\r\n:0\r\n:0\r\n")
 	<-sess.begun[0].answer.Done
-	sess.Ready(&eventloop.Iteration{}, false)
+	ready(sess, false)
 	expect(t, far, "-UPSTREAM was replaced by another server")
 	if len(sess.begun) != 0 {
 		t.Error("the LOCK is not finished")
@@ -83,7 +83,7 @@ func TestLoopRunsAllSteps(t *testing.T) {
 				steps := 0
 				for ; len(sess.begun) > 0; steps++ {
 					<-sess.begun[0].answer.Done
-					if next := sess.Ready(&eventloop.Iteration{}, false); next != eventloop.Stay {
+					if next := ready(sess, false); next != eventloop.Stay {
 						t.Fatalf("step %d of %s is left to the goroutine", steps, text)
 					}
 				}
@@ -146,7 +146,7 @@ func TestLoopLoadsForAPipeline(t *testing.T) {
 		for _, one := range sess.begun {
 			<-one.answer.Done
 		}
-		if sess.Ready(&eventloop.Iteration{}, false) != eventloop.Stay {
+		if ready(sess, false) != eventloop.Stay {
 			t.Fatalf("round %d is left to the goroutine", rounds)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/loopguard"
 )
 
 // pageChannel begins the names of the channels by which proxies in front of one Redis know each
@@ -27,6 +29,7 @@ const (
 // AnnouncePage lets other proxies know the address of this one's page, until ctx ends. It has a
 // connection to itself: if the user may not subscribe to this channel, waiters do not suffer.
 func (s *Server) AnnouncePage(ctx context.Context, page string) {
+	loopguard.MayWait()
 	for warned := false; ctx.Err() == nil; {
 		err := s.subscribe(ctx, pageChannel+page)
 		if errors.Is(err, os.ErrDeadlineExceeded) {

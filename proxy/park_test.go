@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/testredis"
 	"lockproxy/internal/testwait"
 	"lockproxy/internal/upstream"
@@ -74,7 +75,14 @@ func arrives(sess *session, far net.Conn, text string) eventloop.Next {
 		n, _ := sess.client.peek()
 		return n > 0
 	})
-	return sess.Ready(&eventloop.Iteration{}, true)
+	return ready(sess, true)
+}
+
+// ready calls Ready as a loop does.
+func ready(sess *session, arrived bool) eventloop.Next {
+	loopguard.On()
+	defer loopguard.Enter()()
+	return sess.Ready(&eventloop.Iteration{}, arrived)
 }
 
 // expect is what the client gets next.
@@ -121,7 +129,7 @@ func TestEndWithAnswer(t *testing.T) {
 		_, err := sess.client.peek()
 		return err == nil
 	})
-	if sess.Ready(&eventloop.Iteration{}, true) != eventloop.Leave {
+	if ready(sess, true) != eventloop.Leave {
 		t.Fatal("the end is not left to the goroutine")
 	}
 	sess.Resume()
@@ -170,13 +178,13 @@ func TestTokenBehindPush(t *testing.T) {
 	const push = ">2\r\n+invalidate\r\n*1\r\n+k\r\n"
 	io.WriteString(redis, first+push[:8])
 	expect(t, far, push[:8])
-	sess.Ready(&eventloop.Iteration{}, false)
+	ready(sess, false)
 	if _, ok := sess.client.holder.LastUndelivered(); ok || len(sess.begun) != 1 {
 		t.Error("the token counts as sent")
 	}
 	io.WriteString(redis, push[8:]+second)
 	<-sess.begun[0].answer.Done
-	sess.Ready(&eventloop.Iteration{}, false)
+	ready(sess, false)
 	expect(t, far, push[8:]+first+second)
 	if sent, ok := sess.client.holder.LastUndelivered(); !ok ||
 		sent.End != sess.pipe.Status().Given {

@@ -16,6 +16,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/names"
 	"lockproxy/internal/upstream"
 	"lockproxy/lockcmd"
@@ -131,6 +132,7 @@ func (s *Server) start(sockets bool) {
 // elsewhere. When ctx ends it closes the rest. On return all sessions have ended; the error is
 // ctx's if some were cut short.
 func (s *Server) Shutdown(ctx context.Context) error {
+	loopguard.MayWait()
 	now := time.Now()
 	idle := idleDrain(ctx.Deadline())
 	ln, sessions := s.advance(serverDraining, now.Add(idle))
@@ -162,6 +164,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 
 // Close ends everything at once, and returns when it has ended. Safe to call more than once.
 func (s *Server) Close() {
+	loopguard.MayWait()
 	ln, sessions := s.advance(serverStopped, time.Time{})
 	if ln != nil {
 		ln.Close()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"lockproxy/internal/loopguard"
 	"lockproxy/passthrough"
 )
 
@@ -85,6 +86,7 @@ func (s *session) linger() {
 // finish gives the client what it is still owed, and closes its connections. Nothing more is read
 // from it.
 func (s *session) finish() {
+	loopguard.MayWait()
 	ended, acked := s.readEnded, s.acknowledged() // while the kernel knows
 	if ended.IsZero() {
 		ended = time.Now()

@@ -3,6 +3,8 @@ package proxy
 import (
 	"context"
 	"time"
+
+	"lockproxy/internal/loopguard"
 )
 
 // A session whose requests stand behind one that blocks reads nothing more from its client, so it
@@ -25,6 +27,7 @@ type stuck struct {
 
 // endStuck ends the sessions of clients that have closed and are no longer read, until ctx ends.
 func (r *roster) endStuck(ctx context.Context) {
+	loopguard.MayWait()
 	tick := time.NewTicker(stuckEvery)
 	defer tick.Stop()
 	closed := map[*session]stuck{}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/resp"
 )
 
@@ -30,6 +31,7 @@ const unblockPatience = time.Second
 // unblock ends the wait for a lock of the client with this number, as CLIENT ID tells it. It reports
 // whether there was one.
 func (s *Server) unblock(id int64, withError bool) bool {
+	loopguard.MayWait()
 	patience := time.NewTimer(unblockPatience)
 	defer patience.Stop()
 	for {

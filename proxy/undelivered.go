@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"lockproxy/internal/loopguard"
 	"lockproxy/lockcmd"
 )
 
@@ -89,6 +90,7 @@ func (l *locker) markUnread(ended time.Time, acked uint64) {
 // refusedBytes is how many of the last written bytes a client that has closed didn't acknowledge
 // and answered by a reset. It is 0 if these are no more than behind, or if nothing tells.
 func (l *locker) refusedBytes(behind uint64) uint64 {
+	loopguard.MayWait()
 	if _, isTCP := l.client.raw.(*net.TCPConn); !isTCP {
 		return 0
 	}

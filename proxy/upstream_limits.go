@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"lockproxy/internal/loopguard"
 )
 
 // Where the upstream polices single connections (timeout, client-output-buffer-limit normal,
@@ -50,6 +52,7 @@ const unknownTimeout = 30 * time.Second
 // long as they are connected, until ctx ends or until tells. timeout is the upstream's for idle
 // clients, 0 for none.
 func (s *Server) keepAwake(ctx context.Context, until <-chan time.Time, timeout time.Duration) {
+	loopguard.MayWait()
 	for {
 		var again <-chan time.Time
 		if timeout > 0 {

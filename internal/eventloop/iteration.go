@@ -1,6 +1,10 @@
 package eventloop
 
-import "slices"
+import (
+	"slices"
+
+	"lockproxy/internal/loopguard"
+)
 
 // Flusher has something to do at the end of an Iteration.
 type Flusher interface{ Flush() }
@@ -29,6 +33,7 @@ func (it *Iteration) Buffer(size int) []byte {
 
 // Flush calls now what AtEnd has put off.
 func (it *Iteration) Flush() {
+	defer loopguard.Enter()()
 	for i, f := range it.atEnd {
 		f.Flush()
 		it.atEnd[i] = nil

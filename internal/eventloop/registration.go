@@ -3,6 +3,8 @@ package eventloop
 import (
 	"sync/atomic"
 	"syscall"
+
+	"lockproxy/internal/loopguard"
 )
 
 // Next says what a Registration does after its Handler was called.
@@ -112,6 +114,7 @@ func (r *Registration) handlePending(it *Iteration) Next {
 		defer it.Flush()
 	}
 	if news := r.pending.Swap(0); news != 0 {
+		defer loopguard.Enter()()
 		return r.handler.Ready(it, news&arrival != 0)
 	}
 	return Stay

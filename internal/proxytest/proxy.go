@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/testredis"
 	"lockproxy/internal/testwait"
 	"lockproxy/internal/upstream"
@@ -112,6 +113,7 @@ func StartOn(t testing.TB, ln net.Listener, url string, change func(*proxy.Confi
 	if change != nil {
 		change(&cfg)
 	}
+	loopguard.On()
 	p := &Proxy{Addr: ln.Addr().String(), Server: proxy.New(cfg), Shares: !cfg.Dedicated}
 	testProxies.Store(p.Addr, p)
 	served := make(chan error, 1)

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/slot"
@@ -111,6 +112,7 @@ func (c *Clients) dropOldestLocked() {
 
 // Close ends the clients, and what they have in flight. They must not be used afterwards.
 func (c *Clients) Close() {
+	loopguard.MayWait()
 	c.mu.Lock()
 	for key, client := range c.clients {
 		client.client.Close()
@@ -143,6 +145,7 @@ type onClient struct {
 
 // Eval implements evaluator: it runs a script in a batch, and returns with the answer, or at until.
 func (e *onClient) Eval(c *script.Call) (script.Answer, error) {
+	loopguard.MayWait()
 	if e.on.cluster && c.Confirm.Needed() {
 		return e.evalThenWait(c)
 	}

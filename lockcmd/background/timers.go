@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"lockproxy/internal/loopguard"
 )
 
 // timers runs jobs at their times, each in a new goroutine, until it is closed.
@@ -41,6 +43,7 @@ func (t *timers) After(d time.Duration, job func(ctx context.Context)) (cancel f
 
 // Close cancels the jobs that run, and waits for them. Others never run.
 func (t *timers) Close() {
+	loopguard.MayWait()
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()

@@ -23,7 +23,8 @@ const forever = int64(1) << 62
 type conn struct{ client, conn int }
 
 // grantsOf returns the locks that were given, without regard to faults: one for each token, and
-// another when a session lock whose connections had all ended is given with the same token again.
+// another when a lock that had ended is given with the same token again, by data that came back or
+// to an owner whose connections Redis does not know to be closed.
 func grantsOf(ops []history.Op) []grant {
 	byToken := map[int64]int{}        // the last grant of each
 	open := map[int64]map[conn]bool{} // connections that have a session lock, by token
@@ -35,7 +36,7 @@ func grantsOf(ops []history.Op) []grant {
 				until = forever
 			}
 			i, again := byToken[o.Result]
-			if again = again && !(o.Session && len(open[o.Result]) == 0); again {
+			if again = again && o.Call < grants[i].to; again {
 				grants[i].to = max(grants[i].to, until) // by its owner, which never shortens it
 			} else {
 				byToken[o.Result] = len(grants)

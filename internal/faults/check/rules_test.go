@@ -4,6 +4,7 @@ package check_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -376,5 +377,19 @@ func TestHangsUpAfterItsMachineVanished(t *testing.T) {
 		if got := check.Check(h, check.DefaultBounds()).Violations; len(got) != c.want {
 			t.Errorf("faults %v: %v", c.faults, got)
 		}
+	}
+}
+
+// An owner has released its lock, and others had it since. Then a power cut brings it back.
+func TestReleasedLockComesBack(t *testing.T) {
+	owned := func(o *history.Op) { o.Owner = "me" }
+	ops := []history.Op{with(took(1, 0, 10, 10, 5000), owned), did(1, history.Unlock, 100, 110, 10, 1),
+		took(2, 120, 130, 20, 5000), did(2, history.Unlock, 200, 210, 20, 1),
+		with(took(1, 1000, 1010, 10, 5000), owned), took(3, 1100, 1110, 30, 5000)}
+	cut := fault(300, 400, history.Breaks{Leases: true, Writes: true, Service: true})
+	got := check.Check(history.History{Ops: ops, Faults: []history.Fault{cut}}, check.DefaultBounds())
+	if len(got.Violations) != 1 || got.Violations[0].Rule != "exclusion" ||
+		!strings.Contains(got.Violations[0].Text, "token 30") {
+		t.Errorf("%v", got.Violations)
 	}
 }

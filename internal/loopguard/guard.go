@@ -12,8 +12,11 @@ var (
 	inside sync.Map // by goroutine, as a stack names it: it runs what a loop runs
 )
 
-// On switches the guard on for the rest of the process. It is for tests.
+// On switches the guard on. It is for tests.
 func On() { on.Store(true) }
+
+// Off switches it off. It is for tests of what a proxy that serves allocates: the guard does.
+func Off() { on.Store(false) }
 
 // Enter says that the calling goroutine begins to do what a loop runs, until it calls leave.
 func Enter() (leave func()) {

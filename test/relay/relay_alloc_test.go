@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testwait"
 )
@@ -18,6 +19,8 @@ const relayPerTurn = 16
 // all replies, without allocating anything itself.
 func relayTurn(t testing.TB) func() {
 	_, p := proxytest.StartBoth(t)
+	loopguard.Off()
+	t.Cleanup(loopguard.On)
 	c := proxytest.Dial(t, p.Addr)
 	c.Expect("SET k value", "+OK\r\n")
 	c.SetReadDeadline(testwait.Deadline())

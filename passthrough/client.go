@@ -93,8 +93,12 @@ func (s *homeReasons) any() bool { return s.pinned || s.open || s.large > 0 }
 // fullLocked reports whether the client is owed so much that the next request must wait. mu is
 // held.
 func (c *client) fullLocked() bool {
+	most := maxInFlight
+	if c.home == nil {
+		most = maxHomeless
+	}
 	return c.route != gone && (c.pending.len() >= maxEntries || c.pending.held >= maxHeld ||
-		c.route == byLane && c.inFlight >= maxInFlight)
+		c.route == byLane && c.inFlight >= most)
 }
 
 // isGone reports whether the session is lost.

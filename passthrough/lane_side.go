@@ -17,6 +17,9 @@ import (
 const (
 	// maxInFlight bounds the replies that a session waits for on a lane: others' wait behind them.
 	maxInFlight = 1024
+	// maxHomeless is maxInFlight for a session without a home. If it leaves them unread it must first
+	// get one, and until then all that it has asked for comes here.
+	maxHomeless = 64
 	// maxBacklog is how much a client can leave unread before it goes on at home, bytes. There
 	// Redis keeps its replies.
 	maxBacklog = overflowMemory

@@ -248,7 +248,7 @@ func TestSeveralByALaneInALoop(t *testing.T) {
 	}
 	c.mu.Lock()
 	others := c.inFlight
-	c.inFlight = maxInFlight - 1
+	c.inFlight = maxHomeless - 1
 	c.mu.Unlock()
 	if doInLoop() != nil {
 		t.Error("a lane without room took both")

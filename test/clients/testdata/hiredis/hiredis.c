@@ -257,7 +257,7 @@ int main(int argc, char **argv) {
     check("WAIT", is_integer(redisCommand(c, "WAIT 0 100"), 0)), ok("wait-command");
     lock(), ok("lock");
     redisReply *r = redisCommand(c, "LOCK " KEY "lock -1");
-    check("LOCK with a negative timeout", r && r->type == REDIS_REPLY_ERROR && !strcmp(r->str, "ERR timeout is negative"));
+    check("LOCK with a negative timeout", r && r->type == REDIS_REPLY_ERROR && !strcmp(r->str, "ERR timeout is negative: \"-1\" (seconds, greater than 0, at most 86400)"));
     freeReplyObject(r), ok("lock-error");
     lock_order(), ok("lock-order");
     lock_wait(), ok("lock-wait");

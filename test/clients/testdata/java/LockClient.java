@@ -33,7 +33,8 @@ public class LockClient {
         ok("wait-command");
         lock();
         ok("lock");
-        checkError("LOCK with a negative timeout", "ERR timeout is negative", "LOCK", PREFIX + "lock", -1);
+        checkError("LOCK with a negative timeout", "ERR timeout is negative: \"-1\" "
+            + "(seconds, greater than 0, at most 86400)", "LOCK", PREFIX + "lock", -1);
         ok("lock-error");
         lockOrder();
         ok("lock-order");

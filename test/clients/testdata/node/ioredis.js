@@ -86,7 +86,8 @@ async function lock() {
 }
 
 async function lockError() {
-  const refused = { name: "ReplyError", message: "ERR timeout is negative" };
+  const refused = { name: "ReplyError", message: 'ERR timeout is negative: "-1" ' +
+    "(seconds, greater than 0, at most 86400)" };
   await assert.rejects(r.call("LOCK", prefix + "lock", -1), refused);
 }
 

@@ -96,7 +96,8 @@ async function lock() {
 }
 
 async function lockError() {
-  const refused = (err) => err instanceof ErrorReply && err.message === "ERR timeout is negative";
+  const refused = (err) => err instanceof ErrorReply && err.message ===
+    'ERR timeout is negative: "-1" (seconds, greater than 0, at most 86400)';
   await assert.rejects(command(r, "LOCK", prefix + "lock", -1), refused);
 }
 

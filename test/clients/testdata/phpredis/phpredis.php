@@ -140,7 +140,7 @@ function lock(Redis $r, Redis $other): void
 function lock_error(Redis $r): void
 {
     $reply = $r->rawCommand('LOCK', PREFIX . 'lock', -1);
-    check('LOCK with a negative timeout', [$reply, $r->getLastError()], [false, 'ERR timeout is negative']);
+    check('LOCK with a negative timeout', [$reply, $r->getLastError()], [false, 'ERR timeout is negative: "-1" (seconds, greater than 0, at most 86400)']);
     $r->clearLastError();
 }
 

@@ -111,7 +111,7 @@ lock() {
 }
 
 lock_error() {
-  check 'LOCK with a negative timeout' "$(cli lock "${prefix}lock" -1)" '(error) ERR timeout is negative'
+  check 'LOCK with a negative timeout' "$(cli lock "${prefix}lock" -1)" '(error) ERR timeout is negative: "-1" (seconds, greater than 0, at most 86400)'
 }
 
 lock_order() { # redis-cli waits for each reply; with --pipe it sends all of them at once

@@ -109,7 +109,8 @@ def lock_error(r, other):
         r.execute_command("LOCK", PREFIX + "lock", -1)
         sys.exit("FAIL LOCK with a negative timeout: no error")
     except redis.ResponseError as e:
-        check("LOCK with a negative timeout", str(e), "timeout is negative")  # redis-py strips ERR
+        check("LOCK with a negative timeout", str(e),
+              'timeout is negative: "-1" (seconds, greater than 0, at most 86400)')  # redis-py strips ERR
 
 
 def lock_order(r, other):

@@ -101,7 +101,7 @@ def lock(r, other)
 end
 
 def lock_error(r, _other)
-  check_error("LOCK with a negative timeout", "ERR timeout is negative") { r.call("LOCK", PREFIX + "lock", -1) }
+  check_error("LOCK with a negative timeout", 'ERR timeout is negative: "-1" (seconds, greater than 0, at most 86400)') { r.call("LOCK", PREFIX + "lock", -1) }
 end
 
 def lock_order(r, _other)

@@ -61,7 +61,7 @@ var hostileCrowd = []struct {
 	}},
 	{"lock and unlock", func(nc *net.TCPConn, in *bufio.Reader, i int) error {
 		key := fmt.Sprintf("lock:%d", i)
-		return hostileExchange(nc, in, "LOCK "+key+" 10\r\nUNLOCK "+key+"\r\n", ":", ":1")
+		return hostileExchange(nc, in, "LOCK "+key+" 300\r\nUNLOCK "+key+"\r\n", ":", ":1")
 	}},
 	{"lock, then vanish", func(nc *net.TCPConn, in *bufio.Reader, i int) error {
 		_, err := io.WriteString(nc, "LOCK contended 0.05\r\n")

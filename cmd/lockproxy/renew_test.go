@@ -111,16 +111,18 @@ func TestPasswordOfUpstreamIsLate(t *testing.T) {
 	if !strings.HasPrefix(said, "+OK") {
 		t.Fatal(said)
 	}
-	refused := proxytest.GoRedis(t, r.addr)
-	if err := refused.Set(t.Context(), "k", 1, 0).Err(); err == nil ||
-		!strings.Contains(err.Error(), "WRONGPASS") {
-		t.Errorf("with the old password: %v", err)
-	}
-	r.write(url("new"))
-	testwait.Until(t, "clients are served by the new password", func() bool {
+	set := func(value int) error {
 		c := redis.NewClient(&redis.Options{Addr: r.addr, MaxRetries: -1})
 		defer c.Close()
-		return c.Set(t.Context(), "k", 2, 0).Err() == nil
+		return c.Set(t.Context(), "k", value, 0).Err()
+	}
+	testwait.Until(t, "clients read the refusal of the old password", func() bool {
+		err := set(1)
+		return err != nil && strings.Contains(err.Error(), "WRONGPASS")
+	})
+	r.write(url("new"))
+	testwait.Until(t, "clients are served by the new password", func() bool {
+		return set(2) == nil
 	})
 }
 

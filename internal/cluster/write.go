@@ -81,11 +81,15 @@ func (c *Conn) write(b []byte) error {
 	c.in.feeding = true
 	err := c.in.feed(b)
 	c.in.feeding = false
-	for i, n := range c.in.toSend {
+	gathered := c.in.toSend
+	c.in.toSend = nil // another write can come while mu is not held
+	for _, n := range gathered {
 		n.sendNow()
-		c.in.toSend[i] = nil
 	}
-	c.in.toSend = c.in.toSend[:0]
+	if c.in.toSend == nil {
+		clear(gathered)
+		c.in.toSend = gathered[:0]
+	}
 	if err != nil {
 		c.end(err)
 	}

@@ -134,8 +134,7 @@ func TestMistakesOfCommands(t *testing.T) {
 			"it as redis://, rediss:// or unix://",
 		"top --url REDIS": "lockproxy top: no lockproxy answers there: --url names the lockproxy, not " +
 			"the Redis behind it",
-		"top --url TLS": "lockproxy top: it does not speak TLS: name it by redis://, not rediss:// " +
-			"(…)",
+		"top --url TLS": "lockproxy top: it does not speak TLS: name it by redis://, not rediss://",
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
@@ -148,6 +147,9 @@ func TestMistakesOfCommands(t *testing.T) {
 			p := spawn(t, nil, args...)
 			status, said := p.status(), strings.TrimSuffix(unchanging(p.said()), "\n")
 			want := strings.ReplaceAll(strings.ReplaceAll(want, "ADDR", s.addr), "\n", "")
+			if strings.HasSuffix(want, "rediss://") { // the cause behind it depends on who is faster
+				said, _, _ = strings.Cut(said, " (")
+			}
 			if said != want || status == 0 {
 				t.Errorf("status %d, and it says\n%s, not\n%s", status, said, want)
 			}

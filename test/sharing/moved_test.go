@@ -156,11 +156,14 @@ func TestOldServerBecomesAReplica(t *testing.T) {
 			m := startMovable(t, nil, test.args...)
 			stays, follows := proxytest.Dial(t, m.Addr), proxytest.Dial(t, m.Addr)
 			stays.Expect("SELECT 0", "+OK\r\n") // by a home
-			testwait.Until(t, "they share a connection", func() bool {
+			testwait.Until(t, "they share a connection, and the other has no home", func() bool {
+				follows.Close() // it has got one if the lane was not open yet
+				follows = proxytest.Dial(t, m.Addr)
 				for _, c := range []*proxytest.Conn{stays, follows} {
 					c.Expect("SET a 1", "+OK\r\n")
 				}
-				return m.Server.Stats().Connections.Shared == 2
+				now := m.Server.Stats().Connections
+				return now.Shared == 2 && now.Homes == 1
 			})
 			m.link.Lead(m.new.Addr())
 			host, port, _ := strings.Cut(m.new.Addr(), ":")

@@ -18,8 +18,8 @@ import (
 
 // question is a step of a lock command, with all that it takes to get its answer: a script that
 // Redis does not have is loaded, what was refused with others is asked again alone, and replicas
-// confirm what was written. Nothing in it waits. Whoever drives it calls settle until that reports
-// true, each time once answer has arrived: an event loop is told of that, a goroutine waits for it.
+// confirm what was written. Nothing in it waits. Its driver calls settle until that reports true,
+// each time once answer has arrived: an event loop is told of that, a goroutine waits for it.
 type question struct {
 	*lockcmd.Step
 	began  time.Time // when the command did

@@ -1,6 +1,6 @@
 package upstream
 
-// Connections that are opened before it is known for whom.
+// Connections that are opened before their clients come.
 
 import (
 	"context"

@@ -184,7 +184,7 @@ func TestRightsOfHomesThatServeOthers(t *testing.T) {
 	if st := p.Server.Stats().Connections; st.Reused == 0 {
 		t.Errorf("no connection has served a second client: %+v", st)
 	}
-	// Whoever has been let in meanwhile is nobody again.
+	// A client that came in without a password has no rights once there is one again.
 	admin.WriteRaw("CONFIG SET requirepass \"\"\r\n")
 	admin.WantReply("+OK\r\n")
 	testwait.Until(t, "new clients need no password", func() bool {

@@ -107,7 +107,7 @@ func TestAnswersWithoutAHome(t *testing.T) {
 	admin := proxytest.Dial(t, server.Addr())
 	for id, line := range clientList(admin) {
 		if field(line, "cmd") != "get" {
-			admin.Do("CLIENT KILL ID " + id) // homes that are ready for whoever needs one
+			admin.Do("CLIENT KILL ID " + id) // homes that are ready for clients to come
 		}
 	}
 	for _, command := range []string{"COMMAND INFO lock", "COMMAND COUNT", "INFO lockproxy"} {

@@ -14,6 +14,13 @@ import (
 func (p *Pipe) KeepAlive() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !p.canAskLocked() {
+		return
+	}
+	if many, ok := p.home.conn.(interface{ KeepAlive([]byte) }); ok { // a cluster's, to each node
+		many.KeepAlive(timeRequest)
+		return
+	}
 	p.asideLocked(pendingReply{kind: discarded}, timeRequest)
 }
 
@@ -55,12 +62,10 @@ var (
 // asideLocked sends a request by the home, for whose reply it will be owed e. It returns false, and
 // sends nothing, if anything is under way. mu is held.
 func (c *client) asideLocked(e pendingReply, raw []byte) (sent bool) {
-	h := c.home
-	if h == nil || h.closing || c.end != notEnding || c.needsHome.open ||
-		c.needsHome.pinned || c.within || c.pending.fresh ||
-		!c.pending.empty() || !c.pending.Plain() || !c.setRoute(byHome) {
+	if !c.canAskLocked() || !c.setRoute(byHome) {
 		return false
 	}
+	h := c.home
 	c.pending.push(e)
 	n, err := 0, error(nil)
 	if h.atOnce != nil {
@@ -72,4 +77,11 @@ func (c *client) asideLocked(e pendingReply, raw []byte) (sent bool) {
 		h.close() // the reader reports the loss
 	}
 	return true
+}
+
+// canAskLocked reports whether there is a home by which nothing is under way. mu is held.
+func (c *client) canAskLocked() bool {
+	return c.home != nil && !c.home.closing && c.end == notEnding && !c.needsHome.open &&
+		!c.needsHome.pinned && !c.within && !c.pending.fresh && c.pending.empty() &&
+		c.pending.Plain()
 }

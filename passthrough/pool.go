@@ -106,8 +106,10 @@ func (p *Pool) ReadIn(loops *eventloop.Loops) {
 	p.Upstream.ReadIn(loops)
 }
 
-// Suspend says whether Redis polices single connections, so that no lane can be used.
-func (p *Pool) Suspend(suspended bool) {
+// Suspend says whether Redis polices single connections, so that no lane can be used, and its
+// timeout for idle ones, 0 for none.
+func (p *Pool) Suspend(suspended bool, timeout time.Duration) {
+	p.sharing.timeout.Store(int64(timeout))
 	p.sharing.suspended.Store(suspended)
 	if suspended { // the end of an idle lane would look like that of Redis
 		p.retire(func(*lane) bool { return true })

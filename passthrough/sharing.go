@@ -7,9 +7,10 @@ import (
 	"lockproxy/internal/monotonic"
 )
 
-// sharing says whether clients can use lanes now.
+// sharing says whether clients can use lanes now, and for how long Redis keeps a silent connection.
 type sharing struct {
 	suspended atomic.Bool  // Redis polices single connections
+	timeout   atomic.Int64 // Redis's own for idle clients, a time.Duration; 0 for none
 	paused    atomic.Int64 // until when Redis holds back writes, as monotonic.Now; 0 if it does not
 }
 

@@ -57,7 +57,7 @@ func (p *Pool) popSpare() (found spare, ok bool) {
 		found, s.list = s.list[last], s.list[:last]
 		at := whereabouts{server: found.server, known: true}
 		ok = letIn != found.nobody && found.term == term && !p.newest.elsewhere(&at) &&
-			time.Since(found.since) < spareFor && upstream.Fresh(found.Conn)
+			time.Since(found.since) < p.spareLife() && upstream.Fresh(found.Conn)
 		if !ok {
 			defer found.Close()
 		} else if found.used {
@@ -65,6 +65,15 @@ func (p *Pool) popSpare() (found spare, ok bool) {
 		}
 	}
 	return found, ok
+}
+
+// spareLife is for how long a spare waits for its client, at most. Redis takes it for idle after its
+// own timeout, most of which the client is to have.
+func (p *Pool) spareLife() time.Duration {
+	if idle := time.Duration(p.sharing.timeout.Load()); idle > 0 {
+		return min(spareFor, idle/3)
+	}
+	return spareFor
 }
 
 // wantSpares has homes opened for clients to come, unless there are enough. It does not wait.

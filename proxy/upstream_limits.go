@@ -32,7 +32,7 @@ func (s *Server) watchLimits(ctx context.Context) {
 			pause = checkRetry
 		case found != limits:
 			limits = found
-			s.pool.Suspend(limits != "")
+			s.pool.Suspend(limits != "", timeout)
 			if limits != "" {
 				s.log.Warn("the upstream limits single connections: clients share none, as with "+
 					"--upstream-mode dedicated", "limit", limits)

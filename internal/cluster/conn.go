@@ -156,6 +156,20 @@ func (c *Conn) Fresh() bool {
 		func(addr string) bool { n := c.nodes.byAddr[addr]; return n == nil || n.nc == nil })
 }
 
+// KeepAlive sends a request to the nodes that could take the Conn for idle. Nobody sees the answers.
+func (c *Conn) KeepAlive(raw []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil || c.writeClosed || c.tx.open != nil {
+		return
+	}
+	for _, n := range c.nodes.byAddr {
+		if n.waiting.len() == 0 && n.state == (nodeState{}) {
+			n.sendOwn(raw)
+		}
+	}
+}
+
 // Close ends all connections at once, and returns when nothing of the Conn runs any more.
 func (c *Conn) Close() error {
 	c.mu.Lock()

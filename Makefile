@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10m
 
-.PHONY: all build test test-race test-virtual test-plain test-memory test-pages test-stress test-lockbench format compile test-dedicated test-packaging test-darwin release deb man test-clients test-rights test-torture test-older test-libraries test-deadlocks test-clients-cluster test-cluster test-failovers test-versions test-redis-suite test-redis-suite-cluster test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks bench-park bench-scale deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
+.PHONY: all build test test-race test-virtual test-plain test-memory test-pages test-stress test-lockbench format compile test-dedicated test-packaging test-darwin release deb man test-clients test-rights test-torture test-older test-libraries test-deadlocks test-clients-cluster test-cluster test-failovers test-versions test-redis-suite test-redis-suite-cluster test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks bench-once bench-park bench-scale deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
 
 all: build
 
@@ -200,6 +200,11 @@ bench-locks: deps
 	@mkdir -p docs
 	$(GO) -C cmd/lockbench build -o ../../lockbench .
 	./lockbench locks -o docs/bench-locks.md
+
+# 1,000 clients that ask for a missing value, by ONCE and by locks that poll, in two minutes.
+bench-once: deps
+	$(GO) -C cmd/lockbench build -o ../../lockbench .
+	./lockbench once -o docs/bench-once.md $(BENCH)
 
 # 100 clients that poll one lock, with and without --park, in two minutes.
 bench-park: deps

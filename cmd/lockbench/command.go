@@ -16,7 +16,8 @@ type flags struct {
 }
 
 var flagHelp = kong.Vars{
-	"reports": "all,relay,visits,latency,pairs,idle,scale,cluster,profile,locks,order,park,sizing",
+	"reports": "all,relay,visits,latency,pairs,idle,scale,cluster,profile,locks,once,order,park," +
+		"sizing",
 	"output":  "Write the report to a file too, and its figures next to it.",
 	"quick":   "Fewer rounds, shorter runs, fewer cases: to see whether a change does anything.",
 	"proxy":   "A built lockproxy (default: built from the source that lockbench is run in).",
@@ -27,7 +28,7 @@ var flagHelp = kong.Vars{
 // description says what the reports are.
 const description = `Measures lockproxy next to what it is compared with.
 
-    all      everything below but order, park and sizing, in about 20 minutes (with --quick in 4)
+    all      everything below but once, order, park and sizing, in about 20 minutes (with --quick in 4)
     relay    GET and SET by redis-benchmark through lockproxy, HAProxy and twemproxy
     visits   clients that connect, GET and close, with and without a login, and Redis with TLS
     latency  what each proxy adds to the latency of one client, and at half load
@@ -37,6 +38,7 @@ const description = `Measures lockproxy next to what it is compared with.
     cluster  GET and SET on a Redis Cluster, next to a client that knows clusters
     profile  what lockproxy does with its processor time in some of these workloads
     locks    LOCK through one and two proxies, next to lock libraries and polling recipes
+    once     a missing value that 1,000 clients ask for, and hits, next to locks that poll
     order    which of two close requests of two clients Redis runs first
     park     clients that poll a lock, with and without lockproxy, and with --park
     sizing   what locks, clients and proxies cost, and what that predicts for up to 1,000 shards`
@@ -59,6 +61,8 @@ func (f *flags) documents() []*document {
 		return []*document{locksDocument(locksPart(q), pairs)}
 	case "sizing":
 		return []*document{sizingDocument(q)}
+	case "once":
+		return []*document{onceDocument(q)}
 	case "park":
 		return []*document{parkingDocument(q)}
 	case "order":

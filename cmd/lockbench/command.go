@@ -18,9 +18,9 @@ type flags struct {
 var flagHelp = kong.Vars{
 	"reports": "all,relay,visits,latency,pairs,idle,scale,cluster,profile,locks,once,order,park," +
 		"sizing",
-	"output":  "Write the report to a file too, and its figures next to it.",
-	"quick":   "Fewer rounds, shorter runs, fewer cases: to see whether a change does anything.",
-	"proxy":   "A built lockproxy (default: built from the source that lockbench is run in).",
+	"output": "Write the report to a file too, and its figures next to it.",
+	"quick":  "Fewer rounds, shorter runs, fewer cases: to see whether a change does anything.",
+	"proxy":  "A built lockproxy (default: built from the source that lockbench is run in).",
 	"args": "Further flags for lockproxy, separated by spaces, " +
 		"as in --proxy-args=--upstream-mode=dedicated.",
 }

@@ -86,6 +86,7 @@ func TestRules(t *testing.T) {
 	noGrant := with(took(2, 100, 1700, 0, 500), func(o *history.Op) {
 		o.Wait, o.Outcome = true, history.Null
 	})
+	passes := took(3, 1000, 1100, 20, 500)
 	left := with(took(1, 0, 0, 0, 1000), func(o *history.Op) {
 		o.Wait, o.HungUp, o.Outcome, o.Left = true, true, "", ms(500)
 	})
@@ -145,6 +146,11 @@ func TestRules(t *testing.T) {
 		{"overtaken, messages had been late long before",
 			ops{with(took(1, 9000, 12000, 20, 5000), waited), with(took(2, 10000, 11000, 10, 500),
 				waited)}, faults{late}, "fifo"},
+		{"overtaken by a client that does not wait", ops{noGrant, passes}, nil, "overtaken"},
+		{"overtaken so, while the proxy had to load its scripts", ops{noGrant, passes},
+			faults{fault(500, 700, history.Breaks{Scripts: true})}, ""},
+		{"overtaken so, its scripts were there", ops{noGrant, passes},
+			faults{fault(3000, 3100, history.Breaks{Scripts: true})}, "overtaken"},
 
 		{"one after the other", ops{took(1, 0, 10, 10, 500), took(2, 505, 510, 20, 500)}, nil, ""},
 		{"released between", ops{took(1, 0, 10, 10, 5000), did(1, history.Unlock, 500, 510, 10, 1),

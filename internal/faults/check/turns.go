@@ -118,6 +118,7 @@ func (c *checker) overtakes(o, w history.Op) bool {
 	began := max(w.Call, w.Sent)
 	lists := c.worked(o.Call-recently.Nanoseconds(), o.Call, w.Proxy) > recently.Nanoseconds()/2
 	return lists && w.Return > o.Return+margin && c.wellBefore(began, o.Call, w.Proxy) &&
-		!c.broken(w.Call, o.Return, breaksLeases) && !c.messageLate(o, w, began, o.Return) &&
+		!c.broken(w.Call, o.Return, breaksLeases) && !c.broken(began, o.Return, breaksScripts) &&
+		!c.messageLate(o, w, began, o.Return) &&
 		!c.excusesWait(began, 0, w)
 }

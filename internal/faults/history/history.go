@@ -110,6 +110,8 @@ type Breaks struct {
 	Orphans bool `json:"orphans,omitempty"`
 	// Searches: deadlocks across proxies are found late.
 	Searches bool `json:"searches,omitempty"`
+	// Scripts: what a proxy asks by a script takes a round trip more, also to make its waiters known.
+	Scripts bool `json:"scripts,omitempty"`
 	// Vanishes: the proxies must find out by themselves that the clients are gone.
 	Vanishes bool `json:"vanishes,omitempty"`
 }

@@ -48,7 +48,7 @@ var kinds = map[string]kind{
 	"wakes lost":     {onRedis, history.Breaks{Searches: true}, (*Bench).loseWakes},
 	"clients paused": {onRedis, history.Breaks{Service: true, Orphans: true},
 		(*Bench).pauseClients},
-	"scripts flushed": {onRedis, history.Breaks{}, (*Bench).flushScripts},
+	"scripts flushed": {onRedis, history.Breaks{Scripts: true}, (*Bench).flushScripts},
 	"data flushed":    {onRedis, history.Breaks{Leases: true, Writes: true}, (*Bench).flushData},
 	"memory full":     {onRedis, history.Breaks{Service: true}, (*Bench).fillMemory},
 	"busy script":     {onRedis, history.Breaks{Service: true}, (*Bench).runBusyScript},

@@ -60,8 +60,8 @@ func TestMistakesOfUsers(t *testing.T) {
 		"LOCKALL 60 2 a a": `-ERR the keys should be different: "a"`,
 		"ONCE page":        "-ERR wrong number of arguments for 'once' command" + help,
 		"ONCE list 60":     "-WRONGTYPE Operation against a key holding the wrong kind of value",
-		"DONE page 12345 text EX 0": `-ERR value is not an integer or out of range: "0" (EX, at ` +
-			"least 1)",
+		"DONE page 12345 text EX 0": `-ERR invalid expire time in 'done' command: "0" (EX, 1 to ` +
+			"1000000000000000)",
 		"LOCKINFO held HOLDER": `-ERR syntax error near "HOLDER": want HOLDERS or WAITERS` + help,
 		"MULTI / LOCK job 60":  inMulti,
 		"MULTI / LOCK job 60 / EXEC": "-EXECABORT Transaction discarded because of " +

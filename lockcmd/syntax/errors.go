@@ -41,6 +41,12 @@ func NotInteger(arg []byte, want string) UsageError {
 		want))
 }
 
+// invalidExpire is the error for how long DONE's value is to live.
+func invalidExpire(arg []byte, unit string, longest int64) UsageError {
+	return UsageError(fmt.Sprintf("ERR invalid expire time in 'done' command: %.64q (%s, 1 to %d)",
+		arg, unit, longest))
+}
+
 // secondsError is the error for a time that is none, or is not allowed: the timeout, or an
 // option's.
 func secondsError(name string, arg []byte, want string) UsageError {

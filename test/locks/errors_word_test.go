@@ -22,6 +22,7 @@ const (
 	lockAllOptions = "WAIT seconds, SESSION or OWNER name"
 	scanOptions    = "MATCH pattern, COUNT n or KIND lockproxy|timestamp|other|all"
 	topOptions     = "BY wait|hold|count, COUNT n or SHAPES"
+	doneOptions    = "EX seconds or PX milliseconds"
 )
 
 // Each error names the argument that it is about, and what was expected.
@@ -36,6 +37,10 @@ func TestErrorsNameTheWord(t *testing.T) {
 	maxOutOfRange := func(arg string) string {
 		return fmt.Sprintf("-ERR MAX is not a float or out of range: %q (seconds, "+
 			"greater than 0, at most 8589934592)\r\n", arg)
+	}
+	const most = "9223372036854775807"
+	expire := func(arg, want string) string {
+		return fmt.Sprintf("-ERR invalid expire time in 'done' command: %q (%s)\r\n", arg, want)
 	}
 	for command, want := range map[string]string{
 		"LOCK job 300 SESION":              misplaced("SESION", lockOptions),
@@ -69,6 +74,13 @@ func TestErrorsNameTheWord(t *testing.T) {
 		"UNLOCKALL 1 1 a b":                misplaced("b", "no more than numkeys keys"),
 		"RELOCK job x 300":                 notInteger("x", "a token"),
 		"FENCE job x GET a":                notInteger("x", "a token"),
+		"DONE job 1 v EX x":                notInteger("x", "EX"),
+		"DONE job 1 v EX 0":                expire("0", "EX, 1 to 1000000000000000"),
+		"DONE job 1 v EX 1000000000000001": expire("1000000000000001", "EX, 1 to 1000000000000000"),
+		"DONE job 1 v PX " + most:          expire(most, "PX, 1 to 1000000000000000000"),
+		"DONE job 1 v PX":                  misplaced("PX", doneOptions),
+		"DONE job 1 v KEEPTTL":             misplaced("KEEPTTL", doneOptions),
+		"DONE job 1 v EX 1000000000000000": ":0\r\n",
 		"LOCKINFO job HOLDER":              misplaced("HOLDER", "HOLDERS or WAITERS"),
 		"LOCKSCAN 0 KIND foo":              misplaced("foo", scanOptions),
 		"LOCKSCAN 0 KIND":                  misplaced("KIND", scanOptions),

@@ -48,7 +48,7 @@ func newCommandQuery(args [][]byte) *commandQuery {
 		return nil
 	case len(args) == 1, sub == "info" && len(args) == 2:
 		q.merge = q.allInfos
-	case sub == "info" && q.namesLock(args[2:]):
+	case sub == "info":
 		q.ask = append(slices.Clone(args), []byte("get")) // to see how many fields an entry has
 		q.merge = q.infos
 	case sub == "docs" && len(args) == 2:
@@ -155,19 +155,38 @@ func (q *commandQuery) allInfos(_ []byte, kind byte, elems [][]byte) []byte {
 }
 
 // infos fills in COMMAND INFO name …, whose answer has one element for each name, and here one
-// more.
-func (q *commandQuery) infos(raw []byte, kind byte, elems [][]byte) []byte {
+// more. The embedded store answers with all its commands, among which those are looked up.
+func (q *commandQuery) infos(_ []byte, kind byte, elems [][]byte) []byte {
 	names := q.args[2:]
-	if len(elems) != len(names)+1 {
-		return raw
-	}
 	fields := infoFields(elems)
+	if len(elems) != len(names)+1 {
+		elems = q.entriesOf(names, elems)
+	}
 	for i, name := range names {
 		if spec := lookup(name).lock; spec != nil {
 			elems[i] = q.info(spec, fields)
 		}
 	}
 	return resp.AppendAggregate(nil, kind, elems[:len(names)])
+}
+
+// entriesOf are the entries of commands, in the order of names; null for one that is not among them.
+func (q *commandQuery) entriesOf(names, entries [][]byte) [][]byte {
+	null := []byte("*-1\r\n")
+	if q.proto == 3 {
+		null = []byte("_\r\n")
+	}
+	list := make([][]byte, len(names))
+	for i, name := range names {
+		list[i] = null
+		for _, entry := range entries {
+			if of := namesIn([][]byte{entry}); len(of) == 1 &&
+				strings.EqualFold(bulkText(of[0]), string(name)) {
+				list[i] = entry
+			}
+		}
+	}
+	return list
 }
 
 // infoFields is how many fields the upstream's version gives to a command's entry.

@@ -68,6 +68,19 @@ func TestEmbeddedLocks(t *testing.T) {
 	if names := do("COMMAND", "LIST").([]any); len(names) != len(commands) {
 		t.Fatalf("COMMAND LIST: %d of %d commands", len(names), len(commands))
 	}
+	for _, names := range [][]any{{"once", "done"}, {"get"}, {"nope", "LOCK", "Get"}} {
+		infos := do(append([]any{"COMMAND", "INFO"}, names...)...).([]any)
+		if len(infos) != len(names) {
+			t.Fatalf("COMMAND INFO %v: %d commands", names, len(infos))
+		}
+		for i, info := range infos {
+			name := strings.ToLower(names[i].(string))
+			if entry, _ := info.([]any); (name == "nope") != (entry == nil) ||
+				entry != nil && entry[0] != name {
+				t.Errorf("COMMAND INFO %v: %v", name, info)
+			}
+		}
+	}
 	keys := do("COMMAND", "GETKEYS", "FENCE", "job", 1, "SET", "a", "b").([]any)
 	if !slices.Equal(keys, []any{"job", "a"}) {
 		t.Fatalf("COMMAND GETKEYS FENCE job 1 SET a b: %v", keys)

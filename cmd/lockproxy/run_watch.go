@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/signal"
 	"strconv"
 	"syscall"
 	"time"
@@ -16,6 +17,7 @@ type watch struct {
 	child   *child
 	signals <-chan os.Signal
 	refused bool // one of the questions under way was answered with an error
+	stopped bool // the terminal has stopped the command, which was said
 }
 
 // untilEnd passes signals on until the command has ended. When the lock is lost it ends the command
@@ -23,12 +25,20 @@ type watch struct {
 func (w *watch) untilEnd(say func(string, ...any)) (lost bool) {
 	timer := time.NewTimer(0) // its first turn sets it
 	defer timer.Stop()
+	changes := make(chan os.Signal, 1)
+	signal.Notify(changes, syscall.SIGCHLD)
+	defer signal.Stop(changes)
 	for {
+		w.lookWhetherStopped(say)
 		select {
 		case <-w.child.ended:
 			return false
 		case sig := <-w.signals:
 			w.child.signal(sig.(syscall.Signal))
+			if w.stopped { // it would not notice
+				w.child.signal(syscall.SIGCONT)
+			}
+		case <-changes:
 		case ev, open := <-w.conn.events:
 			if why := w.told(ev, open, time.Now()); why != "" {
 				w.end(why, time.Now().Add(time.Duration(w.run.KillAfter)), say)
@@ -50,6 +60,15 @@ func (w *watch) untilEnd(say func(string, ...any)) (lost bool) {
 			}
 		}
 		timer.Reset(time.Until(w.nextTurn()))
+	}
+}
+
+// lookWhetherStopped says how a command can use the terminal, once it has been stopped for that.
+func (w *watch) lookWhetherStopped(say func(string, ...any)) {
+	if !w.stopped && w.child.group && w.child.stoppedByTerminal() {
+		w.stopped = true
+		say("%s uses the terminal, which has stopped it: run it with --foreground",
+			w.run.Command[0])
 	}
 }
 

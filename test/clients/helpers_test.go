@@ -45,6 +45,11 @@ var helperPrograms = []clientProgram{
 	{name: "java", dir: "helpers", build: []string{"javac", "-d", "{out}",
 		"../../../../examples/clients/java/Lockproxy.java", "LockproxyTest.java"},
 		run: []string{"java", "-cp", "{out}", "LockproxyTest"}, waits: true},
+	{name: "rust", dir: "helpers", build: []string{"rustc", "--edition", "2021", "-D", "warnings",
+		"-o", "{out}", "rust.rs"}, run: []string{"{out}"}, waits: true},
+	{name: "dotnet", dir: "helpers", build: []string{"mcs", "-warnaserror", "-out:{out}",
+		"../../../../examples/clients/dotnet/Lockproxy.cs", "LockproxyTest.cs"},
+		run: []string{"mono", "{out}"}, waits: true},
 }
 
 // helperSteps are what every program must report: the lock, its queue, an exception inside, a

@@ -80,7 +80,8 @@ compile:
 	@$(RACE) GOGC=400 $(GO) list -export -deps -test ./... >/dev/null
 	@$(NORACE) GOGC=400 $(GO) list -export -deps -test $(VIRTUAL) $(PLAIN_PACKAGES) >/dev/null
 
-# Memory and processor time under hostile and slow clients, without the race detector.
+# Memory and processor time under hostile and slow clients, and of 10,000 clients, whose connections
+# to Redis are counted, without the race detector.
 test-memory: deps
 	$(GO) test -tags memory -ldflags='-s -w' -count=1 -timeout 10m \
 		-run 'Hostile|SlowReader|MemoryOf|PipelineWritten|EndlessLine' ./test/relay
@@ -125,7 +126,8 @@ test-rights: deps
 test-older: deps-clients
 	$(GO) test -tags clients -count=1 -timeout 10m -run TestOlder -v ./test/clients
 
-# Clients whose connections, upstream ones too, are closed all the time, each knowing its replies, for REQUESTS requests.
+# Clients whose connections, upstream ones too, are closed all the time, and clients that leave their
+# connections to others in all ways, each knowing its replies, for REQUESTS requests.
 test-torture: REQUESTS = 200000
 test-torture: deps
 	LOCKPROXY_TEST_TORTURE=$(REQUESTS) $(GO) test -race -count=1 -timeout 0 -run 'Torture|NoSilence' -v \

@@ -33,12 +33,13 @@ func startHostileProxy(t *testing.T, bin string, redis *testredis.Server) *hosti
 	return startHostileProxyAt(t, bin, redis, redis.URL())
 }
 
-// startHostileProxyAt does so in front of several servers, of which redis is one.
-func startHostileProxyAt(t *testing.T, bin string, redis *testredis.Server,
-	url string) *hostileProxy {
+// startHostileProxyAt does so in front of several servers, of which redis is one, with further
+// arguments.
+func startHostileProxyAt(t *testing.T, bin string, redis *testredis.Server, url string,
+	args ...string) *hostileProxy {
 	t.Helper()
 	p := &hostileProxy{t: t, addr: fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t)), redis: redis}
-	p.cmd = exec.Command(bin, "--listen", p.addr, "--upstream", url)
+	p.cmd = exec.Command(bin, append([]string{"--listen", p.addr, "--upstream", url}, args...)...)
 	var output bytes.Buffer
 	p.cmd.Stdout, p.cmd.Stderr = &output, &output
 	if err := p.cmd.Start(); err != nil {

@@ -1,0 +1,117 @@
+//go:build memory
+
+package relay_test
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
+)
+
+// 10,000 clients that have asked for one value each take 50 connections of each Redis at most, and
+// 8 KB of the proxy's memory each.
+func TestMemoryOfManyClients(t *testing.T) {
+	t.Run("one Redis", func(t *testing.T) {
+		redis := testredis.Start(t)
+		manyClients(t, redis.URL(), []*testredis.Server{redis})
+	})
+	t.Run("cluster", func(t *testing.T) {
+		c := testredis.StartCluster(t, 3, 0)
+		manyClients(t, c.URL(), c.Nodes)
+	})
+}
+
+const (
+	manyClientsN      = 10_000
+	manyConnections   = 50
+	memoryOfOneClient = 8 << 10
+)
+
+func manyClients(t *testing.T, url string, nodes []*testredis.Server) {
+	p := startHostileProxyAt(t, proxytest.Binary(t), nodes[0], url,
+		"--max-clients", fmt.Sprint(2*manyClientsN))
+	few := func() bool {
+		for _, node := range nodes {
+			if n := hostileConnections(t, node) - 1; n > manyConnections {
+				t.Logf("%s has %d connections", node.Addr(), n)
+				return false
+			}
+		}
+		return true
+	}
+	clients := make([]net.Conn, manyClientsN)
+	defer func() {
+		for _, nc := range clients {
+			if nc != nil {
+				nc.Close()
+			}
+		}
+	}()
+	ask := func(from, to int) {
+		var next atomic.Int64
+		next.Store(int64(from))
+		var asking sync.WaitGroup
+		for range 50 {
+			asking.Go(func() { // ends when all have asked; waited for below
+				for i := int(next.Add(1)) - 1; i < to; i = int(next.Add(1)) - 1 {
+					if err := asksOnce(&clients[i], p.addr, i); err != nil {
+						t.Errorf("client %d: %v", i, err)
+						return
+					}
+				}
+			})
+		}
+		asking.Wait()
+		if t.Failed() {
+			t.FailNow()
+		}
+	}
+	first := 100 // what the proxy makes once exists from then on
+	ask(0, first)
+	before := p.memory("VmRSS")
+	for from, to := first, 1000; from < manyClientsN; from, to = to, to+1000 {
+		ask(from, to)
+		if !few() {
+			t.Fatalf("after %d clients", to)
+		}
+	}
+	per := func() int64 { return (p.memory("VmRSS") - before) / int64(manyClientsN-first) }
+	t.Logf("%d bytes a client", per())
+	testwait.Until(t, "a client takes little memory", func() bool {
+		return per() <= memoryOfOneClient
+	})
+	ask(0, manyClientsN)
+	if !few() {
+		t.Error("when all have asked once more")
+	}
+	t.Logf("%d bytes a client when all have asked again", per())
+	for _, node := range nodes {
+		t.Logf("%s has %d connections", node.Addr(), hostileConnections(t, node)-1)
+	}
+}
+
+// asksOnce has a client ask for a value of its own, which there is none of; it connects first if it
+// has not.
+func asksOnce(nc *net.Conn, addr string, i int) (err error) {
+	if *nc == nil {
+		if *nc, err = net.Dial("tcp", addr); err != nil {
+			return err
+		}
+	}
+	(*nc).SetDeadline(testwait.Deadline())
+	if _, err := fmt.Fprintf(*nc, "GET many%d\r\n", i); err != nil {
+		return err
+	}
+	var reply [16]byte
+	n, err := (*nc).Read(reply[:])
+	if got := string(reply[:n]); err == nil && got != "$-1\r\n" {
+		err = fmt.Errorf("GET is answered %q", got)
+	}
+	return err
+}

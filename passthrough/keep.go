@@ -66,7 +66,7 @@ func (p *Pool) giveBack(given spare, asNew, open bool) {
 		ctx, cancel := context.WithTimeout(p.ctx, p.DialTimeout)
 		defer cancel()
 		var err error
-		given.server, given.nobody, err = p.Upstream.Reset(ctx, given.Conn)
+		given.server, given.nobody, err = p.Upstream.Reset(ctx, given.Conn, given.server)
 		p.spares.came(given, err == nil)
 	})
 }

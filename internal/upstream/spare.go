@@ -40,28 +40,45 @@ func (u *Upstream) Prepare(
 // errNotReset is why a connection cannot be used for somebody else.
 var errNotReset = errors.New("RESET was refused")
 
-// Reset makes a connection, by which nothing is under way, what Prepare makes of a new one. After an
-// error it is closed.
+// Reset makes a connection, by which nothing is under way, what Prepare makes of a new one. Its
+// server is asked only what is not known of it. After an error it is closed.
 func (u *Upstream) Reset(
-	ctx context.Context, conn net.Conn,
+	ctx context.Context, conn net.Conn, known Server,
 ) (server Server, nobody bool, err error) {
 	err = errNotReset
 	if u.cluster == nil {
-		err = within(ctx, conn, func() error {
-			replies, err := roundTrip(conn, []string{"RESET"})
-			switch {
-			case err != nil:
-				return err
-			case string(replies[0].raw) != "+RESET\r\n":
-				return errNotReset
-			}
-			return u.login(conn, u.Addr, u.Initial.Login())
+		err = within(ctx, conn, func() (err error) {
+			nobody, err = u.reset(conn)
+			return err
 		})
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return Server{}, false, u.closeIf(err, conn)
+	case known.Question() == nil:
+		return u.Prepare(ctx, conn)
 	}
-	return u.Prepare(ctx, conn)
+	return known, nobody, nil
+}
+
+// reset is Reset without a context, for one server. nobody is Prepare's.
+func (u *Upstream) reset(conn net.Conn) (nobody bool, err error) {
+	cmds := [][]string{{"RESET"}}
+	if !u.Initial.LoggedIn {
+		cmds = append(cmds, []string{probe})
+	}
+	replies, err := roundTrip(conn, cmds...)
+	switch {
+	case err != nil:
+		return false, err
+	case string(replies[0].raw) != "+RESET\r\n":
+		return false, errNotReset
+	}
+	login := u.Initial.Login()
+	if len(login) > 0 || u.sentinels != nil {
+		err = u.login(conn, u.Addr, login)
+	}
+	return !u.Initial.LoggedIn && letsNobodyIn(replies[1].Head), err
 }
 
 // SetUp makes a connection that was opened as Initial that of a client. After an error, which is

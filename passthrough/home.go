@@ -162,7 +162,7 @@ func (h *home) connEnded(err error) {
 	if given.Conn != nil {
 		h.pool.giveBack(given, asNew, err == errLeft)
 	}
-	h.pool.homes.Add(-1)
+	h.pool.homes.open.Add(-1)
 	close(h.ended)
 	h.mu.Lock()
 	h.room.Broadcast() // Settle may wait

@@ -67,7 +67,8 @@ func (s *homeSide) openHome(ctx context.Context) error {
 		s.idleTimer.Reset(every)
 	}
 	s.mu.Unlock()
-	s.pool.homes.Add(1)
+	s.pool.homes.open.Add(1)
+	s.pool.homes.opened.Add(1)
 	h.start() // until conn ends: End closes conn, and Wait waits
 	s.pool.lookForOwn(s.pool.Upstream.Initial)
 	return nil
@@ -201,7 +202,7 @@ const (
 
 // homeIdle is after how long without a request a home is closed now; 0 for never.
 func (p *Pool) homeIdle() time.Duration {
-	if p.homes.Load() > fewHomes {
+	if p.homes.open.Load() > fewHomes {
 		return min(p.HomeIdle, shortIdle)
 	}
 	return p.HomeIdle

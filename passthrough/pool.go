@@ -52,7 +52,7 @@ type Pool struct {
 	unread     unreadTotal
 	loops      *eventloop.Loops // read upstream connections; nil for none
 	sharing    sharing
-	homes      atomic.Int64 // that are open
+	homes      homes
 	door       door
 	spares     spares
 	outage     outageCheck
@@ -69,6 +69,12 @@ type Pool struct {
 	// guarded by mu; when a lane last ended that the pool had not closed
 	laneLost time.Time
 	term     uint64 // guarded by mu; see laneReadOnly
+}
+
+// homes counts the homes of all sessions.
+type homes struct {
+	open   atomic.Int64
+	opened atomic.Uint64 // for a session, be it a spare or a new connection
 }
 
 // poolKey is what the sessions on a lane have in common.
@@ -341,7 +347,8 @@ type Stats struct {
 	Shared int    // sessions that use one of these
 	Homes  int    // connections of one session each
 	Spares int    // connections for sessions to come
-	Reused uint64 // how often a session got what another had as its own
+	Opened uint64 // how often a session got one of its own
+	Reused uint64 // how often that was one that another had had
 }
 
 // Stats returns the numbers of this moment.
@@ -354,7 +361,7 @@ func (p *Pool) Stats() (s Stats) {
 			s.Shared += l.users
 		}
 	}
-	s.Homes = int(p.homes.Load())
+	s.Homes, s.Opened = int(p.homes.open.Load()), p.homes.opened.Load()
 	s.Spares, s.Reused = p.spares.count()
 	return s
 }

@@ -91,6 +91,7 @@ func (st Stats) section() string {
 	line("upstream_shared_clients", st.Connections.Shared)
 	line("upstream_homes", st.Connections.Homes)
 	line("upstream_spares", st.Connections.Spares)
+	line("upstream_homes_opened", st.Connections.Opened)
 	line("upstream_homes_reused", st.Connections.Reused)
 	c := st.Locks
 	line("locks_held", c.Holding)

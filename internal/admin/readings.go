@@ -49,6 +49,8 @@ var readings = []reading{
 				{"home", float64(st.Connections.Homes)},
 				{"spare", float64(st.Connections.Spares)}}
 		}),
+	counter("upstream_homes_opened_total", "How often a client got a connection of its own.",
+		func(st *proxy.Stats) uint64 { return st.Connections.Opened }),
 	counter("upstream_homes_reused_total", "How often a client got a connection of its own that "+
 		"another client had had.",
 		func(st *proxy.Stats) uint64 { return st.Connections.Reused }),

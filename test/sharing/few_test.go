@@ -143,8 +143,16 @@ func TestHomesServeOthers(t *testing.T) {
 			t.Fatalf("after %q the database is another: %q", l.say, got)
 		}
 	}
-	if st := p.Server.Stats().Connections; st.Reused == 0 {
-		t.Errorf("no connection has served a second client: %+v", st)
+	info := proxytest.Dial(t, p.Addr).Do("INFO lockproxy")
+	st := p.Server.Stats().Connections
+	if st.Reused == 0 || st.Opened < max(150, st.Reused) {
+		t.Errorf("150 clients have had connections that others had had: %+v", st)
+	}
+	for _, line := range []string{fmt.Sprintf("upstream_homes_opened:%d\r\n", st.Opened),
+		fmt.Sprintf("upstream_homes_reused:%d\r\n", st.Reused)} {
+		if !strings.Contains(info, line) {
+			t.Errorf("INFO lacks %q: %q", line, info)
+		}
 	}
 }
 

@@ -15,10 +15,10 @@ import (
 )
 
 // No client reads or writes with rights that Redis has not given it, nor lacks those that it has,
-// whatever logins are accepted and refused, in pipelines and while connections to nodes are lost
-// and slots move. Its protocol, database and name are the same at all nodes. What each client may
-// do is known from the replies to its logins alone. LOCKPROXY_TEST_RIGHTS is how many requests
-// are sent; they follow from LOCKPROXY_TEST_SEED.
+// whatever logins are accepted and refused, in pipelines, while connections to nodes are lost and
+// slots move, and while clients come and get connections that others had. Its protocol, database and
+// name are the same at all nodes. What each client may do is known from the replies to its logins
+// alone. LOCKPROXY_TEST_RIGHTS is how many requests are sent; they follow from LOCKPROXY_TEST_SEED.
 func TestRights(t *testing.T) {
 	steps, seed := 4000, uint64(time.Now().UnixNano())
 	if n, err := strconv.Atoi(os.Getenv("LOCKPROXY_TEST_RIGHTS")); err == nil {
@@ -72,7 +72,8 @@ func (b *rightsBed) run(steps int, seed uint64) {
 		s.Ask("SET", "u:version", "")
 		b.half = b.half || strings.Contains(s.Ask("INFO", "server"), "redis_version:7.0.")
 	}
-	b.proxy = proxytest.Start(b.t, strings.Replace(b.url, "://", "://url:urlpw@", 1), nil).Addr
+	p := proxytest.Start(b.t, strings.Replace(b.url, "://", "://url:urlpw@", 1), nil)
+	b.proxy = p.Addr
 	clients := make([]*rightsClient, 5)
 	for i := range clients {
 		clients[i] = &rightsClient{rightsBed: b, id: i}
@@ -94,13 +95,23 @@ func (b *rightsBed) run(steps int, seed uint64) {
 			b.fault()
 		}
 		for _, c := range busy {
-			c.receive()
+			leaves := b.rand.IntN(12)
+			if leaves > 0 { // otherwise it has not read its replies
+				c.receive()
+			}
+			if leaves <= 1 {
+				c.connect()
+			}
 		}
 		if round%50 == 49 {
 			busy[0].checkName()
 		}
 	}
-	b.t.Logf("%d requests: %v", sent, b.counts)
+	reused := p.Server.Stats().Connections.Reused
+	b.t.Logf("%d requests, %d times a connection served another client: %v", sent, reused, b.counts)
+	if p.Shares && reused == 0 {
+		b.t.Error("no connection has served another client")
+	}
 }
 
 // fault closes connections, or moves a slot.

@@ -82,7 +82,9 @@ func arrives(sess *session, far net.Conn, text string) eventloop.Next {
 func ready(sess *session, arrived bool) eventloop.Next {
 	loopguard.On()
 	defer loopguard.Enter()()
-	return sess.Ready(&eventloop.Iteration{}, arrived)
+	it := &eventloop.Iteration{}
+	defer it.Flush()
+	return sess.Ready(it, arrived)
 }
 
 // expect is what the client gets next.

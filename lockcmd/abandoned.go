@@ -3,12 +3,12 @@ package lockcmd
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"lockproxy/internal/loopguard"
-	"lockproxy/internal/monotonic"
 	"lockproxy/lockcmd/background"
+	"lockproxy/lockcmd/failure"
+	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/script"
 )
 
@@ -18,30 +18,17 @@ import (
 // Gone releases what a closed connection can no longer have: its session locks, locks with unread
 // tokens, and those of LOCKs with unknown outcomes. It is called when the client has gone, and
 // again when its upstream connections have ended, since a LOCK may reach the upstream until then.
-func (l *releases) Gone(h *Holder) {
-	h.mu.Lock()
-	list := append(h.unread, h.unknown...)
-	h.unread = nil
-	for id, lock := range h.locks {
-		if lock.by != nil {
-			h.removeLocked(id)
-			l.seen.registry.leave(lock)
-			list = append(list, lock)
-		}
-	}
-	h.mu.Unlock()
-	l.releaseAbandoned(list...)
-}
+func (l *releases) Gone(h *held.Holder) { l.releaseAbandoned(h.Leave(l.seen.registry)...) }
 
 // failed releases the lock of a LOCK that failed with err if it may have taken the lock. An OWNER's
 // is left alone: it may be an older one that its client knows of.
-func (l *releases) failed(h *Holder, lock *heldLock, err error) {
-	if !mayHaveRun(err) || lock.Owner != "" {
+func (l *releases) failed(h *held.Holder, lock *held.Lock, err error) {
+	if !failure.MayHaveRun(err) || lock.Owner != "" {
 		return
 	}
-	lock.until.Store(monotonic.Now() + int64(lock.Timeout+l.cfg.TakeoverGuard))
-	h.addUnknown(lock)
-	var late LateError
+	lock.MayLast(lock.Timeout + l.cfg.TakeoverGuard)
+	h.AddUnknown(lock)
+	var late failure.LateError
 	switch {
 	case errors.As(err, &late): // it will run later
 		l.Timers.After(0, func(ctx context.Context) {
@@ -51,22 +38,9 @@ func (l *releases) failed(h *Holder, lock *heldLock, err error) {
 			case <-ctx.Done():
 			}
 		})
-	case !errors.Is(err, ErrLost): // otherwise Gone does, when the connection has ended
+	case !errors.Is(err, failure.ErrLost): // otherwise Gone does, when the connection has ended
 		l.startRelease(lock, func() {})
 	}
-}
-
-// addUnknown lets Gone release a lock again: the LOCK may reach the upstream as late as the
-// connection ends.
-func (h *Holder) addUnknown(lock *heldLock) {
-	now := monotonic.Now()
-	h.unknown = slices.DeleteFunc(h.unknown, func(old *heldLock) bool {
-		return now > old.until.Load()
-	})
-	if len(h.unknown) == maxUnknown {
-		h.unknown = slices.Delete(h.unknown, 0, 1)
-	}
-	h.unknown = append(h.unknown, lock)
 }
 
 const (
@@ -89,7 +63,7 @@ const (
 // releaseAbandoned releases locks, all at once. It returns when they are released, or after
 // the clients' patience. Failures are tried again until the locks end: to repeat a release does no
 // harm.
-func (l *releases) releaseAbandoned(list ...*heldLock) {
+func (l *releases) releaseAbandoned(list ...*held.Lock) {
 	loopguard.MayWait()
 	if len(list) == 0 {
 		return
@@ -124,7 +98,7 @@ func (l *releases) releaseAbandoned(list ...*heldLock) {
 
 // abandonedRelease is the release of an abandoned lock.
 type abandonedRelease struct {
-	*heldLock
+	*held.Lock
 	since time.Time
 	end   time.Time     // when the lock has ended by itself
 	pause time.Duration // before the next try
@@ -132,27 +106,27 @@ type abandonedRelease struct {
 	done  func()        // called when there is nothing left to do
 }
 
-func (l *releases) newRelease(lock *heldLock, done func()) *abandonedRelease {
+func (l *releases) newRelease(lock *held.Lock, done func()) *abandonedRelease {
 	timeout := l.cfg.MaxTimeout // RELOCK or its owner may have set that
-	if lock.Session || lock.token == 0 {
-		timeout = lock.timeout()
+	if lock.Session || lock.Token == 0 {
+		timeout = lock.Lease()
 	}
 	now := time.Now()
 	end := now.Add(timeout + l.cfg.TakeoverGuard)
-	return &abandonedRelease{heldLock: lock, since: now, end: end, done: done}
+	return &abandonedRelease{Lock: lock, since: now, end: end, done: done}
 }
 
 // startRelease begins to release a lock in the background.
-func (l *releases) startRelease(lock *heldLock, done func()) {
+func (l *releases) startRelease(lock *held.Lock, done func()) {
 	r := l.newRelease(lock, done)
 	l.Timers.After(0, func(ctx context.Context) { l.tryRelease(ctx, r) })
 }
 
 // tryRelease runs the script once, and again later if the upstream could not do it.
 func (l *releases) tryRelease(ctx context.Context, r *abandonedRelease) {
-	as := r.login()
+	as := r.Login()
 	on := l.Clients.On(ctx, as, r.Key, r.end)
-	_, err := l.release(on, r.id(), as, r.releaseProof(), true)
+	_, err := l.release(on, r.Id(), as, r.ReleaseProof(), true)
 	var said script.ServerError
 	switch {
 	case err == nil:
@@ -203,7 +177,7 @@ func (l *releases) endRelease(r *abandonedRelease) {
 // warnUnreleased logs that a lock will not be released.
 func (l *releases) warnUnreleased(r *abandonedRelease, err error) {
 	if omitted, ok := l.releaseLog.allow(time.Now()); ok {
-		proof := r.releaseProof()
+		proof := r.ReleaseProof()
 		l.Log.Warn("cannot release a lock whose holder has gone: it runs until its timeout",
 			"key", r.Key, proof.Kind, proof.Value, "error", err, "others_not_logged", omitted)
 	}

@@ -10,6 +10,8 @@ import (
 	"lockproxy/internal/loopguard"
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/deadlock"
+	"lockproxy/lockcmd/held"
+	"lockproxy/lockcmd/lockinfo"
 	"lockproxy/lockcmd/script"
 )
 
@@ -20,7 +22,7 @@ type holding struct {
 	count  int   // of all holders, if the lock is shared
 	free   bool  // no client has it, and it is not reserved
 	token  int64 // the last one, if it is free
-	listed []waitingProxy
+	listed []lockinfo.Proxy
 }
 
 // registered finds the holders of the locks that waits are for, if this proxy has given them.
@@ -29,12 +31,11 @@ func (d *deadlocks) registered(list []*watchedWait) map[*waiter]*holding {
 	for _, v := range list {
 		for _, w := range v.waiters {
 			h := &holding{}
-			s := d.seen.registry.lock(w.id())
-			s.visit(w.id(), func(lock *heldLock) {
+			d.seen.registry.Visit(w.id(), func(lock *held.Lock) {
 				h.shared = lock.Shared
-				h.by = append(h.by, deadlock.Holder{Owner: deadlock.Binary(lock.Owner), Token: lock.token})
+				h.by = append(h.by,
+					deadlock.Holder{Owner: deadlock.Binary(lock.Owner), Token: lock.Token})
 			})
-			s.mu.Unlock()
 			found[w] = h
 		}
 	}
@@ -76,13 +77,14 @@ func (d *deadlocks) askHolders(w *waiter) (h holding) {
 	if err != nil || len(got.Elems) != 4 {
 		return h
 	}
-	h.listed = waitingProxies(got.Elems)
+	h.listed = lockinfo.ReadProxies(got.Elems)
 	h.token = got.Elems[2].Int
 	h.free = h.token >= 0
 	for _, elem := range got.Elems[3].Elems {
-		if info, ok := heldInfo(elem); ok {
+		if info, ok := lockinfo.Read(elem); ok {
 			h.shared, h.count = info.Mode == "shared", info.Holders
-			h.by = append(h.by, deadlock.Holder{Owner: deadlock.Binary(info.Owner), Token: info.Token})
+			h.by = append(h.by,
+				deadlock.Holder{Owner: deadlock.Binary(info.Owner), Token: info.Token})
 		}
 	}
 	return h
@@ -97,8 +99,8 @@ func (d *deadlocks) askHolders(w *waiter) (h holding) {
 func (h holding) before(proxy string, first *waiter) (list []deadlock.Earlier) {
 	since := int64(math.MaxInt64) // when the first waiter here came, as LOCKALL counts it
 	for _, p := range h.listed {
-		if p.name == proxy {
-			since = p.since
+		if p.Name == proxy {
+			since = p.Since
 		}
 	}
 	if first.all != nil {
@@ -106,22 +108,22 @@ func (h holding) before(proxy string, first *waiter) (list []deadlock.Earlier) {
 	}
 	for i, p := range h.listed {
 		add := func(e deadlock.Earlier) {
-			e.Proxy = p.name
+			e.Proxy = p.Name
 			list = append(list, e)
 		}
-		exclusive, all := p.how%16 < 4, p.how%32 >= 16
+		exclusive, all := p.How%16 < 4, p.How%32 >= 16
 		switch {
-		case h.shared && p.name == proxy:
+		case h.shared && p.Name == proxy:
 			return list
 		case h.shared && exclusive && i == 0:
-			add(deadlock.Earlier{As: deadlock.AsExclusive, Holders: 1, Listed: p.since})
+			add(deadlock.Earlier{As: deadlock.AsExclusive, Holders: 1, Listed: p.Since})
 		case h.shared && exclusive:
-			add(deadlock.Earlier{As: deadlock.AsExclusive, Holders: h.count, Listed: p.since})
-		case h.shared && p.how%8 < 4:
-			add(deadlock.Earlier{As: deadlock.AsLimit, Holders: h.count, Listed: p.since})
-		case h.free && all && p.name != proxy &&
-			(p.since < since || p.since == since && p.name < proxy):
-			add(deadlock.Earlier{As: deadlock.AsListed(p.since), Token: h.token})
+			add(deadlock.Earlier{As: deadlock.AsExclusive, Holders: h.count, Listed: p.Since})
+		case h.shared && p.How%8 < 4:
+			add(deadlock.Earlier{As: deadlock.AsLimit, Holders: h.count, Listed: p.Since})
+		case h.free && all && p.Name != proxy &&
+			(p.Since < since || p.Since == since && p.Name < proxy):
+			add(deadlock.Earlier{As: deadlock.AsListed(p.Since), Token: h.token})
 		}
 	}
 	return list

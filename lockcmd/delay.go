@@ -94,7 +94,7 @@ func (d *DelayedSet) Pause() time.Duration {
 func (d *DelayedSet) SeenHeld() bool {
 	f := d.among
 	taken, ok := f.known.Get(d.id, time.Now())
-	return ok && taken.Holder.Addr != "" || f.queues.waitedFor(d.id) || f.seen.registry.has(d.id)
+	return ok && taken.Holder.Addr != "" || f.queues.waitedFor(d.id) || f.seen.registry.Has(d.id)
 }
 
 func (d *DelayedSet) signal() {

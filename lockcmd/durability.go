@@ -6,6 +6,7 @@ import (
 
 	"lockproxy/internal/monotonic"
 	"lockproxy/lockcmd/background"
+	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/script"
 )
 
@@ -50,11 +51,14 @@ func (d Durability) confirmation() script.Confirmation {
 	return of
 }
 
+// isTransient reports whether a waiter goes on although the upstream has failed with err.
+func (c *common) isTransient(err error) bool { return failure.IsTransient(err, c.cfg.Moves) }
+
 // notConfirmed is why a lock that was just taken must not be given out: it was not confirmed as
 // wanted, or its server was replaced meanwhile. It is nil otherwise.
 func (c *common) notConfirmed(a *script.Answer, want script.Confirmation) error {
 	if held := c.heldOff(); held > 0 {
-		return replacedError(held)
+		return failure.ReplacedError(held)
 	}
 	return a.Unconfirmed(want, script.NotTaken)
 }

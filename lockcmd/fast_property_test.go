@@ -248,7 +248,7 @@ func drawCall(t *rapid.T, l *Locks, st storedLock) script.Call {
 	handOver := rapid.IntRange(0, 4).Draw(t, "hands over") > 0
 	c := l.beginRelease(nil, id, names.Identity{}, p, handOver).Call
 	_, shares := st.record.([]redis.Z)
-	// Holder.sharedToken
+	// Holder.SharedToken
 	if shares && p.Kind == "connection" && rapid.Bool().Draw(t, "knows its token") {
 		c.Args[0] = strings.TrimSuffix(c.Args[0], "- 0") + st.token + " 0"
 		if c.Args[4] == "none" {

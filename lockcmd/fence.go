@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
@@ -172,7 +173,7 @@ func (f *fencedCommand) checkFailed(err error) (Reply, *Step) {
 	case err == errChanged:
 	case err == errNotHeld:
 		f.counters.fenced.Add(1)
-		return errorReply(FencedError{f.keys[0], f.token}), nil
+		return errorReply(failure.FencedError{Key: f.keys[0], Token: f.token}), nil
 	default:
 		return errorReply(err), nil
 	}

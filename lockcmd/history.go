@@ -9,19 +9,17 @@ import (
 	"lockproxy/internal/journal"
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/held"
+	"lockproxy/lockcmd/lockinfo"
 	"lockproxy/lockcmd/script"
 )
 
 // These hooks tell the journal what happens. They run within lock commands: they are short and
 // never block.
 
-func (lock *heldLock) holder() journal.Holder {
-	return journal.Holder{Token: lock.token, Owner: lock.OwnerOrName(), Client: lock.Client}
-}
-
 // journalEnd notes that a lock has ended.
-func (o *observed) journalEnd(kind journal.Kind, lock *heldLock, at int64) {
-	o.journal.Ended(kind, lock.id(), lock.holder(), lock.journaled, lock.since, at)
+func (o *observed) journalEnd(kind journal.Kind, lock *held.Lock, at int64) {
+	o.journal.Ended(kind, lock.Id(), lock.Holder(), lock.Journaled, lock.Since, at)
 }
 
 // journalElsewhere notes a release here of a lock that this proxy had not given.
@@ -57,7 +55,7 @@ func (o *observed) findHolder(w *waiter) {
 	o.Timers.After(0, func(ctx context.Context) {
 		on := o.Clients.On(ctx, as, id.Key, time.Now().Add(o.Clients.Patience()))
 		v, err := o.Ask(on, script.InfoScript, id.Key)
-		h, held := heldInfo(v)
+		h, held := lockinfo.Read(v)
 		if err != nil || !held {
 			return
 		}
@@ -74,7 +72,7 @@ const foreignHolder = "a foreign client"
 
 // sweep tells the journal of all locks that have expired.
 func (l *queries) sweep() {
-	l.seen.registry.sweep(monotonic.Now())
+	l.seen.registry.Sweep(monotonic.Now())
 	l.traffic.known.Counts(time.Now())
 }
 

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/failure"
+	"lockproxy/lockcmd/grace"
+	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
 )
@@ -25,8 +27,8 @@ type locking struct {
 	queues   *queues
 	seen     *observed
 	releases *releases
-	renewals *renewals
-	graces   *gracePeriods
+	renewals *held.Renewals
+	graces   *grace.Periods
 }
 
 // beginTry makes a call of lock.lua, which can give a shared lock to others that wait behind, too.
@@ -47,7 +49,7 @@ func (l *locking) beginTry(
 	l.queues.mu.Unlock()
 	t := &lockCall{Request: r, id: id, askedAt: time.Now()}
 	if held := l.heldOff(); held > 0 {
-		return t, heldOffError(held)
+		return t, failure.HeldOffError(held)
 	}
 	t.Call = l.Scripts.Lock(r, mode, l.queues.waitsAs(r.Key, compete), behind, requestsOf(others))
 	return t, nil
@@ -92,7 +94,7 @@ func (l *waits) beginLock(c Client, args [][]byte) *Step {
 	if err != nil {
 		return answered(errorReply(err))
 	}
-	r := c.request(string(args[0]), o)
+	r := c.Request(string(args[0]), o.Request)
 	if o.Waits {
 		return &Step{Wait: func(ctx context.Context, on upstream) Reply {
 			return l.wait(ctx, session{c, on}, r, o.Wait)
@@ -118,9 +120,9 @@ func (l *locking) tryStep(
 
 // permit refuses a session lock if there are too many.
 func (l *locking) permit(o syntax.Lock) error {
-	if o.Session && l.renewals.sessions.total.Load() >= maxSessions {
+	if o.Session && l.renewals.Sessions.Full() {
 		return syntax.UsageError(fmt.Sprintf("ERR this proxy renews %d session locks already: "+
-			"lock without SESSION, or through another proxy", maxSessions))
+			"lock without SESSION, or through another proxy", held.MaxSessions))
 	}
 	return nil
 }
@@ -147,7 +149,7 @@ func (l *locking) failed(c Client, rs lockRequests, a script.Attempt, err error)
 		case a.Token == 0:
 			l.releases.failed(c.Holder, lock, err)
 		case !a.Before:
-			undo = append(undo, rejectedLock{heldLock: lock})
+			undo = append(undo, rejectedLock{Lock: lock})
 		}
 	}
 	return l.releases.undoAll(c.Holder, undo, waitFailed(err))
@@ -156,9 +158,9 @@ func (l *locking) failed(c Client, rs lockRequests, a script.Attempt, err error)
 // lockRequests are the locks of one LOCK or LOCKALL.
 type lockRequests []script.Request
 
-func (rs lockRequests) locks(as names.Identity, token int64) (list []*heldLock) {
+func (rs lockRequests) locks(as names.Identity, token int64) (list []*held.Lock) {
 	for _, r := range rs {
-		list = append(list, &heldLock{Request: r, as: as, token: token})
+		list = append(list, &held.Lock{Request: r, As: as, Token: token})
 	}
 	return list
 }
@@ -172,26 +174,27 @@ func (l *locking) acquired(c Client, rs lockRequests, a script.Attempt) Reply {
 	}
 	reply := intReply(a.Token)
 	if !a.Before {
-		reply.given, list[0].with = list[0], list[1:]
+		reply.Given, list[0].With = list[0], list[1:]
 	}
 	return reply
 }
 
 // recordAcquired records a lock that h has acquired.
-func (l *locking) recordAcquired(h *Holder, lock *heldLock, a script.Attempt) {
-	lock.since = monotonic.Of(a.AskedAt)
-	lock.until.Store(lock.since + int64(lock.Timeout))
-	if lock.Session {
-		lock.by = h
-	}
-	if lock.Longest > 0 {
-		lock.last = lock.since + int64(lock.Longest)
-	}
-	l.renewals.hold(h, lock)
+func (l *locking) recordAcquired(h *held.Holder, lock *held.Lock, a script.Attempt) {
+	lock.TakenBy(h, a.AskedAt)
+	l.renewals.Hold(h, lock)
 	for _, earlier := range l.seen.observeAcquired(lock, a) {
-		l.renewals.sessions.verify(0, earlier, "")
+		l.renewals.Sessions.Verify(0, earlier, "")
 	}
 	if a.TakenOver {
-		l.graces.start(lock.as, lock.id(), a.Token)
+		l.graces.Start(lock.As, lock.Id(), a.Token)
 	}
+}
+
+// waitFailed is the reply to a wait that ended with an error.
+func waitFailed(err error) Reply {
+	if unblocked, ok := err.(failure.UnblockedError); ok && !bool(unblocked) {
+		return nullReply
+	}
+	return errorReply(err)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
 )
@@ -32,7 +33,7 @@ func (l *locking) beginTryAll(
 ) (*allCall, error) {
 	t := &allCall{lockRequests: rs, db: c.As.DB, polls: mode == script.ModeFirst, askedAt: time.Now()}
 	if held := l.heldOff(); held > 0 {
-		return t, heldOffError(held)
+		return t, failure.HeldOffError(held)
 	}
 	r, compete := rs[0], false
 	l.queues.mu.Lock()
@@ -96,7 +97,7 @@ func (l *waits) beginLockAll(c Client, args [][]byte) *Step {
 	}
 	rs := make(lockRequests, len(keys))
 	for i, key := range keys {
-		rs[i] = c.request(string(key), o)
+		rs[i] = c.Request(string(key), o.Request)
 		rs[i].Number = rs[0].Number
 	}
 	if o.Waits {

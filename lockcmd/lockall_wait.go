@@ -8,6 +8,7 @@ import (
 
 	"lockproxy/internal/loopguard"
 	"lockproxy/internal/monotonic"
+	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/script"
 )
 
@@ -49,7 +50,7 @@ func (l *waits) joinAll(s session, rs lockRequests, patience time.Duration) (g *
 		g.waiters = append(g.waiters, w)
 		l.queues.queueLocked(w.id()).join(w)
 	}
-	s.waiting = g.lead()
+	l.queues.asking[s.Connection] = g.lead()
 	g.turn = l.queues.alls.PushBack(g)
 	return g
 }
@@ -115,7 +116,7 @@ func (l *waits) waitTurns(
 		timeToPoll, woken := false, false
 		select {
 		case <-ctx.Done():
-			return ErrGone
+			return failure.ErrGone
 		case <-over.due():
 			err, stale := l.queues.outageAll(g)
 			if !stale {
@@ -187,7 +188,7 @@ func (l *waits) pollAll(
 	g.polled = a
 	switch {
 	case err != nil && a.Token == 0 && l.isTransient(err):
-		g.unknown = g.unknown || mayHaveRun(err) && lead.Owner == ""
+		g.unknown = g.unknown || failure.MayHaveRun(err) && lead.Owner == ""
 		for _, w := range g.waiters {
 			pause = l.queues.pollAfter(w, err)
 		}
@@ -257,7 +258,7 @@ func (l *waits) endWaitAll(
 	a, lead := g.polled, g.lead()
 	won := err == nil && a.Token != 0
 	l.queues.mu.Lock()
-	s.waiting = nil
+	delete(l.queues.asking, s.Connection)
 	l.queues.alls.Remove(g.turn)
 	if !won && err == nil {
 		err = lead.rejected
@@ -276,11 +277,12 @@ func (l *waits) endWaitAll(
 		l.releases.releaseAbandoned(rs.locks(lead.as, 0)...)
 	}
 	switch {
-	case won && queued && context.Cause(ctx) == ErrGone: // while the locks were on their way
+	case won && queued && context.Cause(ctx) == failure.ErrGone:
+		// The client has gone while the locks were on their way.
 		if !a.Before {
 			l.releases.releaseAbandoned(rs.locks(lead.as, a.Token)...)
 		}
-		return errorReply(ErrGone)
+		return errorReply(failure.ErrGone)
 	case won:
 		if queued {
 			a.Waited = time.Since(lead.joined)

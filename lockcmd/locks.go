@@ -1,13 +1,17 @@
 package lockcmd
 
 import (
+	"strings"
+
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
 
-	"lockproxy/internal/foreign"
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/background"
+	"lockproxy/lockcmd/grace"
+	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/syntax"
 )
 
 // Locks runs the lock commands of one proxy. Make it with New, and end it with Close. It has the
@@ -16,12 +20,12 @@ type Locks struct {
 	common *common
 	*queues
 	*observed
-	*sessionLocks
+	*held.Sessions
 	*foreignTraffic
 	*releases
 	notifications *releaseNotifications
 	tracking      *keyTracking
-	*renewals
+	renewals      *held.Renewals
 	*locking
 	*waits
 	*queries
@@ -41,24 +45,50 @@ func New(
 	qs, seen := newQueues(), newObserved(all)
 	qs.ways = all.Clients.Ways
 	l := &Locks{common: all, queues: qs, observed: seen}
-	l.sessionLocks = &sessionLocks{common: all, seen: seen, keys: foreign.NewFilter()}
+	l.Sessions = held.NewSessions(all.Jobs, seen.registry, seen.observeLost)
 	l.foreignTraffic = newForeignTraffic(all, qs, seen)
-	l.releases = &releases{common: all, queues: qs, seen: seen, sessions: l.sessionLocks}
+	l.releases = &releases{common: all, queues: qs, seen: seen, sessions: l.Sessions}
 	deadlocks := newDeadlocks(all.Jobs, cfg.Deadlock, qs, seen)
 	l.notifications = newReleaseNotifications(l.releases, deadlocks)
-	l.tracking = newKeyTracking(qs, l.sessionLocks)
-	l.renewals = &renewals{
-		common: all, seen: seen, sessions: l.sessionLocks,
-		notifications: l.notifications, tracking: l.tracking, releases: l.releases,
-	}
+	l.tracking = newKeyTracking(qs, l.Sessions)
+	l.renewals = held.NewRenewals(l.Sessions, l.notifications.listen, l.tracking.want,
+		func(lock *held.Lock) { l.releases.startRelease(lock, func() {}) })
 	l.locking = &locking{
 		common: all, queues: qs, seen: seen, releases: l.releases, renewals: l.renewals,
-		graces: newGracePeriods(all),
+		graces: grace.New(all.Jobs),
 	}
 	l.waits = &waits{l.locking, l.notifications, l.tracking, deadlocks}
 	l.queries = &queries{common: all, queues: qs, seen: seen, traffic: l.foreignTraffic,
 		releases: l.releases}
 	return l
+}
+
+// begin makes the first Step of a request, by the name of its command. args are without the name.
+var begin = map[string]func(l *Locks, c Client, args [][]byte) *Step{
+	"lock": (*Locks).beginLock, "lockall": (*Locks).beginLockAll,
+	"unlock": (*Locks).beginUnlock, "unlockall": (*Locks).beginUnlockAll,
+	"relock": (*Locks).beginRelock, "fence": (*Locks).beginFence,
+	"lockinfo": (*Locks).beginInfo, "lockscan": (*Locks).beginScan,
+	"locktop": (*Locks).beginTop, "locklog": (*Locks).beginLog,
+	"once": (*Locks).beginOnce, "done": (*Locks).beginDone,
+}
+
+// Begin returns the first Step of a request. It must be finished, and Steps of one client in the
+// order in which they were begun. args begin with the name, and CheckArity must have accepted them.
+func (l *Locks) Begin(c *syntax.Spec, client Client, args [][]byte) *Step {
+	if c.IsHelp(args) {
+		return answered(help())
+	}
+	return begin[c.Name](l, client, args[1:])
+}
+
+// help is LOCK HELP, in the form of Redis's own HELP subcommands.
+func help() Reply {
+	lines := Reply{Kind: ArrayReply}
+	for text := range strings.Lines(syntax.HelpText) {
+		lines.Elems = append(lines.Elems, statusReply(strings.TrimSuffix(text, "\n")))
+	}
+	return lines
 }
 
 // Close ends what runs in the background and waits for its end. No command may be running.

@@ -12,6 +12,7 @@ import (
 	"lockproxy/internal/loopguard"
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/background"
+	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/keyname"
 )
 
@@ -25,7 +26,7 @@ import (
 type releaseNotifications struct {
 	*background.Jobs
 	queues   *queues
-	sessions *sessionLocks
+	sessions *held.Sessions
 	releases *releases
 
 	deadlocks *deadlocks
@@ -131,7 +132,7 @@ func (w *releaseNotifications) receive(
 		if !subscribed {
 			subscribed = true
 			w.countSubscribed(1)
-			w.sessions.VerifySessions(0, nil, lostElsewhere) // messages may have been missed
+			w.sessions.VerifySessions(0, nil, held.LostElsewhere) // messages may have been missed
 		}
 	}
 	sharded := w.Scripts.Cluster && !w.lacksSharded()
@@ -243,7 +244,7 @@ func (w *releaseNotifications) onMessage(as names.Identity, m *redis.Message) {
 		return
 	}
 	if lost {
-		w.sessions.VerifySessions(n, []string{key}, lostElsewhere)
+		w.sessions.VerifySessions(n, []string{key}, held.LostElsewhere)
 		return
 	}
 	as.DB = n

@@ -8,6 +8,8 @@ import (
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/failure"
+	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/script"
 )
 
@@ -38,7 +40,7 @@ type observed struct {
 	observer Observer
 	journal  *journal.Journal
 	counters counters
-	registry *registry
+	registry *held.Registry
 	slowWait atomic.Int64 // Config.SlowWait, ns
 	slowLog  logLimit
 }
@@ -48,9 +50,9 @@ func newObserved(all *common) *observed {
 		common: all, observer: all.cfg.Observer, journal: journal.New(all.cfg.History),
 	}
 	o.SetSlowWait(all.cfg.SlowWait)
-	o.registry = newRegistry(func(lock *heldLock) {
+	o.registry = held.NewRegistry(func(lock *held.Lock) {
 		o.counters.expired.Add(1)
-		o.journalEnd(journal.Expired, lock, lock.until.Load())
+		o.journalEnd(journal.Expired, lock, lock.Until.Load())
 	})
 	if o.observer == nil {
 		o.observer = noObserver{}
@@ -60,7 +62,7 @@ func newObserved(all *common) *observed {
 
 // observeAcquired notes a LOCK that is answered with an attempt's token. It returns what
 // registry.put does.
-func (o *observed) observeAcquired(lock *heldLock, a script.Attempt) (earlier []*heldLock) {
+func (o *observed) observeAcquired(lock *held.Lock, a script.Attempt) (earlier []*held.Lock) {
 	if a.Renewed {
 		o.counters.renewed.Add(1)
 	} else {
@@ -71,10 +73,10 @@ func (o *observed) observeAcquired(lock *heldLock, a script.Attempt) (earlier []
 		if lock.Shared {
 			o.counters.shared.Add(1)
 		}
-		lock.journaled = o.journal.Acquired(lock.id(), lock.holder(), a.Waited,
+		lock.Journaled = o.journal.Acquired(lock.Id(), lock.Holder(), a.Waited,
 			monotonic.Now())
 	}
-	return o.registry.put(lock) // from now on it can end
+	return o.registry.Put(lock) // from now on it can end
 }
 
 // observeRefused notes a LOCK without WAIT that got nothing.
@@ -90,11 +92,11 @@ func (o *observed) observeRefused(id names.Lock, err error) {
 // observeWaited notes a LOCK with WAIT that has ended.
 func (o *observed) observeWaited(w *waiter, won bool, err error) {
 	switch {
-	case err == ErrGone:
+	case err == failure.ErrGone:
 		o.counters.gone.Add(1)
 		return
 	case won:
-	case err != nil && !IsUnblocked(err):
+	case err != nil && !failure.IsUnblocked(err):
 		o.counters.failed.Add(1)
 		return
 	default:
@@ -107,7 +109,7 @@ func (o *observed) observeWaited(w *waiter, won bool, err error) {
 // lock that has ended, and those of its other holders, if this proxy had given them.
 func (o *observed) observeRelease(
 	r *unlockCall, v resp.Value, answer []int64, err error,
-) (ended *heldLock, others []*heldLock) {
+) (ended *held.Lock, others []*held.Lock) {
 	released, p := err == nil && answer[0] != 0, r.proof
 	if p.Kind == "force" {
 		o.auditForce(r, v, released, err)
@@ -131,7 +133,7 @@ func (o *observed) observeRelease(
 	default:
 		o.counters.disconnect.Add(1)
 	}
-	ended, others = o.registry.remove(r.id, p, r.token)
+	ended, others = o.registry.Remove(r.id, p, r.token)
 	if ended == nil {
 		client := ""
 		if len(v.Elems) > 5 {
@@ -147,9 +149,17 @@ func (o *observed) observeRelease(
 	return ended, others
 }
 
+// observeLost notes that a session has lost a lock. ended says that none here has it any more.
+func (o *observed) observeLost(kind journal.Kind, lock *held.Lock, ended bool) {
+	o.counters.lost.Add(1)
+	if ended {
+		o.journalEnd(kind, lock, monotonic.Now())
+	}
+}
+
 // observeEnd notes that a release has ended a lock of this proxy.
-func (o *observed) observeEnd(kind journal.Kind, lock *heldLock) {
+func (o *observed) observeEnd(kind journal.Kind, lock *held.Lock) {
 	now := monotonic.Now()
 	o.journalEnd(kind, lock, now)
-	o.observer.LockHeld(time.Duration(now - lock.since))
+	o.observer.LockHeld(time.Duration(now - lock.Since))
 }

@@ -2,18 +2,19 @@ package lockcmd
 
 import (
 	"lockproxy/lockcmd/background"
+	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/script"
 )
 
 // offersEnd is what is left to do when offers to waiters have ended.
 type offersEnd struct {
 	rejected  []rejectedLock
-	abandoned []*heldLock // given, or possibly given, to waiters that have left
+	abandoned []*held.Lock // given, or possibly given, to waiters that have left
 }
 
 // rejectedLock is a lock that its client must not get, and that is to be released.
 type rejectedLock struct {
-	*heldLock
+	*held.Lock
 	waiter *waiter // to signal then; nil if none waits for that
 }
 
@@ -49,15 +50,15 @@ func (q *waitQueue) endOffers(
 // undoAll releases locks one after the other, and offers them to no waiter. Then the command of the
 // connection by (nil for none) has its reply: until its client hears of it, the locks are free
 // again.
-func (l *releases) undoAll(by *Holder, list []rejectedLock, reply Reply) (Reply, *Step) {
+func (l *releases) undoAll(by *held.Holder, list []rejectedLock, reply Reply) (Reply, *Step) {
 	if len(list) == 0 {
 		return reply, nil
 	}
 	lock := list[0]
-	r := l.beginRelease(by, lock.id(), lock.as, lock.releaseProof(), false)
+	r := l.beginRelease(by, lock.Id(), lock.As, lock.ReleaseProof(), false)
 	return Reply{}, &Step{Call: &r.Call, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		if _, _, err := l.finishRelease(r, answer, err); err != nil { // it names no waiter
-			l.startRelease(lock.heldLock, func() {})
+			l.startRelease(lock.Lock, func() {})
 		}
 		if lock.waiter != nil {
 			lock.waiter.signal()
@@ -67,8 +68,8 @@ func (l *releases) undoAll(by *Holder, list []rejectedLock, reply Reply) (Reply,
 }
 
 // undo is undoAll for a lock that a waiter must not get.
-func (l *releases) undo(on background.Evaluator, by *Holder, lock *heldLock) {
-	reply, next := l.undoAll(by, []rejectedLock{{heldLock: lock}}, Reply{})
+func (l *releases) undo(on background.Evaluator, by *held.Holder, lock *held.Lock) {
+	reply, next := l.undoAll(by, []rejectedLock{{Lock: lock}}, Reply{})
 	drive(on, reply, next)
 }
 

@@ -29,7 +29,7 @@ func (l *waits) beginOnce(c Client, args [][]byte) *Step {
 		return answered(errorReply(err))
 	}
 	o.Value = string(args[0])
-	return l.readStep(c, c.request(keyname.Claim(args[0]), o), o)
+	return l.readStep(c, c.Request(keyname.Claim(args[0]), o.Request), o)
 }
 
 // readStep answers with the value, if it is there and need not be made again.
@@ -96,8 +96,8 @@ func valueOf(v resp.Value, failed error) (value string, there bool, err error) {
 }
 
 // readForAll reads the value for which w waits. If it is there, w has it, and all that wait here
-// with w's login, but for those that have come since: a DEL that they know of may be later than what
-// was read. Otherwise w asks for the claim at once, unless that is what it has just done.
+// with w's login, but for those that have come since: a DEL that they know of may be later than
+// what was read. Otherwise w asks for the claim at once, unless that is what it has just done.
 func (l *waits) readForAll(s session, w *waiter) (there bool, err error) {
 	asked := time.Now()
 	value, there, err := valueOf(s.Get(w.Value, l.queues.answerBy(w)))
@@ -141,7 +141,7 @@ func (l *Locks) beginDone(c Client, args [][]byte) *Step {
 		return answered(errorReply(err))
 	}
 	id := names.Lock{DB: c.As.DB, Key: keyname.Claim(args[0])}
-	c.suspend(id, p)
+	c.Suspend(id, p)
 	var r *unlockCall
 	if stored == nil {
 		r = l.beginRelease(c.Holder, id, c.As, p, true)
@@ -150,7 +150,7 @@ func (l *Locks) beginDone(c Client, args [][]byte) *Step {
 		r.Call = l.common.Scripts.Done(id, p, string(args[0]), *stored)
 	}
 	return l.releaseStep(r, func(released bool, err error) Reply {
-		l.unlocked(c.Holder, r, released)
+		l.renewals.Unlocked(c.Holder, id, p, r.token, released)
 		switch {
 		case err != nil:
 			return errorReply(err)

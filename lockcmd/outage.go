@@ -2,12 +2,11 @@ package lockcmd
 
 import (
 	"errors"
-	"fmt"
-	"net"
 	"time"
 
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/script"
 )
 
@@ -17,42 +16,17 @@ const (
 	maxOutagePoll = 60 * time.Millisecond
 )
 
-// IsTransient reports whether a waiter goes on although the upstream has failed with err: another
-// server will replace it, or it is only silent, so that no connection could be opened. The next poll
-// finds what this one may have taken.
-func (c *common) isTransient(err error) bool {
-	var held heldOffError
-	if errors.As(err, &held) {
-		return true
-	}
-	var late LateError
-	if errors.Is(err, ErrLost) || errors.As(err, &late) {
-		return false
-	}
-	var timeout net.Error
-	if neverSent(err) && errors.As(err, &timeout) && timeout.Timeout() {
-		return true
-	}
-	if !c.cfg.Moves {
-		return false
-	}
-	var said script.ServerError
-	if errors.As(err, &said) {
-		return said.IsTransient()
-	}
-	var failed interface{ MayHaveRun() bool }
-	return errors.As(err, &failed)
-}
-
 // pollAfter notes a poll's transient failure. It returns the time to the next poll.
 func (qs *queues) pollAfter(w *waiter, err error) time.Duration {
 	qs.mu.Lock()
 	if q := qs.of[w.id()]; q != nil { // otherwise a release has given w the lock meanwhile
 		q.failing = err
 	}
-	w.unknownOutcome = w.unknownOutcome || mayHaveRun(err) && w.Owner == "" // as in releases.failed
+	if failure.MayHaveRun(err) && w.Owner == "" { // as in releases.failed
+		w.unknownOutcome = true
+	}
 	qs.mu.Unlock()
-	var held heldOffError
+	var held failure.HeldOffError
 	if errors.As(err, &held) {
 		return time.Duration(held)
 	}
@@ -64,13 +38,13 @@ func (qs *queues) pollAfter(w *waiter, err error) time.Duration {
 // is told that the lock is held.
 func (qs *queues) pollFailed(w *waiter, err error) {
 	var said script.ServerError
-	if err == ErrGone || isUnconfirmed(err) || isDeadlock(err) || IsUnblocked(err) ||
-		errors.As(err, &said) && script.HasCode(said, "NOPERM", "NOAUTH") {
+	if err == failure.ErrGone || failure.IsUnconfirmed(err) || failure.IsDeadlock(err) ||
+		failure.IsUnblocked(err) || errors.As(err, &said) && script.HasCode(said, "NOPERM", "NOAUTH") {
 		return // this concerns w alone
 	}
-	var late LateError
+	var late failure.LateError
 	if errors.As(err, &late) {
-		err = silentError(time.Since(w.joined)) // nothing was sent for the others
+		err = failure.SilentError(time.Since(w.joined)) // nothing was sent for the others
 	}
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -92,17 +66,6 @@ func (qs *queues) answered(id names.Lock, trusted bool) {
 // told that the lock is held. A round trip to a far upstream is added.
 const maxSilence = time.Second
 
-// silentError is the answer to clients whose wait ends while the upstream is silent.
-type silentError time.Duration
-
-func (e silentError) Error() string {
-	return fmt.Sprintf("has not answered for %v: whether the lock is held is not known, "+
-		"it was not acquired", time.Duration(e).Round(time.Millisecond))
-}
-
-// MayHaveRun is false: nothing was sent for the client.
-func (e silentError) MayHaveRun() bool { return false }
-
 // outage is the error for a waiter whose time is over: nil if another client seems to hold the
 // lock. stale says that no recent poll has shown that: the first waiter polls seldom, or is a
 // LOCKALL that waits for its turn at another lock.
@@ -121,7 +84,7 @@ func (qs *queues) outage(id names.Lock) (err error, stale bool) {
 	first := q.first()
 	asked := first.pollStarted.Load()
 	if silence := monotonic.Since(asked); asked != 0 && silence > maxSilence+qs.ways.RoundTrip(id.Key) {
-		return silentError(silence), false
+		return failure.SilentError(silence), false
 	}
 	return nil, q.trusted || first.all != nil && !qs.firstEverywhere(first.all)
 }

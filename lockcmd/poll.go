@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"lockproxy/internal/monotonic"
+	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/script"
 )
 
@@ -101,7 +102,7 @@ func (l *waits) endShared(s session, w *waiter, others []*waiter, a script.Attem
 	switch {
 	case err != nil && a.Token != 0:
 		missing = err
-	case err != nil && mayHaveRun(err):
+	case err != nil && failure.MayHaveRun(err):
 		unknown = err
 	}
 	l.queues.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/script"
 )
 
@@ -70,8 +71,8 @@ func newWaiter(r script.Request, as names.Identity) *waiter {
 func (w *waiter) id() names.Lock { return names.Lock{DB: w.as.DB, Key: w.Key} }
 
 // lock is the lock that w was given, or with token 0 may have been given.
-func (w *waiter) lock(token int64) *heldLock {
-	return &heldLock{Request: w.Request, as: w.as, token: token}
+func (w *waiter) lock(token int64) *held.Lock {
+	return &held.Lock{Request: w.Request, As: w.as, Token: token}
 }
 
 func (w *waiter) signal() {

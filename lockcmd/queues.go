@@ -27,12 +27,14 @@ type queues struct {
 	foreign foreignClients            // guarded by mu
 	alls    list.List                 // guarded by mu; of *allWaiter, in order of arrival
 	delayed delayedSets               // guarded by mu
+	asking  map[string]*waiter        // guarded by mu; by the connection; of a LOCKALL its lead
 }
 
 func newQueues() *queues {
 	qs := &queues{
 		waitedKeys: foreign.NewFilter(), ways: &background.Ways{},
 		of: map[names.Lock]*waitQueue{}, foreign: foreignClients{}, delayed: delayedSets{},
+		asking: map[string]*waiter{},
 	}
 	qs.unsubscribed.Store(true)
 	return qs
@@ -192,22 +194,4 @@ func (qs *queues) Waiters(id names.Lock, limit int) (list []Waiter) {
 		list = append(list, Waiter{w.Owner, w.Client, w.Name, w.Mode(), w.joined, w.until})
 	}
 	return list
-}
-
-func (qs *queues) addWaiters(list []LockInfo) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	for i := range list {
-		if q := qs.of[names.Lock{DB: list[i].DB, Key: list[i].Key}]; q != nil {
-			list[i].addWaiters(q)
-		}
-	}
-}
-
-// addWaiters says who waits in the lock's queue. queues.mu is held.
-func (h *LockInfo) addWaiters(q *waitQueue) {
-	if first := q.first(); first != nil {
-		h.Waiters += q.len()
-		h.OldestWait = max(h.OldestWait, time.Since(first.joined))
-	}
 }

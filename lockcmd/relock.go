@@ -7,17 +7,17 @@ import (
 	"lockproxy/lockcmd/syntax"
 )
 
-func (r *renewals) beginRelock(client Client, args [][]byte) *Step {
+func (l *locking) beginRelock(client Client, args [][]byte) *Step {
 	p, err := syntax.ParseToken(args[1], syntax.WantToken)
 	if err != nil {
 		return answered(errorReply(err))
 	}
-	timeout, err := syntax.ParseTimeout(args[2], r.cfg.MaxTimeout)
+	timeout, err := syntax.ParseTimeout(args[2], l.cfg.MaxTimeout)
 	if err != nil {
 		return answered(errorReply(err))
 	}
 	id, asked := names.Lock{DB: client.As.DB, Key: string(args[0])}, monotonic.Now()
-	c := r.Scripts.Relock(id, p.Value, timeout, false)
+	c := l.Scripts.Relock(id, p.Value, timeout, false)
 	return &Step{Call: c, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		done, err := c.Ints(1, answer, err)
 		if err == nil && done[0] == 1 {
@@ -27,7 +27,7 @@ func (r *renewals) beginRelock(client Client, args [][]byte) *Step {
 			return errorReply(err), nil
 		}
 		if done[0] == 1 {
-			r.relocked(client.Holder, id, p, timeout, asked)
+			l.renewals.Relocked(client.Holder, id, p, timeout, asked)
 		}
 		return intReply(done[0]), nil
 	}}

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/script"
 )
 
@@ -49,19 +50,19 @@ func TestRenewalTracksAgain(t *testing.T) {
 	}
 	l := New(Config{MaxTimeout: time.Minute}, "proxy", connect, hclog.NewNullLogger())
 	defer l.Close()
-	s := &slowSession{holder: Holder{Connection: "c"}}
-	lock := &heldLock{by: &s.holder, token: 7, Request: script.Request{
+	s := &slowSession{holder: held.Holder{Connection: "c"}}
+	lock := &held.Lock{Token: 7, Request: script.Request{
 		Key: "job", Timeout: 600 * time.Millisecond, Session: true, Connection: "c", Number: "1"}}
-	l.tracking.refused[lock.as] = time.Now() // the connection has just failed
+	l.tracking.refused[lock.As] = time.Now() // the connection has just failed
 	l.recordAcquired(&s.holder, lock, script.Attempt{Token: 7, AskedAt: time.Now()})
 	defer l.Gone(&s.holder)
-	time.Sleep(2 * sessionTracked) // so that the lock could not be tracked when it was new
-	l.tracking.mu.Lock()           // and now there is another connection
-	l.tracking.conns[lock.as] = &trackingConn{by: l.tracking, tracked: map[string]trackedKey{},
+	time.Sleep(2 * held.SessionTracked) // so that the lock could not be tracked when it was new
+	l.tracking.mu.Lock()                // and now there is another connection
+	l.tracking.conns[lock.As] = &trackingConn{by: l.tracking, tracked: map[string]trackedKey{},
 		more: make(chan struct{}, 1)}
 	l.tracking.mu.Unlock()
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if _, soon := l.tracking.follows(lock.as, "job"); soon {
+		if _, soon := l.tracking.follows(lock.As, "job"); soon {
 			return
 		}
 	}
@@ -74,9 +75,9 @@ func TestRelockWhileAnotherTakesTheLock(t *testing.T) {
 	connect := func(names.Identity) *redis.Client { return nil }
 	l := New(Config{MaxTimeout: time.Minute}, "proxy", connect, hclog.NewNullLogger())
 	defer l.Close()
-	take := func(key, connection string, token int64) *Holder {
-		h := &Holder{Connection: connection}
-		l.recordAcquired(h, &heldLock{token: token, Request: script.Request{Key: key,
+	take := func(key, connection string, token int64) *held.Holder {
+		h := &held.Holder{Connection: connection}
+		l.recordAcquired(h, &held.Lock{Token: token, Request: script.Request{Key: key,
 			Timeout: time.Nanosecond, Connection: connection, Number: "1"}},
 			script.Attempt{Token: token, AskedAt: time.Now()})
 		return h
@@ -87,7 +88,7 @@ func TestRelockWhileAnotherTakesTheLock(t *testing.T) {
 		var both sync.WaitGroup
 		both.Go(func() { take(key, "d", 8) })
 		both.Go(func() {
-			l.renewals.relocked(first, names.Lock{Key: key}, script.Proof{Kind: "token", Value: "7"},
+			l.renewals.Relocked(first, names.Lock{Key: key}, script.Proof{Kind: "token", Value: "7"},
 				time.Nanosecond, 0)
 		})
 		both.Wait()
@@ -99,9 +100,9 @@ func TestSessionLocksAreBounded(t *testing.T) {
 	connect := func(names.Identity) *redis.Client { return nil }
 	l := New(Config{MaxTimeout: time.Minute}, "proxy", connect, hclog.NewNullLogger())
 	defer l.Close()
-	l.renewals.sessions.total.Store(maxSessions)
+	l.Sessions.Count("all", held.MaxSessions)
 	args := [][]byte{[]byte("job"), []byte("30"), []byte("SESSION")}
-	step := l.beginLock(Client{Holder: &Holder{}}, args)
+	step := l.beginLock(Client{Holder: &held.Holder{}}, args)
 	if step.Call != nil {
 		t.Fatalf("%+v", step)
 	}
@@ -130,7 +131,7 @@ func TestRenewedAsTheNewLogin(t *testing.T) {
 		l := New(Config{MaxTimeout: time.Hour}, "proxy", connect, hclog.NewNullLogger())
 		var login atomic.Pointer[names.Identity]
 		lost := make(chan int64, 1)
-		holder := &Holder{Connection: "c", Login: func() names.Identity { return *login.Load() },
+		holder := &held.Holder{Connection: "c", Login: func() names.Identity { return *login.Load() },
 			LockLost: func(_ string, token int64) { lost <- token }}
 		first := names.Identity{User: "app", Password: "one", LoggedIn: true, DB: 3}
 		second := names.Identity{User: "app", Password: "two", LoggedIn: true}
@@ -185,7 +186,7 @@ func TestMaxEndsASessionLock(t *testing.T) {
 			}
 			l := New(Config{MaxTimeout: time.Hour}, "proxy", connect, hclog.NewNullLogger())
 			lost := make(chan int64, 1)
-			h := &Holder{Connection: "c",
+			h := &held.Holder{Connection: "c",
 				LockLost: func(_ string, token int64) { lost <- token }}
 			began := time.Now()
 			r := script.Request{Key: "job", Timeout: c.timeout, Session: true, Connection: "c",
@@ -196,7 +197,7 @@ func TestMaxEndsASessionLock(t *testing.T) {
 				t.Errorf("%+v: token %d is lost after %v", c, token, lasted)
 			}
 			synctest.Wait()
-			if len(h.locks) > 0 || h.renewed > 0 {
+			if _, holds := h.Holds(); holds {
 				t.Errorf("%+v: the connection still has the lock", c)
 			}
 			l.Close()

@@ -1,5 +1,7 @@
 package lockcmd
 
+import "lockproxy/lockcmd/held"
+
 // ReplyKind says which of a Reply's fields count.
 type ReplyKind uint8
 
@@ -22,12 +24,10 @@ type Reply struct {
 	Text  string
 	Elems []Reply
 	Raw   []byte
-	given *heldLock // the lock with this token, for GivesLock
+	// Given is the lock with this token, if that is new to the client: Holder.MarkSent must be
+	// called when the reply is sent.
+	Given *held.Lock
 }
-
-// GivesLock reports whether the reply is a token that is new to the client. Holder.MarkSent must be
-// called when it is sent.
-func (r *Reply) GivesLock() bool { return r.given != nil }
 
 var nullReply = Reply{Kind: NullReply}
 

@@ -8,6 +8,7 @@ import (
 
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/keyname"
+	"lockproxy/lockcmd/lockinfo"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
 )
@@ -115,7 +116,7 @@ func foundKind(key string, v resp.Value, err error, found func(key, kind string)
 	case script.HasCode(said, "NOPERM", "WRONGTYPE"):
 	case err != nil:
 		return err
-	case len(v.Elems) >= len(infoFields) && string(v.Elems[0].Text) == "held":
+	case len(v.Elems) >= len(lockinfo.Fields) && string(v.Elems[0].Text) == "held":
 		kind = string(v.Elems[1].Text)
 	}
 	found(key, kind)
@@ -126,7 +127,7 @@ func foundKind(key string, v resp.Value, err error, found func(key, kind string)
 // come in the order of a hash, which stays the same while locks come and go.
 func (l *queries) scanForeign(db int, cursor uint64, o syntax.Scan) (keys []string, next uint64) {
 	count, _ := strconv.Atoi(o.Count)
-	place := func(key string) uint64 { return l.seen.registry.hash(key) | foreignCursor }
+	place := func(key string) uint64 { return l.seen.registry.Hash(key) | foreignCursor }
 	for _, lock := range l.traffic.ForeignLocks(math.MaxInt) {
 		if lock.DB == db && place(lock.Key) >= cursor && keyname.Match(o.Pattern, lock.Key) {
 			keys = append(keys, lock.Key)

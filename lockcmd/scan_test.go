@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/script"
 )
@@ -22,7 +23,7 @@ func TestScanReportsErrors(t *testing.T) {
 		"UPSTREAM the node was lost, and nothing was sent":                                 false,
 		"ERR Error running script: user_script:1: out of mercy":                            false,
 	} {
-		step := l.beginScan(Client{Holder: &Holder{}}, [][]byte{[]byte("0")})
+		step := l.beginScan(Client{Holder: &held.Holder{}}, [][]byte{[]byte("0")})
 		found := resp.AppendCommand([]byte("*2\r\n$1\r\n0\r\n"), keyname.Record([]byte("job")))
 		_, step = step.Finish(script.Answer{Raw: [][]byte{found}}, nil)
 		reply, _ := step.Finish(script.Answer{Raw: [][]byte{[]byte("-" + said + "\r\n")}}, nil)

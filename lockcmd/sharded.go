@@ -124,7 +124,7 @@ func (w *releaseNotifications) slotsInUse() map[uint16]bool {
 		used[keyname.SlotOf([]byte(id.Key))] = true
 	}
 	w.queues.mu.Unlock()
-	for _, lock := range w.sessions.seen.registry.allSessions() {
+	for _, lock := range w.sessions.All() {
 		used[keyname.SlotOf([]byte(lock.Key))] = true
 	}
 	return used

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/failure"
+	"lockproxy/lockcmd/lockinfo"
 	"lockproxy/lockcmd/script"
 )
 
@@ -37,7 +39,7 @@ func (l *waits) warnSlow(s session, w *waiter) error {
 		line = append(line, "others_not_logged", omitted)
 	}
 	l.Log.Warn("waiting long for a lock", line...)
-	var late LateError
+	var late failure.LateError
 	if errors.As(err, &late) {
 		return late
 	}
@@ -46,7 +48,7 @@ func (l *waits) warnSlow(s session, w *waiter) error {
 
 // describeHolder is the holder of a lock by info.lua's reply, as pairs for the log.
 func describeHolder(v resp.Value, err error) []any {
-	h, held := heldInfo(v)
+	h, held := lockinfo.Read(v)
 	remaining := h.Remaining.String()
 	switch {
 	case err != nil:

@@ -51,7 +51,7 @@ type Once struct {
 
 // Stats returns what has happened so far.
 func (l *queries) Stats() Stats {
-	holding := l.seen.registry.sweep(monotonic.Now())
+	holding := l.seen.registry.Sweep(monotonic.Now())
 	l.queues.mu.Lock()
 	lines := len(l.queues.of)
 	now, oldest, waiting := time.Now(), time.Duration(0), time.Duration(0)

@@ -7,12 +7,14 @@ import (
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/background"
+	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/syntax"
 )
 
 // Client is a connection whose lock command runs, and what it runs as. Nothing in it waits.
 type Client struct {
-	*Holder
+	*held.Holder
 	As names.Identity
 }
 
@@ -69,3 +71,11 @@ func drive(on background.Evaluator, reply Reply, next *Step) Reply {
 	}
 	return reply
 }
+
+// GoneFor is how long a command of several steps goes on although its client has closed its side:
+// it may still read. A session lock of the client lasts as long.
+const GoneFor = 500 * time.Millisecond
+
+// ErrOverdue is the answer after that: see Step.Further.
+const ErrOverdue = syntax.UsageError("TRYAGAIN this side of the connection was closed, and the answer " +
+	"takes too long: connect again and ask again")

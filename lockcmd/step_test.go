@@ -12,6 +12,8 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/failure"
+	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/script"
 )
 
@@ -76,7 +78,7 @@ func TestStepsDoNotWait(t *testing.T) {
 				return
 			}
 			reply, next := next.Finish(numbers(1, 0, 0), nil)
-			if next != nil || !isUnconfirmed(reply.Err) {
+			if next != nil || !failure.IsUnconfirmed(reply.Err) {
 				t.Errorf("the reply is %+v", reply)
 			}
 		},
@@ -89,7 +91,7 @@ func TestStepsDoNotWait(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l, end := silentLocks(Config{MaxTimeout: time.Hour,
 					Durability: Durability{FailoverHold: time.Hour}})
-				c, began := Client{Holder: &Holder{}}, time.Now()
+				c, began := Client{Holder: &held.Holder{}}, time.Now()
 				w := newWaiter(script.Request{Key: "job", Timeout: time.Minute, Connection: "c",
 					Number: "1", Client: "-"}, names.Identity{})
 				l.queues.queueLocked(w.id()).join(w)

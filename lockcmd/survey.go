@@ -13,6 +13,7 @@ import (
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/keyname"
+	"lockproxy/lockcmd/lockinfo"
 	"lockproxy/lockcmd/script"
 )
 
@@ -40,7 +41,7 @@ func (l *queries) Scan(
 // if the user may see none of the locks.
 func (l *queries) Inspect(
 	ctx context.Context, as names.Identity, keys []string,
-) ([]LockInfo, error) {
+) ([]lockinfo.Info, error) {
 	loopguard.MayWait()
 	if len(keys) == 0 {
 		return nil, nil
@@ -53,7 +54,7 @@ func (l *queries) Inspect(
 		asking.Go(func() { found[i], failed[i] = l.Ask(on, script.InfoScript, key) }) // ends within 2 s
 	}
 	asking.Wait()
-	var list []LockInfo
+	var list []lockinfo.Info
 	var refused error
 	for i, v := range found {
 		said, isReply := failed[i].(script.ServerError)
@@ -70,15 +71,15 @@ func (l *queries) Inspect(
 		}
 		id := names.Lock{DB: as.DB, Key: keys[i]}
 		var seen foreign.Lock
-		if len(v.Elems) >= len(infoFields) {
+		if len(v.Elems) >= len(lockinfo.Fields) {
 			seen = l.traffic.addHolder(id, v.Elems)
 		}
-		if h, ok := heldInfo(v); ok {
+		if h, ok := lockinfo.Read(v); ok {
 			h.Lock = id
-			if len(v.Elems) == len(infoFields)+2 {
-				h.Elsewhere = l.waitersElsewhere(v.Elems[len(infoFields):])
+			if len(v.Elems) == len(lockinfo.Fields)+2 {
+				h.Elsewhere = l.waitersElsewhere(v.Elems[len(lockinfo.Fields):])
 			}
-			h.addSeen(seen)
+			h.AddSeen(seen)
 			list = append(list, h)
 		}
 	}
@@ -102,9 +103,9 @@ func (l *queries) Proxies(
 	case len(v.Elems) != 3:
 		return "", nil, script.Unexpected(script.InfoScript, v)
 	}
-	for _, p := range waitingProxies(v.Elems) {
-		if p.name != l.Scripts.Proxy {
-			waiting = append(waiting, p.name)
+	for _, p := range lockinfo.ReadProxies(v.Elems) {
+		if p.Name != l.Scripts.Proxy {
+			waiting = append(waiting, p.Name)
 		}
 	}
 	connection := string(v.Elems[2].Text)

@@ -16,6 +16,7 @@ import (
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/background"
+	"lockproxy/lockcmd/held"
 )
 
 // keyTracking learns by CLIENT TRACKING that the key of a lock has changed: a foreign client has
@@ -30,7 +31,7 @@ import (
 type keyTracking struct {
 	*background.Jobs
 	queues   *queues
-	sessions *sessionLocks
+	sessions *held.Sessions
 
 	mu      sync.Mutex
 	conns   map[names.Identity]*trackingConn // guarded by mu
@@ -53,8 +54,6 @@ const (
 	maxTrackedName = maxTrackingReply - 1<<10
 	// maxKeptReply is how large a reply's buffer can be to be used again, bytes.
 	maxKeptReply = 16 << 10
-	// sessionTracked is how old a session lock must be to be tracked: many are released before.
-	sessionTracked = 50 * time.Millisecond
 )
 
 // trackingConn is one connection. A key is wanted until its EXISTS is answered, then tracked.
@@ -75,9 +74,9 @@ type trackedKey struct {
 	now  bool // false while it is wanted
 }
 
-func newKeyTracking(qs *queues, s *sessionLocks) *keyTracking {
+func newKeyTracking(qs *queues, s *held.Sessions) *keyTracking {
 	return &keyTracking{
-		Jobs: s.common.Jobs, queues: qs, sessions: s,
+		Jobs: s.Jobs, queues: qs, sessions: s,
 		conns: map[names.Identity]*trackingConn{}, refused: map[names.Identity]time.Time{},
 	}
 }
@@ -310,7 +309,7 @@ func (c *trackingConn) forgetUnneeded() {
 	defer c.mu.Unlock()
 	for key, tracked := range c.tracked {
 		id := names.Lock{DB: c.as.DB, Key: key}
-		if tracked.now && !c.by.queues.waitedFor(id) && !c.by.sessions.has(id) {
+		if tracked.now && !c.by.queues.waitedFor(id) && !c.by.sessions.Has(id) {
 			delete(c.tracked, key)
 		}
 	}
@@ -330,7 +329,7 @@ func (k *keyTracking) keyChanged(as names.Identity, key string) {
 		q.pollNow()
 	}
 	k.queues.mu.Unlock()
-	if q != nil && theirs || k.sessions.has(id) {
+	if q != nil && theirs || k.sessions.Has(id) {
 		k.want(as, key)
 	}
 }

@@ -118,30 +118,6 @@ func (f *foreignTraffic) Trying(id names.Lock) []foreign.Try {
 	return lock.Trying
 }
 
-// foreignInfo is what this proxy has seen of a lock of foreign clients.
-func foreignInfo(lock foreign.Lock) LockInfo {
-	h := LockInfo{Lock: lock.Lock, Kind: script.KindOther, Age: UnknownAge}
-	if lock.Holder.Addr != "" {
-		now := time.Now()
-		h.Owner, h.Client = lock.Holder.Name, lock.Holder.Addr
-		h.Age, h.Remaining = now.Sub(lock.Since), lock.Until.Sub(now)
-	}
-	h.addSeen(lock)
-	return h
-}
-
-// addSeen adds what was seen of foreign clients at the lock. Those that keep trying count as
-// waiters.
-func (h *LockInfo) addSeen(lock foreign.Lock) {
-	if lock.Holder.Addr != "" {
-		h.Library, h.Refused = lock.Holder.Library, lock.Refused
-	}
-	for _, t := range lock.Trying {
-		h.Waiters++
-		h.OldestWait = max(h.OldestWait, time.Since(t.Since))
-	}
-}
-
 // addHolder adds the holder to info.lua's reply about a foreign client's lock, if this proxy has
 // seen the lock taken: the client's name as the owner, its address, and since when. It returns what
 // it has seen, without a Holder if another has the lock by now.

@@ -8,6 +8,8 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/background"
+	"lockproxy/lockcmd/failure"
+	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
 )
@@ -17,7 +19,7 @@ type releases struct {
 	*common
 	queues   *queues
 	seen     *observed
-	sessions *sessionLocks
+	sessions *held.Sessions
 
 	unreleased atomic.Int64 // abandoned locks that could not be released yet
 	releaseLog logLimit
@@ -29,10 +31,10 @@ func (l *Locks) beginUnlock(c Client, args [][]byte) *Step {
 		return answered(errorReply(err))
 	}
 	id := names.Lock{DB: c.As.DB, Key: string(args[0])}
-	c.suspend(id, p)
+	c.Suspend(id, p)
 	r := l.beginRelease(c.Holder, id, c.As, p, true)
 	return l.releaseStep(r, func(released bool, err error) Reply {
-		l.unlocked(c.Holder, r, released)
+		l.renewals.Unlocked(c.Holder, id, p, r.token, released)
 		switch {
 		case err != nil:
 			return errorReply(l.foreignTraffic.notForced(id, err))
@@ -46,12 +48,23 @@ func (l *Locks) beginUnlock(c Client, args [][]byte) *Step {
 // unlockCall is one call of unlock.lua.
 type unlockCall struct {
 	script.Call
-	by       *Holder // whose command it is; nil for the proxy's own
+	by       *held.Holder // whose command it is; nil for the proxy's own
 	id       names.Lock
 	as       names.Identity
 	proof    script.Proof
 	handOver handOver
 	token    int64 // that was released; 0 if it is unknown, or for an exclusive lock
+}
+
+// lossByRelease names a release here that has ended a lock.
+func lossByRelease(r *unlockCall) string {
+	switch {
+	case r.by == nil:
+		return "released by an operator"
+	case r.proof.Kind == "force":
+		return "forced by " + r.by.Addr
+	}
+	return "released with its token by " + r.by.Addr
 }
 
 // releaseStep releases a lock, and then what waiters must not keep of it.
@@ -78,13 +91,13 @@ func (l *releases) release(
 // beginRelease offers the lock to a waiter and makes the call. by is whose command it is, nil for
 // the proxy's own. finishRelease must follow.
 func (l *releases) beginRelease(
-	by *Holder, id names.Lock, as names.Identity, p script.Proof, handsOver bool,
+	by *held.Holder, id names.Lock, as names.Identity, p script.Proof, handsOver bool,
 ) *unlockCall {
 	offer, compete := l.queues.offer(id, as, handsOver && l.heldOff() == 0)
 	r := &unlockCall{by: by, id: id, as: as, proof: p, handOver: offer}
 	has := "-"
 	if by != nil && p.Kind == "connection" {
-		has = by.sharedToken(id)
+		has = by.SharedToken(id)
 	}
 	var next *script.Request
 	if offer.next != nil {
@@ -110,9 +123,9 @@ func (l *releases) finishRelease(
 		r.token = answer[3]
 	}
 	if ended, others := l.seen.observeRelease(r, a.Value, answer, err); ended != nil {
-		l.sessions.released(ended, r)
+		l.sessions.Released(ended, lossByRelease(r))
 		for _, lock := range others {
-			l.sessions.released(lock, r)
+			l.sessions.Released(lock, lossByRelease(r))
 		}
 	}
 	var missing error
@@ -138,7 +151,7 @@ func (l *releases) endHandOver(r *unlockCall, answer []int64, missing, err error
 		q = &waitQueue{}
 	}
 	unknown := err
-	if neverSent(err) {
+	if failure.NeverSent(err) {
 		unknown = nil
 	}
 	ends := q.endOffers(offer.named(), token, givenTo(answer), missing, unknown)

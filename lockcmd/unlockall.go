@@ -17,7 +17,7 @@ func (l *releases) beginReleaseAll(
 	kinds := make([]string, len(keys))
 	for i, key := range keys {
 		id := names.Lock{DB: as.DB, Key: string(key)}
-		client.suspend(id, p)
+		client.Suspend(id, p)
 		offer, _ := l.queues.offer(id, noWaiter, true)
 		kinds[i] = offer.kind
 		r := &unlockCall{by: client.Holder, id: id, as: as, proof: p, handOver: offer}
@@ -51,7 +51,7 @@ func (l *locking) beginUnlockAll(client Client, args [][]byte) *Step {
 		count, first := 0, err
 		for i, r := range calls {
 			released, _, failed := l.releases.finishRelease(r, answers[i], err) // it names no waiter
-			l.renewals.unlocked(client.Holder, r, released)
+			l.renewals.Unlocked(client.Holder, r.id, p, r.token, released)
 			if released {
 				count++
 			}

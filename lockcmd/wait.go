@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockproxy/internal/loopguard"
+	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/script"
 )
 
@@ -32,7 +33,7 @@ func (l *waits) wait(
 	l.queues.mu.Lock()
 	q := l.queues.queueLocked(id)
 	permitted := q.join(w)
-	s.waiting = w
+	l.queues.asking[s.Connection] = w
 	isFirst, foreignTurn := q.first() == w, l.queues.foreign.haveTurn(id, w.joined)
 	l.queues.mu.Unlock()
 
@@ -84,7 +85,7 @@ func (l *waits) waitTurn(
 		woken = false
 		select {
 		case <-ctx.Done():
-			return ErrGone
+			return failure.ErrGone
 		case <-over.due():
 			err, stale := l.queues.outage(id)
 			if stale {
@@ -157,8 +158,9 @@ func (l *waits) endWait(ctx context.Context, s session, w *waiter, queued bool, 
 	if err == nil {
 		err = w.rejected
 	}
-	s.waiting = nil
-	healthy := err == nil || err == ErrGone || isDeadlock(err) || IsUnblocked(err) // the upstream is
+	delete(l.queues.asking, s.Connection)
+	healthy := err == nil || err == failure.ErrGone || failure.IsDeadlock(err) ||
+		failure.IsUnblocked(err) // the upstream is
 	if l.queues.leaveLocked(w) && healthy {
 		l.releases.waitsNoMore(w.as, id, w.pollNow)
 	}
@@ -175,12 +177,12 @@ func (l *waits) endWait(ctx context.Context, s session, w *waiter, queued bool, 
 	case found != nil:
 		l.seen.counters.onceShared.Add(1)
 		return bulkReply(*found)
-	case won && (err == ErrGone || queued && context.Cause(ctx) == ErrGone):
+	case won && (err == failure.ErrGone || queued && context.Cause(ctx) == failure.ErrGone):
 		// The client has gone while the lock was on its way.
 		if !w.Before {
 			l.releases.releaseAbandoned(w.lock(w.Token))
 		}
-		return errorReply(ErrGone)
+		return errorReply(failure.ErrGone)
 	case won:
 		if queued {
 			w.Waited = time.Since(w.joined)

@@ -16,7 +16,10 @@ import (
 	"lockproxy/internal/resp"
 	"lockproxy/internal/testwait"
 	"lockproxy/lockcmd/deadlock"
+	"lockproxy/lockcmd/failure"
+	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/syntax"
 )
 
 // newTestLocks returns Locks without an upstream.
@@ -28,7 +31,7 @@ func newTestLocks() *Locks {
 // slowSession answers each script with what meanwhile returns. That is called while the script is
 // under way.
 type slowSession struct {
-	holder    Holder
+	holder    held.Holder
 	meanwhile func() []int64
 	err       error
 }
@@ -103,7 +106,7 @@ func TestOutageAsAPollFails(t *testing.T) {
 	l.queues.of[w.id()] = &waitQueue{}
 	l.queues.of[w.id()].join(w)
 	answered := make(chan struct{})
-	s := &slowSession{err: LateError{}, meanwhile: func() []int64 {
+	s := &slowSession{err: failure.LateError{}, meanwhile: func() []int64 {
 		w.pollStarted.Add(-int64(time.Minute))
 		l.queues.mu.Lock() // the poll goes on only once the other waiter has asked
 		close(answered)
@@ -203,20 +206,20 @@ func TestForeignAnswers(t *testing.T) {
 		for word := range strings.FieldsSeq(command) {
 			args = append(args, []byte(word))
 		}
-		for i, spec := range Specs {
+		for i, spec := range syntax.Specs {
 			if !strings.EqualFold(spec.Name, string(args[0])) {
 				continue
 			}
 			for _, v := range answers {
-				runAll(l, &Specs[i], &fixedSession{answer: v}, args)
+				runAll(l, &syntax.Specs[i], &fixedSession{answer: v}, args)
 			}
 		}
 	}
 }
 
 // runAll runs a command that asks for scripts.
-func runAll(l *Locks, spec *Spec, on upstream, args [][]byte) Reply {
-	step := l.Begin(spec, Client{Holder: &Holder{LockLost: func(string, int64) {}}}, args)
+func runAll(l *Locks, spec *syntax.Spec, on upstream, args [][]byte) Reply {
+	step := l.Begin(spec, Client{Holder: &held.Holder{LockLost: func(string, int64) {}}}, args)
 	if step.Wait != nil {
 		return step.Wait(context.Background(), on)
 	}
@@ -284,7 +287,7 @@ func TestReplacedAsPollTakes(t *testing.T) {
 		return []int64{1, 0, 0}
 	}}
 	_, err := l.pollOrPause(s.session(), w)
-	if err == nil || strings.Contains(err.Error(), "nothing was sent") || mayHaveRun(err) {
+	if err == nil || strings.Contains(err.Error(), "nothing was sent") || failure.MayHaveRun(err) {
 		t.Errorf("error %v", err)
 	}
 	if scripts != 2 || w.state != left || q.failing != nil {

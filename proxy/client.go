@@ -13,7 +13,7 @@ import (
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/peer"
 	"lockproxy/internal/socket"
-	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/held"
 )
 
 // client is the connection of one client. Its session reads it, the Pipe writes it.
@@ -25,7 +25,7 @@ type client struct {
 	socket   *socket.Socket          // raw's; nil if it has none
 	reg      *eventloop.Registration // lets an event loop read; nil if none does
 	guard    *peer.Guard             // closes raw if its machine is lost; nil if it can't tell
-	holder   lockcmd.Holder          // the client as a holder of locks
+	holder   held.Holder             // the client as a holder of locks
 	meter
 	phases
 	lingering atomic.Bool // the session reads until the client closes: Close ends only the replies

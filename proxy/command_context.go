@@ -7,12 +7,13 @@ import (
 	"syscall"
 	"time"
 
-	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/failure"
 )
 
 // commandContext is the context of a session's lock command, for the session's goroutine alone. It
-// ends when lockcmd.Step.Wait should return. To watch the client costs a goroutine, which few commands need: the
-// first call of Done starts it, and endWatch ends it. Err checks the client without one.
+// ends when lockcmd.Step.Wait should return. To watch the client costs a goroutine, which few
+// commands need: the first call of Done starts it, and endWatch ends it. Err checks the client
+// without one.
 type commandContext exchange
 
 // command is the context of the lock command that is running.
@@ -39,9 +40,9 @@ func (x *exchange) beginWatch(after time.Duration) {
 func (c *commandContext) Err() error {
 	switch {
 	case (*exchange)(c).gone():
-		return lockcmd.ErrGone
+		return failure.ErrGone
 	case c.pipe.Status().Lost:
-		return lockcmd.ErrLost
+		return failure.ErrLost
 	}
 	return nil
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd"
 	"lockproxy/lockcmd/keyname"
+	"lockproxy/lockcmd/syntax"
 )
 
 // answerCommand answers COMMAND with what the upstream says of its commands and, in their places
@@ -121,7 +121,7 @@ func (q *commandQuery) encode(build func(e *resp.Encoder)) []byte {
 	return e.Buf
 }
 
-func (q *commandQuery) info(spec *lockcmd.Spec, fields int) []byte {
+func (q *commandQuery) info(spec *syntax.Spec, fields int) []byte {
 	return q.encode(func(e *resp.Encoder) { encodeValue(e, spec.Info(fields)) })
 }
 
@@ -132,7 +132,7 @@ func (q *commandQuery) name(name string) []byte {
 // count answers COMMAND COUNT from the answer to COMMAND: the upstream may have lock commands
 // itself, as another lockproxy does.
 func (q *commandQuery) count(_ []byte, _ byte, entries [][]byte) []byte {
-	n := len(withoutLocks(entries)) + len(lockcmd.Specs)
+	n := len(withoutLocks(entries)) + len(syntax.Specs)
 	return q.encode(func(e *resp.Encoder) { e.Int(n) })
 }
 
@@ -148,8 +148,8 @@ func withoutLocks(entries [][]byte) [][]byte {
 func (q *commandQuery) allInfos(_ []byte, kind byte, elems [][]byte) []byte {
 	fields := infoFields(elems)
 	elems = withoutLocks(elems)
-	for i := range lockcmd.Specs {
-		elems = append(elems, q.info(&lockcmd.Specs[i], fields))
+	for i := range syntax.Specs {
+		elems = append(elems, q.info(&syntax.Specs[i], fields))
 	}
 	return resp.AppendAggregate(nil, kind, elems)
 }
@@ -193,10 +193,10 @@ func (q *commandQuery) entriesOf(names, entries [][]byte) [][]byte {
 func infoFields(entries [][]byte) int {
 	for _, entry := range entries {
 		if _, parts, err := resp.Elements(entry); err == nil && len(parts) > 0 {
-			return min(len(parts), lockcmd.InfoFields)
+			return min(len(parts), syntax.InfoFields)
 		}
 	}
-	return lockcmd.InfoFields
+	return syntax.InfoFields
 }
 
 // allDocs adds to COMMAND DOCS.
@@ -207,8 +207,8 @@ func (q *commandQuery) allDocs(_ []byte, kind byte, elems [][]byte) []byte {
 			others = append(others, elems[i], elems[i+1])
 		}
 	}
-	for i := range lockcmd.Specs {
-		others = q.appendDoc(others, &lockcmd.Specs[i])
+	for i := range syntax.Specs {
+		others = q.appendDoc(others, &syntax.Specs[i])
 	}
 	return resp.AppendAggregate(nil, kind, others)
 }
@@ -230,7 +230,7 @@ func (q *commandQuery) docs(_ []byte, kind byte, elems [][]byte) []byte {
 	return resp.AppendAggregate(nil, kind, append(mixed, elems...))
 }
 
-func (q *commandQuery) appendDoc(pairs [][]byte, spec *lockcmd.Spec) [][]byte {
+func (q *commandQuery) appendDoc(pairs [][]byte, spec *syntax.Spec) [][]byte {
 	return append(pairs, q.name(spec.Name),
 		q.encode(func(e *resp.Encoder) { encodeValue(e, spec.Doc()) }))
 }
@@ -238,15 +238,15 @@ func (q *commandQuery) appendDoc(pairs [][]byte, spec *lockcmd.Spec) [][]byte {
 // list adds to COMMAND LIST [FILTERBY MODULE|ACLCAT|PATTERN value].
 func (q *commandQuery) list(_ []byte, kind byte, elems [][]byte) []byte {
 	elems = slices.DeleteFunc(elems, isLockName)
-	for i := range lockcmd.Specs {
-		if spec := &lockcmd.Specs[i]; q.listed(spec) {
+	for i := range syntax.Specs {
+		if spec := &syntax.Specs[i]; q.listed(spec) {
 			elems = append(elems, q.name(spec.Name))
 		}
 	}
 	return resp.AppendAggregate(nil, kind, elems)
 }
 
-func (q *commandQuery) listed(spec *lockcmd.Spec) bool {
+func (q *commandQuery) listed(spec *syntax.Spec) bool {
 	if len(q.args) < 5 {
 		return true
 	}

@@ -3,7 +3,7 @@ package proxy
 import (
 	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/syntax"
 	"lockproxy/passthrough"
 )
 
@@ -11,7 +11,7 @@ import (
 type command struct {
 	*commands.Command
 	kind Kind // as what it is counted
-	lock *lockcmd.Spec
+	lock *syntax.Spec
 	way  passthrough.Way // by what connection it can go
 	// inspect changes a request's route by its arguments; nil where these don't matter.
 	inspect func(r passthrough.Request, args [][]byte) passthrough.Request
@@ -49,8 +49,8 @@ func commandTable() []command {
 		"readwrite":      {perNode: true},
 		"asking":         {perNode: true},
 	}
-	for i := range lockcmd.Specs {
-		spec := &lockcmd.Specs[i]
+	for i := range syntax.Specs {
+		spec := &syntax.Specs[i]
 		own[spec.Name] = command{lock: spec, kind: kindOf(spec)}
 	}
 	t := make([]command, len(commands.Rows))

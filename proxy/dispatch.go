@@ -4,7 +4,7 @@ import (
 	"lockproxy/internal/commands"
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/syntax"
 	"lockproxy/passthrough"
 )
 
@@ -15,7 +15,7 @@ type dispatcher struct {
 	touched   touches // by the transaction that may be under way
 	streaming bool    // a request too large to hold is on its way
 	lastDelay lastDelay
-	skipped   *lockcmd.Spec // it is this lock command, which is not relayed; nil for others
+	skipped   *syntax.Spec // it is this lock command, which is not relayed; nil for others
 }
 
 // dispatch sends one request where it belongs. In an event loop it leaves to the goroutine what

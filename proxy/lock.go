@@ -10,6 +10,7 @@ import (
 
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/syntax"
 	"lockproxy/passthrough"
 )
@@ -23,7 +24,7 @@ type locker struct {
 
 // runLock runs a lock command in its turn and gives the client its answer. Nothing that follows is
 // sent before.
-func (l *locker) runLock(spec *lockcmd.Spec, req resp.Request) {
+func (l *locker) runLock(spec *syntax.Spec, req resp.Request) {
 	l.pipe.AwaitRoom()
 	way := lookup(req.Args[0]).way
 	state, settled := l.pipe.State()
@@ -62,18 +63,18 @@ func (l *locker) runLock(spec *lockcmd.Spec, req resp.Request) {
 }
 
 // give gives the client the answer to a lock command that has run by itself.
-func (l *locker) give(spec *lockcmd.Spec, reply lockcmd.Reply) {
+func (l *locker) give(spec *syntax.Spec, reply lockcmd.Reply) {
 	l.client.guard.Start()    // it may have acquired a session lock
 	l.client.corkIfDraining() // the server may have begun to shut down meanwhile
 	state, _ := l.pipe.State()
 	text := encodeReply(spec.Name, reply, state.Proto)
-	var late lockcmd.LateError
+	var late failure.LateError
 	isLate := errors.As(reply.Err, &late)
 	if !isLate { // whether the client must log in would be known even later
 		text = l.unlessNoAuth(state, text)
 	}
-	if reply.GivesLock() && !state.Muted() { // a muted client has asked for no token
-		l.client.holder.MarkSent(reply, l.sentPosition(len(text)))
+	if reply.Given != nil && !state.Muted() { // a muted client has asked for no token
+		l.client.holder.MarkSent(reply.Given, l.sentPosition(len(text)))
 	}
 	// A reply in its turn would come behind the answer that is late.
 	if !isLate || state.Muted() || !l.pipe.Reply(text, passthrough.Now) {
@@ -84,7 +85,7 @@ func (l *locker) give(spec *lockcmd.Spec, reply lockcmd.Reply) {
 
 // timed runs a lock command and tells the Observer how long it took.
 func (l *locker) timed(
-	spec *lockcmd.Spec, client lockcmd.Client, args [][]byte,
+	spec *syntax.Spec, client lockcmd.Client, args [][]byte,
 ) lockcmd.Reply {
 	l.client.publish() // it can take long
 	began := time.Now()
@@ -103,14 +104,14 @@ func (l *locker) timed(
 }
 
 // observeLock tells the Observer how long a lock command took that has ended.
-func (l *locker) observeLock(spec *lockcmd.Spec, began time.Time) {
+func (l *locker) observeLock(spec *syntax.Spec, began time.Time) {
 	if observer := l.server.cfg.Observer; observer != nil {
 		observer.CommandTook(kindOf(spec), time.Since(began))
 	}
 }
 
 // refuseLarge answers a lock command that is too large to be held, once all of it has been skipped.
-func (l *locker) refuseLarge(spec *lockcmd.Spec) {
+func (l *locker) refuseLarge(spec *syntax.Spec) {
 	name, limit := strings.ToUpper(spec.Name), l.server.cfg.ClientBuffer
 	err := syntax.UsageError(fmt.Sprintf("ERR the %s command is larger than %d bytes "+
 		"(--client-buffer): nothing was run", name, limit))

@@ -11,6 +11,8 @@ import (
 
 	"lockproxy/internal/eventloop"
 	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/held"
+	"lockproxy/lockcmd/syntax"
 	"lockproxy/passthrough"
 )
 
@@ -33,7 +35,7 @@ func (b lockBatch) stuck() bool { return len(b) > 0 && b[0].answer == nil }
 
 // takes reports whether a command can be asked together with these: all are about one lock, each
 // about another, and none can wait for other clients.
-func (b lockBatch) takes(spec *lockcmd.Spec, args [][]byte) bool {
+func (b lockBatch) takes(spec *syntax.Spec, args [][]byte) bool {
 	if len(b) == 0 {
 		return true
 	}
@@ -58,13 +60,13 @@ type givenLock struct {
 
 func (r *lockReplies) add(reply lockcmd.Reply, text []byte) {
 	r.text = append(r.text, text...)
-	if reply.GivesLock() {
+	if reply.Given != nil {
 		r.given = append(r.given, givenLock{reply, len(r.text)})
 	}
 }
 
-// startLock begins a lock command, and asks what it asks for. In an event loop, where it is not nil,
-// it does no more than needs no waiting.
+// startLock begins a lock command, and asks what it asks for. In an event loop, where it is not
+// nil, it does no more than needs no waiting.
 func (l *locker) startLock(cmd *command, args [][]byte, it *eventloop.Iteration) {
 	l.client.publish() // it can take long
 	state, _ := l.pipe.State()
@@ -148,7 +150,7 @@ func (l *locker) sendDone() {
 	if len(l.done.text) == 0 {
 		return
 	}
-	var sent lockcmd.Sent
+	var sent held.Sent
 	if len(l.done.given) > 0 {
 		sent = l.sentPosition(0)
 	}
@@ -160,7 +162,7 @@ func (l *locker) sendDone() {
 	for _, g := range l.done.given {
 		at := sent
 		at.End += uint64(g.end)
-		l.client.holder.MarkSent(g.reply, at)
+		l.client.holder.MarkSent(g.reply.Given, at)
 	}
 	clear(l.done.given)
 	l.done.given = l.done.given[:0]

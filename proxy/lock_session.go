@@ -6,6 +6,7 @@ import (
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/script"
 	"lockproxy/passthrough"
 )
@@ -42,14 +43,14 @@ func (s *lockSession) Get(key string, until time.Time) (v resp.Value, err error)
 // askUntil waits for what a step asks for, until a time; zero is for as long as it takes.
 func (s *lockSession) askUntil(step *lockcmd.Step, until time.Time) (a script.Answer, err error) {
 	if s.late != nil && !s.awaitUntil(s.late, until, false) { // the route might wait for that, too
-		return a, s.failure(lockcmd.LateError{})
+		return a, s.failure(failure.LateError{})
 	}
 	s.late = nil
 	q := question{Step: step, again: true}
 	for !s.settle(&q, nil) {
 		if !s.awaitUntil(q.answer, until, false) {
 			s.late = q.answer
-			return a, s.failure(lockcmd.LateError{Answered: q.answer.Done})
+			return a, s.failure(failure.LateError{Answered: q.answer.Done})
 		}
 	}
 	return q.got, s.failure(q.err)
@@ -58,7 +59,7 @@ func (s *lockSession) askUntil(step *lockcmd.Step, until time.Time) (a script.An
 // failure is err, which says if the session has lost the upstream.
 func (s *lockSession) failure(err error) error {
 	if err != nil && s.pipe.Status().Lost {
-		return lockcmd.SessionLost(err)
+		return failure.SessionLost(err)
 	}
 	return err
 }

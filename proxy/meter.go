@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/syntax"
 )
 
 // Kind is what the proxy does with a request. There are few, so that each has a counter.
@@ -17,7 +18,7 @@ const (
 )
 
 // Kinds is how many there are.
-var Kinds = int(firstLock) + len(lockcmd.Specs)
+var Kinds = int(firstLock) + len(syntax.Specs)
 
 // maxKinds bounds Kinds, for arrays.
 const maxKinds = 16
@@ -30,13 +31,13 @@ func (k Kind) String() string {
 	case k == Introspects:
 		return "introspect"
 	}
-	return lockcmd.Specs[k-firstLock].Name
+	return syntax.Specs[k-firstLock].Name
 }
 
 // kindOf is the kind of a lock command.
-func kindOf(spec *lockcmd.Spec) Kind {
-	for i := range lockcmd.Specs {
-		if spec == &lockcmd.Specs[i] {
+func kindOf(spec *syntax.Spec) Kind {
+	for i := range syntax.Specs {
+		if spec == &syntax.Specs[i] {
 			return firstLock + Kind(i)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
 	"lockproxy/lockcmd/deadlock"
+	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
 )
@@ -66,7 +67,7 @@ func encodeLockLost(key string, token int64) []byte {
 func encodeError(err error) []byte {
 	var (
 		usage    syntax.UsageError
-		fenced   lockcmd.FencedError
+		fenced   failure.FencedError
 		missing  script.NoReplicasError
 		deadlock deadlock.Error
 		protocol *resp.ProtocolError
@@ -74,7 +75,7 @@ func encodeError(err error) []byte {
 	text := err.Error()
 	switch {
 	case errors.As(err, &usage), errors.As(err, &fenced), errors.As(err, &missing),
-		errors.As(err, &deadlock), lockcmd.IsUnblocked(err):
+		errors.As(err, &deadlock), failure.IsUnblocked(err):
 	case errors.As(err, &protocol):
 		text = "ERR " + text
 	default: // *upstream.Error, *upstream.Refused, an upstream that doesn't speak Redis

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/syntax"
 )
 
 type sink struct{ net.Conn }
@@ -82,8 +82,8 @@ func TestKinds(t *testing.T) {
 	if len(seen) != Kinds || !seen["relay"] || !seen["lockscan"] {
 		t.Errorf("%v", seen)
 	}
-	for i := range lockcmd.Specs {
-		spec := &lockcmd.Specs[i]
+	for i := range syntax.Specs {
+		spec := &syntax.Specs[i]
 		if kind := lookup([]byte(spec.Name)).kind; kind.String() != spec.Name {
 			t.Errorf("%s is counted as %v", spec.Name, kind)
 		}

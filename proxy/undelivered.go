@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"lockproxy/internal/loopguard"
-	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/held"
 )
 
 // A lock is released if its token crossed with the end of the connection: otherwise no client would
@@ -40,7 +40,7 @@ const (
 )
 
 // sentPosition is when and where the client is sent a token that ends the next n bytes.
-func (l *locker) sentPosition(n int) lockcmd.Sent {
+func (l *locker) sentPosition(n int) held.Sent {
 	in := l.client.in.Load()
 	if l.watch != nil {
 		in += uint64(l.watch.count.Load())
@@ -48,7 +48,7 @@ func (l *locker) sentPosition(n int) lockcmd.Sent {
 	if !l.client.wrapped() {
 		in += uint64(receiveQueue(l.client.control))
 	}
-	return lockcmd.Sent{At: time.Now(), End: l.pipe.Status().Given + uint64(n), In: in}
+	return held.Sent{At: time.Now(), End: l.pipe.Status().Given + uint64(n), In: in}
 }
 
 // acknowledged is how many bytes a client that has closed has acknowledged, if it has refused the
@@ -76,7 +76,7 @@ func (l *locker) markUnread(ended time.Time, acked uint64) {
 	written, failed := l.client.out.Load(), l.pipe.Status().ClientErr
 	// A reset is told once, to the reader or to the writer.
 	reset := errors.Is(l.readErr, syscall.ECONNRESET) || errors.Is(failed, syscall.ECONNRESET)
-	l.client.holder.MarkUnread(func(sent lockcmd.Sent) bool {
+	l.client.holder.MarkUnread(func(sent held.Sent) bool {
 		switch {
 		case written < sent.End:
 			return failed != nil || reset

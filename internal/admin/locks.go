@@ -11,8 +11,8 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/survey"
-	"lockproxy/lockcmd"
 	"lockproxy/lockcmd/keyname"
+	"lockproxy/lockcmd/lockinfo"
 	"lockproxy/proxy"
 )
 
@@ -28,7 +28,7 @@ func (u upstreamLocks) as(db int) names.Identity {
 	return id
 }
 
-func (u upstreamLocks) Snapshot() []lockcmd.LockInfo { return u.proxy.Locks().Snapshot(maxKnown) }
+func (u upstreamLocks) Snapshot() []lockinfo.Info { return u.proxy.Locks().Snapshot(maxKnown) }
 
 func (u upstreamLocks) Scan(
 	ctx context.Context, db int, cursor uint64, count int,
@@ -38,7 +38,7 @@ func (u upstreamLocks) Scan(
 
 func (u upstreamLocks) Inspect(
 	ctx context.Context, db int, keys []string,
-) ([]lockcmd.LockInfo, error) {
+) ([]lockinfo.Info, error) {
 	return u.proxy.Locks().Inspect(ctx, u.as(db), keys)
 }
 

@@ -206,7 +206,7 @@ func (s *Server) serveLock(w http.ResponseWriter, r *http.Request) {
 		one.Through, one.Others = through, append(one.Others, others...)
 	}
 	for _, h := range list {
-		one.Holder = rowOf(survey.Row{LockInfo: h})
+		one.Holder = rowOf(survey.Row{Info: h})
 	}
 	for _, waiter := range locks.Waiters(id, maxRows) {
 		row := lockWaiter{Owner: shortened(survey.Printable(waiter.Owner)),

@@ -10,7 +10,7 @@ import (
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/survey"
 	"lockproxy/internal/testredis"
-	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/lockinfo"
 	"lockproxy/proxy"
 )
 
@@ -25,7 +25,7 @@ func (l locksOf) as(db int) names.Identity {
 	return id
 }
 
-func (l locksOf) Snapshot() []lockcmd.LockInfo { return l.proxy.Locks().Snapshot(2000) }
+func (l locksOf) Snapshot() []lockinfo.Info { return l.proxy.Locks().Snapshot(2000) }
 
 func (l locksOf) Scan(
 	ctx context.Context, db int, cursor uint64, count int,
@@ -35,7 +35,7 @@ func (l locksOf) Scan(
 
 func (l locksOf) Inspect(
 	ctx context.Context, db int, keys []string,
-) ([]lockcmd.LockInfo, error) {
+) ([]lockinfo.Info, error) {
 	return l.proxy.Locks().Inspect(ctx, l.as(db), keys)
 }
 

@@ -8,18 +8,18 @@ import (
 	"time"
 
 	"lockproxy/internal/names"
-	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/lockinfo"
 )
 
 // Source is where locks are found.
 type Source interface {
 	// Snapshot tells what is known without asking the upstream.
-	Snapshot() []lockcmd.LockInfo
+	Snapshot() []lockinfo.Info
 	// Scan is one step of a scan of a database, about count keys long. next is 0 at its end.
 	Scan(ctx context.Context, db int, cursor uint64, count int) (next uint64, keys []string,
 		err error)
 	// Inspect returns those of the keys that are held now.
-	Inspect(ctx context.Context, db int, keys []string) ([]lockcmd.LockInfo, error)
+	Inspect(ctx context.Context, db int, keys []string) ([]lockinfo.Info, error)
 }
 
 // Budget bounds one Step.
@@ -47,19 +47,19 @@ type Survey struct {
 	stepping sync.Mutex // held while a Step or Find runs; before mu
 
 	mu        sync.Mutex
-	locks     map[names.Lock]*seen            // guarded by mu
-	waited    map[names.Lock]lockcmd.LockInfo // guarded by mu; those of the last Snapshot
-	scans     []*scan                         // guarded by mu
-	next      int                             // guarded by mu; of scans, whose turn it is
-	unseen    int                             // guarded by mu; locks never asked about
-	err       error                           // guarded by mu; of the last Step
-	truncated bool                            // guarded by mu; there are more than maxLocks
-	at        time.Time                       // guarded by mu; when the last Step ended
+	locks     map[names.Lock]*seen         // guarded by mu
+	waited    map[names.Lock]lockinfo.Info // guarded by mu; those of the last Snapshot
+	scans     []*scan                      // guarded by mu
+	next      int                          // guarded by mu; of scans, whose turn it is
+	unseen    int                          // guarded by mu; locks never asked about
+	err       error                        // guarded by mu; of the last Step
+	truncated bool                         // guarded by mu; there are more than maxLocks
+	at        time.Time                    // guarded by mu; when the last Step ended
 }
 
 // seen is a lock as it was when it was last inspected.
 type seen struct {
-	lockcmd.LockInfo
+	lockinfo.Info
 	at      time.Time // zero: it is only known by name so far
 	asked   time.Time // when the upstream was last asked about it, though it may have failed
 	longest time.Duration
@@ -108,10 +108,10 @@ func (s *Survey) Step(ctx context.Context) {
 }
 
 // merge adds what is known without asking, to be inspected.
-func (s *Survey) merge(known []lockcmd.LockInfo) {
+func (s *Survey) merge(known []lockinfo.Info) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.waited = map[names.Lock]lockcmd.LockInfo{}
+	s.waited = map[names.Lock]lockinfo.Info{}
 	for _, h := range known {
 		s.addLocked(h.Lock)
 		if h.Waiters > 0 {
@@ -132,7 +132,7 @@ func (s *Survey) addLocked(place names.Lock) {
 		s.truncated = true
 		return
 	}
-	s.locks[place] = &seen{LockInfo: lockcmd.LockInfo{Lock: place}}
+	s.locks[place] = &seen{Info: lockinfo.Info{Lock: place}}
 	s.unseen++
 }
 
@@ -245,11 +245,11 @@ func (s *Survey) due() map[int][]string {
 
 // inspected records which of the keys are held; the others are not any more. Keys that are not
 // followed are left out.
-func (s *Survey) inspected(db int, keys []string, found []lockcmd.LockInfo) {
+func (s *Survey) inspected(db int, keys []string, found []lockinfo.Info) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	byKey := map[string]lockcmd.LockInfo{}
+	byKey := map[string]lockinfo.Info{}
 	for _, h := range found {
 		byKey[h.Key] = h
 	}
@@ -264,9 +264,9 @@ func (s *Survey) inspected(db int, keys []string, found []lockcmd.LockInfo) {
 		}
 		h, ok := byKey[key]
 		if waited, waits := s.waited[place]; !ok && waits {
-			waited.Age, waited.Remaining = lockcmd.UnknownAge, 0
+			waited.Age, waited.Remaining = lockinfo.UnknownAge, 0
 			waited.Owner, waited.Client = "", ""
-			s.locks[place] = &seen{LockInfo: waited, at: now, asked: now, free: true}
+			s.locks[place] = &seen{Info: waited, at: now, asked: now, free: true}
 			continue
 		}
 		if !ok {
@@ -274,7 +274,7 @@ func (s *Survey) inspected(db int, keys []string, found []lockcmd.LockInfo) {
 			s.truncated = s.truncated && len(s.locks) >= maxLocks
 			continue
 		}
-		l := &seen{LockInfo: h, at: now, asked: now, longest: h.Remaining}
+		l := &seen{Info: h, at: now, asked: now, longest: h.Remaining}
 		if old.Token == h.Token {
 			l.longest = max(l.longest, old.longest)
 		}
@@ -307,11 +307,11 @@ func (s *Survey) notInspected(db int, keys []string) {
 }
 
 // fallBackLocked shows what the source knows of locks that could not be inspected. mu is held.
-func (s *Survey) fallBackLocked(known []lockcmd.LockInfo) {
+func (s *Survey) fallBackLocked(known []lockinfo.Info) {
 	now := time.Now()
 	for _, h := range known {
 		if l := s.locks[h.Lock]; l != nil && h.Token != 0 && l.Token != h.Token {
-			*l = seen{LockInfo: h, at: now, asked: l.asked, longest: h.Remaining}
+			*l = seen{Info: h, at: now, asked: l.asked, longest: h.Remaining}
 		}
 	}
 }
@@ -331,7 +331,7 @@ func (s *Survey) current(now time.Time) []Row {
 			continue
 		}
 		since := now.Sub(l.at)
-		r := Row{LockInfo: l.LockInfo, Lifetime: l.longest, Free: l.free}
+		r := Row{Info: l.Info, Lifetime: l.longest, Free: l.free}
 		if r.Age >= 0 {
 			r.Age += since
 		}

@@ -9,20 +9,20 @@ import (
 	"time"
 
 	"lockproxy/internal/names"
-	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/lockinfo"
 )
 
 // fake is an upstream in one database, whose keys are scanned in order.
 type fake struct {
 	keys      []string
-	held      map[string]lockcmd.LockInfo
-	known     []lockcmd.LockInfo
+	held      map[string]lockinfo.Info
+	known     []lockinfo.Info
 	scanned   int
 	inspected int
 	refuse    error
 }
 
-func (f *fake) Snapshot() []lockcmd.LockInfo { return f.known }
+func (f *fake) Snapshot() []lockinfo.Info { return f.known }
 
 func (f *fake) Scan(_ context.Context, db int, cursor uint64, count int) (uint64, []string, error) {
 	if f.refuse != nil {
@@ -41,7 +41,7 @@ func (f *fake) Scan(_ context.Context, db int, cursor uint64, count int) (uint64
 
 func (f *fake) Inspect(
 	_ context.Context, db int, keys []string,
-) (list []lockcmd.LockInfo, err error) {
+) (list []lockinfo.Info, err error) {
 	if f.refuse != nil {
 		return nil, f.refuse
 	}
@@ -55,15 +55,15 @@ func (f *fake) Inspect(
 }
 
 func newFake(locks int) *fake {
-	f := &fake{held: map[string]lockcmd.LockInfo{}}
+	f := &fake{held: map[string]lockinfo.Info{}}
 	for i := range locks {
 		f.add(fmt.Sprintf("k%05d", i),
-			lockcmd.LockInfo{Token: int64(i + 1), Remaining: time.Minute})
+			lockinfo.Info{Token: int64(i + 1), Remaining: time.Minute})
 	}
 	return f
 }
 
-func (f *fake) add(key string, h lockcmd.LockInfo) {
+func (f *fake) add(key string, h lockinfo.Info) {
 	h.Key = key
 	f.keys = append(f.keys, key)
 	f.held[key] = h
@@ -90,7 +90,7 @@ func TestStepsAreBounded(t *testing.T) {
 		t.Fatalf("%d locks found, complete %v", v.Total, v.Complete)
 	}
 	clear(f.held) // released: their records are there still, and are found again and again
-	f.add("z", lockcmd.LockInfo{Token: 1, Remaining: time.Minute})
+	f.add("z", lockinfo.Info{Token: 1, Remaining: time.Minute})
 	for range 40 {
 		f.scanned, f.inspected = 0, 0
 		s.Step(ctx)
@@ -115,9 +115,9 @@ func TestMoreThanCanBeFollowed(t *testing.T) {
 
 func TestKnownWithoutScan(t *testing.T) {
 	f := newFake(0)
-	f.held["mine"] = lockcmd.LockInfo{Lock: names.Lock{DB: 5, Key: "mine"}, Token: 9,
+	f.held["mine"] = lockinfo.Info{Lock: names.Lock{DB: 5, Key: "mine"}, Token: 9,
 		Remaining: time.Minute, Waiters: 2}
-	f.known = []lockcmd.LockInfo{{Lock: names.Lock{DB: 5, Key: "mine"}, Token: 9,
+	f.known = []lockinfo.Info{{Lock: names.Lock{DB: 5, Key: "mine"}, Token: 9,
 		Owner: "guess"}, {Lock: names.Lock{Key: "gone"}, Token: 1, Remaining: time.Hour}}
 	s := New(f, 0, DefaultBudget)
 	s.Step(ctx)
@@ -139,12 +139,12 @@ func TestKnownWithoutScan(t *testing.T) {
 // Between inspections times go on, and a lock whose time has passed isn't shown.
 func TestTimeGoesOn(t *testing.T) {
 	f := newFake(0)
-	f.add("a", lockcmd.LockInfo{Token: 1, Age: 10 * time.Second, Remaining: 20 * time.Second})
+	f.add("a", lockinfo.Info{Token: 1, Age: 10 * time.Second, Remaining: 20 * time.Second})
 	f.add("s",
-		lockcmd.LockInfo{Token: 2, Age: time.Hour, Remaining: 9 * time.Second, Session: true})
+		lockinfo.Info{Token: 2, Age: time.Hour, Remaining: 9 * time.Second, Session: true})
 	s := New(f, 0, DefaultBudget)
 	s.Step(ctx)
-	f.held["s"] = lockcmd.LockInfo{Lock: names.Lock{Key: "s"}, Token: 2, Age: time.Hour,
+	f.held["s"] = lockinfo.Info{Lock: names.Lock{Key: "s"}, Token: 2, Age: time.Hour,
 		Remaining: 6 * time.Second, Session: true}
 	s.Step(ctx)
 	near := func(got, want time.Duration) bool { return (got - want).Abs() < time.Second/2 }
@@ -164,13 +164,13 @@ func TestTimeGoesOn(t *testing.T) {
 func TestQuery(t *testing.T) {
 	f := newFake(0)
 	f.add("b",
-		lockcmd.LockInfo{Token: 1, Owner: "Zoe", Client: "10.0.0.2:1", Age: 3 * time.Second,
+		lockinfo.Info{Token: 1, Owner: "Zoe", Client: "10.0.0.2:1", Age: 3 * time.Second,
 			Remaining: time.Minute, Waiters: 1})
 	f.add("a",
-		lockcmd.LockInfo{Token: 2, Owner: "adam", Client: "10.0.0.3:1", Age: 2 * time.Second,
+		lockinfo.Info{Token: 2, Owner: "adam", Client: "10.0.0.3:1", Age: 2 * time.Second,
 			Remaining: time.Hour, Waiters: 9})
 	f.add("c",
-		lockcmd.LockInfo{Token: 3, Client: "10.0.0.1:1", Age: time.Second, Remaining: time.Second})
+		lockinfo.Info{Token: 3, Client: "10.0.0.1:1", Age: time.Second, Remaining: time.Second})
 	s := New(f, 0, DefaultBudget)
 	s.Step(ctx)
 	for _, test := range []struct {
@@ -212,7 +212,7 @@ func TestPrintable(t *testing.T) {
 func TestBetweenTwoHolders(t *testing.T) {
 	f := newFake(2)
 	id := names.Lock{Key: "hot"}
-	f.known = []lockcmd.LockInfo{{Lock: id, Waiters: 3, OldestWait: time.Second, Owner: "old",
+	f.known = []lockinfo.Info{{Lock: id, Waiters: 3, OldestWait: time.Second, Owner: "old",
 		Token: 7, Remaining: time.Minute}}
 	s := New(f, 0, DefaultBudget)
 	s.Step(context.Background())
@@ -231,15 +231,15 @@ func TestBetweenTwoHolders(t *testing.T) {
 // A lock that no scan finds is found by its name, if it is held.
 func TestFind(t *testing.T) {
 	f := newFake(0)
-	f.held["theirs"] = lockcmd.LockInfo{Lock: names.Lock{Key: "theirs"}, Kind: "timestamp",
-		Age: lockcmd.UnknownAge, Remaining: time.Minute}
+	f.held["theirs"] = lockinfo.Info{Lock: names.Lock{Key: "theirs"}, Kind: "timestamp",
+		Age: lockinfo.UnknownAge, Remaining: time.Minute}
 	s := New(f, 0, DefaultBudget)
 	s.Step(context.Background())
 	for _, name := range []string{"", "nothing", "theirs", "theirs"} {
 		s.Find(context.Background(), name)
 	}
 	v := s.View(Query{Filter: "THEIRS"}, time.Now().Add(time.Second))
-	if len(v.Rows) != 1 || v.Total != 1 || v.Rows[0].Age != lockcmd.UnknownAge || f.inspected != 2 {
+	if len(v.Rows) != 1 || v.Total != 1 || v.Rows[0].Age != lockinfo.UnknownAge || f.inspected != 2 {
 		t.Errorf("%+v after %d looks", v, f.inspected)
 	}
 }
@@ -249,9 +249,9 @@ type everywhere struct{ *fake }
 
 func (everywhere) Inspect(
 	_ context.Context, db int, keys []string,
-) (list []lockcmd.LockInfo, err error) {
+) (list []lockinfo.Info, err error) {
 	for _, key := range keys {
-		list = append(list, lockcmd.LockInfo{Lock: names.Lock{DB: db, Key: key}, Token: 1,
+		list = append(list, lockinfo.Info{Lock: names.Lock{DB: db, Key: key}, Token: 1,
 			Remaining: time.Minute})
 	}
 	return list, nil
@@ -260,7 +260,7 @@ func (everywhere) Inspect(
 // Of locks found by one name only those are followed that there is room for.
 func TestFindWhereOneMoreFits(t *testing.T) {
 	f := newFake(maxLocks - 2)
-	f.known = []lockcmd.LockInfo{{Lock: names.Lock{DB: 5, Key: "known"}}}
+	f.known = []lockinfo.Info{{Lock: names.Lock{DB: 5, Key: "known"}}}
 	s := New(everywhere{f}, 0, Budget{Scan: 1 << 20, Inspect: 1 << 20})
 	s.Step(ctx)
 	s.Find(ctx, "found")
@@ -277,7 +277,7 @@ type closed struct {
 
 func (c closed) Inspect(
 	ctx context.Context, db int, keys []string,
-) (list []lockcmd.LockInfo, err error) {
+) (list []lockinfo.Info, err error) {
 	if db == c.db {
 		return nil, errors.New("NOPERM")
 	}
@@ -289,12 +289,12 @@ func TestMoreThanCanBeInspected(t *testing.T) {
 	f := newFake(0)
 	for i := range maxLocks + 1 {
 		f.known = append(f.known,
-			lockcmd.LockInfo{Lock: names.Lock{DB: 3, Key: fmt.Sprint(i)}})
+			lockinfo.Info{Lock: names.Lock{DB: 3, Key: fmt.Sprint(i)}})
 	}
 	s := New(closed{f, 3}, 0, DefaultBudget)
 	s.Step(ctx)
 	f.known = nil
-	f.add("here", lockcmd.LockInfo{Token: 1, Remaining: time.Minute})
+	f.add("here", lockinfo.Info{Token: 1, Remaining: time.Minute})
 	after := func(steps int) View {
 		for range steps {
 			s.Step(ctx)

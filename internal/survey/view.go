@@ -9,12 +9,12 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/lockinfo"
 )
 
 // Row is one lock to be shown.
 type Row struct {
-	lockcmd.LockInfo
+	lockinfo.Info
 	Lifetime time.Duration // that Remaining is the rest of
 	Free     bool          // clients wait for it, and nobody had it when it was inspected
 }
@@ -53,8 +53,8 @@ type View struct {
 	At        time.Time // when the last Step ended
 }
 
-// By is the Query that sorts by a column, with what matters most first: the largest numbers, but not
-// those of the time that is left.
+// By is the Query that sorts by a column, with what matters most first: the largest numbers, but
+// not those of the time that is left.
 func By(c Column) Query { return Query{Sort: c, Descending: c == ByAge || c == ByWaiters} }
 
 // View shows the locks as of now.

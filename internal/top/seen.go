@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/survey"
-	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/lockinfo"
 	"lockproxy/lockcmd/script"
 )
 
@@ -116,7 +116,7 @@ func (s proxySource) events(ctx context.Context, key ...any) (list []event, err 
 }
 
 // holderLine describes a holder.
-func holderLine(h lockcmd.LockInfo) string {
+func holderLine(h lockinfo.Info) string {
 	line := named(h.Whose(), h.Client)
 	if h.Kind != "lockproxy" {
 		by := survey.Printable(cmp.Or(h.Library, h.Kind))
@@ -141,7 +141,7 @@ func (s proxySource) holders(
 	lines, err := s.maps(ctx, "LOCKINFO", key, "HOLDERS")
 	for _, line := range lines {
 		text, number := fields(line)
-		list = append(list, holderLine(lockcmd.LockInfo{
+		list = append(list, holderLine(lockinfo.Info{
 			Kind: "lockproxy", Owner: text["owner"], Name: text["name"], Client: text["client"],
 			Age:       now.Sub(time.UnixMilli(number["acquired_ms"])),
 			Remaining: time.UnixMilli(number["expires_ms"]).Sub(now),

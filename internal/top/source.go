@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/names"
-	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/lockinfo"
 	"lockproxy/lockcmd/script"
 )
 
@@ -18,7 +18,7 @@ import (
 type proxySource struct{ client *redis.Client }
 
 // Snapshot tells nothing: a client only knows what it asks.
-func (s proxySource) Snapshot() []lockcmd.LockInfo { return nil }
+func (s proxySource) Snapshot() []lockinfo.Info { return nil }
 
 // Scan is one LOCKSCAN. The client is logged in to one database.
 func (s proxySource) Scan(
@@ -47,7 +47,7 @@ func (s proxySource) Scan(
 // Inspect is a LOCKINFO for each key, in one go.
 func (s proxySource) Inspect(
 	ctx context.Context, db int, keys []string,
-) ([]lockcmd.LockInfo, error) {
+) ([]lockinfo.Info, error) {
 	pipe := s.client.Pipeline()
 	replies := make([]*redis.Cmd, len(keys))
 	for i, key := range keys {
@@ -57,7 +57,7 @@ func (s proxySource) Inspect(
 	if _, err := pipe.Exec(ctx); err != nil && !errors.As(err, &said) {
 		return nil, err
 	}
-	var list []lockcmd.LockInfo
+	var list []lockinfo.Info
 	for i, reply := range replies {
 		fields, err := reply.Slice()
 		if err != nil {
@@ -87,10 +87,10 @@ func fields(list []any) (text map[string]string, number map[string]int64) {
 }
 
 // asHeld reads what LOCKINFO answers; ok is false for a lock that isn't held.
-func asHeld(list []any) (h lockcmd.LockInfo, ok bool) {
+func asHeld(list []any) (h lockinfo.Info, ok bool) {
 	text, number := fields(list)
 	now := number["expires_ms"] - number["remaining_ms"] // by the upstream's clock
-	h = lockcmd.LockInfo{
+	h = lockinfo.Info{
 		Kind: text["kind"], Token: number["token"], Owner: text["owner"], Client: text["client"],
 		Name:      text["name"],
 		Age:       script.FromMS(max(now-number["acquired_ms"], 0)),
@@ -101,14 +101,14 @@ func asHeld(list []any) (h lockcmd.LockInfo, ok bool) {
 		Library: text["library"], Refused: int(number["refused"]),
 	}
 	if number["acquired_ms"] == 0 {
-		h.Age = lockcmd.UnknownAge
+		h.Age = lockinfo.UnknownAge
 	}
 	addTrying(&h, list, now)
 	return h, text["state"] == "held"
 }
 
 // addTrying counts foreign clients that keep trying as waiters, as the live page does.
-func addTrying(h *lockcmd.LockInfo, list []any, now int64) {
+func addTrying(h *lockinfo.Info, list []any, now int64) {
 	for i := 0; i+1 < len(list); i += 2 {
 		trying, _ := list[i+1].([]any)
 		for _, one := range trying {

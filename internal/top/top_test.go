@@ -22,6 +22,7 @@ import (
 	"lockproxy/internal/testwait"
 	"lockproxy/internal/upstream"
 	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/lockinfo"
 	"lockproxy/proxy"
 )
 
@@ -425,9 +426,9 @@ func TestWatchShared(t *testing.T) {
 }
 
 func TestLibraryIsShown(t *testing.T) {
-	h := lockcmd.LockInfo{Owner: "anna", Library: "locklib 2.1\n", Kind: "other", Holders: 1,
+	h := lockinfo.Info{Owner: "anna", Library: "locklib 2.1\n", Kind: "other", Holders: 1,
 		Remaining: time.Second}
-	if got := ownerText(survey.Row{LockInfo: h}); got != `anna (locklib 2.1\n)` {
+	if got := ownerText(survey.Row{Info: h}); got != `anna (locklib 2.1\n)` {
 		t.Error(got)
 	}
 	if got := holderLine(h); !strings.HasPrefix(got, `anna (not by LOCK: locklib 2.1\n), held `) {
@@ -437,7 +438,7 @@ func TestLibraryIsShown(t *testing.T) {
 
 // Whatever the width, lines fit, and the least important columns are left out first.
 func TestTableFits(t *testing.T) {
-	rows := []survey.Row{{LockInfo: lockcmd.LockInfo{
+	rows := []survey.Row{{Info: lockinfo.Info{
 		Lock: names.Lock{Key: strings.Repeat("日本語キー", 30)}, Owner: strings.Repeat("o", 300),
 		Client: "[2001:db8::1234:5678]:65535",
 		Age:    400 * 24 * time.Hour, Remaining: 400 * 24 * time.Hour, Waiters: 99999,

@@ -1,3 +1,6 @@
-// Package syntax reads the arguments of lock commands. A function for each command returns what was
-// asked for, or a UsageError with Redis's own wording and code, which names the argument.
+// Package syntax knows the lock commands as a client writes them: Specs lists them, with the number
+// of their arguments and what COMMAND says of them, and HelpText is LOCK HELP.
+//
+// A function for each command reads its arguments. It returns what was asked for, or a UsageError
+// with Redis's own wording and code, which names the argument.
 package syntax

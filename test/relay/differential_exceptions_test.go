@@ -9,7 +9,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/syntax"
 )
 
 // diffExceptions lists the replies that differ because two servers,
@@ -313,6 +313,6 @@ func diffPairText(v resp.Value) string {
 var diffLockNames = []string{"lock", "unlock", "relock", "lockinfo", "lockscan", "fence"}
 
 func diffIsLock(name string) bool {
-	known := func(spec lockcmd.Spec) bool { return spec.Name == name }
-	return slices.Contains(diffLockNames, name) || slices.ContainsFunc(lockcmd.Specs, known)
+	known := func(spec syntax.Spec) bool { return spec.Name == name }
+	return slices.Contains(diffLockNames, name) || slices.ContainsFunc(syntax.Specs, known)
 }

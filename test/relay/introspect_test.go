@@ -8,7 +8,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/syntax"
 )
 
 // dialBoth connects directly and through the proxy, in one protocol version.
@@ -59,7 +59,7 @@ func TestIntrospectionAddsToRedis(t *testing.T) {
 			} {
 				want, got := direct.Do(c.command), through.Do(c.command)
 				theirs, all := elements(t, want), elements(t, got)
-				if len(all) != len(theirs)+c.each*len(lockcmd.Specs) ||
+				if len(all) != len(theirs)+c.each*len(syntax.Specs) ||
 					!slices.Equal(all[:len(theirs)], theirs) || got[0] != want[0] {
 					t.Errorf("%s: %d elements through the proxy, %d from Redis; the first:\n%q\n%q",
 						c.command, len(all), len(theirs), all[0], theirs[0])
@@ -67,7 +67,7 @@ func TestIntrospectionAddsToRedis(t *testing.T) {
 			}
 			n, _ := resp.ParseInt([]byte(strings.Trim(direct.Do("COMMAND COUNT"), ":\r\n")))
 			m, _ := resp.ParseInt([]byte(strings.Trim(through.Do("COMMAND COUNT"), ":\r\n")))
-			if m != n+int64(len(lockcmd.Specs)) {
+			if m != n+int64(len(syntax.Specs)) {
 				t.Errorf("COUNT: %d through the proxy, %d from Redis", m, n)
 			}
 			for _, same := range []string{
@@ -242,10 +242,10 @@ func TestIntrospectionForRedisCLI(t *testing.T) {
 func TestIntrospectionKnowsEveryLockCommand(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	c := proxytest.Dial(t, p.Addr)
-	for i := range lockcmd.Specs {
-		if got := c.Do("COMMAND DOCS " + lockcmd.Specs[i].Name); !strings.HasPrefix(got,
+	for i := range syntax.Specs {
+		if got := c.Do("COMMAND DOCS " + syntax.Specs[i].Name); !strings.HasPrefix(got,
 			"*2\r\n") || strings.Contains(got, "summary\r\n$0\r\n") {
-			t.Errorf("%s: %q", lockcmd.Specs[i].Name, got)
+			t.Errorf("%s: %q", syntax.Specs[i].Name, got)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package lockcmd
+package held
 
 import (
 	"cmp"
@@ -12,19 +12,19 @@ import (
 	"lockproxy/lockcmd/script"
 )
 
-// registry has the locks that were taken through this proxy, until their ends are known. It shows
+// Registry has the locks that were taken through this proxy, until their ends are known. It shows
 // operators how long locks were held and which of them nobody released, and sessions that a lock
 // was taken away. It decides nothing: the upstream does.
-type registry struct {
+type Registry struct {
 	seed      maphash.Seed
-	onExpired func(*heldLock) // called for each lock that has expired, with its shard locked
+	onExpired func(*Lock) // called for each lock that has expired, with its shard locked
 	shards    [registryShards]registryShard
 }
 
 type registryShard struct {
 	mu    sync.Mutex
-	locks map[heldID]*heldLock // guarded by mu
-	puts  int                  // guarded by mu; since the last sweep
+	locks map[ID]*Lock // guarded by mu
+	puts  int          // guarded by mu; since the last sweep
 
 	shared int // guarded by mu; how many of locks are shared
 }
@@ -38,40 +38,40 @@ const (
 	expiryGrace = time.Second
 )
 
-func newRegistry(onExpired func(*heldLock)) *registry {
-	r := &registry{seed: maphash.MakeSeed(), onExpired: onExpired}
+func NewRegistry(onExpired func(*Lock)) *Registry {
+	r := &Registry{seed: maphash.MakeSeed(), onExpired: onExpired}
 	for i := range r.shards {
-		r.shards[i].locks = map[heldID]*heldLock{}
+		r.shards[i].locks = map[ID]*Lock{}
 	}
 	return r
 }
 
-func (r *registry) hash(key string) uint64 { return maphash.String(r.seed, key) }
+func (r *Registry) Hash(key string) uint64 { return maphash.String(r.seed, key) }
 
 // lock locks the shard of a lock and returns it.
-func (r *registry) lock(id names.Lock) *registryShard {
-	s := &r.shards[r.hash(id.Key)%registryShards]
+func (r *Registry) lock(id names.Lock) *registryShard {
+	s := &r.shards[r.Hash(id.Key)%registryShards]
 	s.mu.Lock()
 	return s
 }
 
-// put registers a lock that was taken, or that its owner was given again. It returns the sessions
+// Put registers a lock that was taken, or that its owner was given again. It returns the sessions
 // of an earlier holder that has not released it: they have probably lost it.
-func (r *registry) put(lock *heldLock) (earlier []*heldLock) {
-	id, now := lock.heldID(), lock.since
+func (r *Registry) Put(lock *Lock) (earlier []*Lock) {
+	id, now := lock.heldID(), lock.Since
 	s := r.lock(id.Lock)
 	defer s.mu.Unlock()
 	old := s.locks[id]
 	switch {
 	case old == nil:
-	case old.token == lock.token:
-		lock.since = old.since
+	case old.Token == lock.Token:
+		lock.Since = old.Since
 		lock.others = old.sessionsExcept(lock.Connection)
 		if lock.by == nil { // LOCK does not shorten it; a session lock is renewed long before
-			lock.until.Store(max(lock.until.Load(), old.until.Load()))
+			lock.Until.Store(max(lock.Until.Load(), old.Until.Load()))
 		}
 	default:
-		if now > old.until.Load() {
+		if now > old.Until.Load() {
 			r.onExpired(old)
 		}
 		earlier = old.sessionsExcept(lock.Connection)
@@ -88,26 +88,24 @@ func (r *registry) put(lock *heldLock) (earlier []*heldLock) {
 	return earlier
 }
 
-// sessionsExcept takes the sessions that have the lock out of it, except that of one connection.
-func (lock *heldLock) sessionsExcept(connection string) []*heldLock {
-	list := lock.appendSessions(nil)
-	lock.others = nil
-	return slices.DeleteFunc(list, func(other *heldLock) bool {
-		return other.Connection == connection
-	})
-}
-
 // sessionsOf are the sessions that have a lock.
-func (r *registry) sessionsOf(id names.Lock) (list []*heldLock) {
+func (r *Registry) sessionsOf(id names.Lock) (list []*Lock) {
 	s := r.lock(id)
 	defer s.mu.Unlock()
-	s.visit(id, func(lock *heldLock) { list = lock.appendSessions(list) })
+	s.visit(id, func(lock *Lock) { list = lock.appendSessions(list) })
 	return list
 }
 
-// visit calls f for the holders of a lock that are registered. mu is held.
-func (s *registryShard) visit(id names.Lock, f func(*heldLock)) {
-	if lock := s.locks[heldID{id, 0}]; lock != nil {
+// Visit calls f for the holders of a lock that are registered.
+func (r *Registry) Visit(id names.Lock, f func(*Lock)) {
+	s := r.lock(id)
+	defer s.mu.Unlock()
+	s.visit(id, f)
+}
+
+// visit is registry.visit. mu is held.
+func (s *registryShard) visit(id names.Lock, f func(*Lock)) {
+	if lock := s.locks[ID{id, 0}]; lock != nil {
 		f(lock)
 	}
 	if s.shared == 0 {
@@ -120,36 +118,27 @@ func (s *registryShard) visit(id names.Lock, f func(*heldLock)) {
 	}
 }
 
-// has reports whether a lock is registered and has not expired.
-func (r *registry) has(id names.Lock) bool {
+// Has reports whether a lock is registered and has not expired.
+func (r *Registry) Has(id names.Lock) bool {
 	s := r.lock(id)
 	defer s.mu.Unlock()
 	live := false
-	s.visit(id, func(lock *heldLock) { live = live || lock.until.Load() > monotonic.Now() })
+	s.visit(id, func(lock *Lock) { live = live || lock.Until.Load() > monotonic.Now() })
 	return live
 }
 
 // allSessions are the sessions of all locks.
-func (r *registry) allSessions() (list []*heldLock) {
-	r.visitAll(func(lock *heldLock) { list = lock.appendSessions(list) })
-	return list
-}
-
-// appendSessions appends the sessions that have the lock.
-func (lock *heldLock) appendSessions(list []*heldLock) []*heldLock {
-	list = append(list, lock.others...)
-	if lock.by != nil {
-		list = append(list, lock)
-	}
+func (r *Registry) allSessions() (list []*Lock) {
+	r.VisitAll(func(lock *Lock) { list = lock.appendSessions(list) })
 	return list
 }
 
 // leave removes a session from a lock: its connection has gone. Another connection of its owner may
 // still have the lock.
-func (r *registry) leave(lock *heldLock) {
-	s := r.lock(lock.id())
+func (r *Registry) leave(lock *Lock) {
+	s := r.lock(lock.Id())
 	defer s.mu.Unlock()
-	if last := s.locks[lock.heldID()]; last != nil && last.token == lock.token {
+	if last := s.locks[lock.heldID()]; last != nil && last.Token == lock.Token {
 		s.leave(lock, last)
 	}
 }
@@ -157,12 +146,12 @@ func (r *registry) leave(lock *heldLock) {
 // lose removes a session from a lock that it has lost, and reports whether the lock is no longer
 // registered. If its token holds nothing, others are the sessions that have lost it, too: all those
 // of its owner.
-func (r *registry) lose(lock *heldLock, tokenHolds bool) (others []*heldLock, ended bool) {
+func (r *Registry) lose(lock *Lock, tokenHolds bool) (others []*Lock, ended bool) {
 	id := lock.heldID()
 	s := r.lock(id.Lock)
 	defer s.mu.Unlock()
 	last := s.locks[id]
-	if last == nil || last.token != lock.token {
+	if last == nil || last.Token != lock.Token {
 		return nil, false
 	}
 	if tokenHolds {
@@ -175,8 +164,8 @@ func (r *registry) lose(lock *heldLock, tokenHolds bool) (others []*heldLock, en
 }
 
 // leave removes a session from a lock, of which last is registered. mu is held.
-func (s *registryShard) leave(lock, last *heldLock) {
-	list := slices.DeleteFunc(last.others, func(other *heldLock) bool { return other == lock })
+func (s *registryShard) leave(lock, last *Lock) {
+	list := slices.DeleteFunc(last.others, func(other *Lock) bool { return other == lock })
 	if last == lock && len(list) > 0 {
 		last, list = list[len(list)-1], list[:len(list)-1]
 		s.locks[lock.heldID()] = last
@@ -186,28 +175,28 @@ func (s *registryShard) leave(lock, last *heldLock) {
 
 // extend sets when the lock of a token ends, unless it is a session lock: that ends with its
 // renewals.
-func (r *registry) extend(id names.Lock, token, until int64) {
+func (r *Registry) extend(id names.Lock, token, until int64) {
 	s := r.lock(id)
 	defer s.mu.Unlock()
-	lock := s.locks[heldID{id, 0}]
-	if lock == nil || lock.token != token {
-		lock = s.locks[heldID{id, token}]
+	lock := s.locks[ID{id, 0}]
+	if lock == nil || lock.Token != token {
+		lock = s.locks[ID{id, token}]
 	}
 	if lock != nil && lock.by == nil {
-		lock.until.Store(until)
+		lock.Until.Store(until)
 	}
 }
 
-// remove removes the lock that a release with a proof, of a token, has ended, and returns it, nil
+// Remove removes the lock that a release with a proof, of a token, has ended, and returns it, nil
 // if there is none. A forced release of a shared lock may have ended others.
-func (r *registry) remove(
+func (r *Registry) Remove(
 	id names.Lock, p script.Proof, token int64,
-) (lock *heldLock, others []*heldLock) {
+) (lock *Lock, others []*Lock) {
 	s := r.lock(id)
 	defer s.mu.Unlock()
 	if s.shared > 0 {
 		if p.Kind == "force" {
-			s.visit(id, func(lock *heldLock) { others = append(others, lock) })
+			s.visit(id, func(lock *Lock) { others = append(others, lock) })
 			for _, lock := range others {
 				s.delete(lock.heldID())
 			}
@@ -215,35 +204,35 @@ func (r *registry) remove(
 				return others[0], others[1:]
 			}
 		}
-		if lock = s.locks[heldID{id, cmp.Or(p.Token(), token)}]; lock != nil && lock.Shared {
+		if lock = s.locks[ID{id, cmp.Or(p.Token(), token)}]; lock != nil && lock.Shared {
 			s.delete(lock.heldID())
 			return lock, nil
 		}
 	}
-	lock = s.locks[heldID{id, 0}]
+	lock = s.locks[ID{id, 0}]
 	switch {
 	case lock == nil:
 		return nil, nil
-	case p.Token() == lock.token:
+	case p.Token() == lock.Token:
 	case p.Kind == "connection" && p.Value == lock.Connection:
-	case p.Kind != "token" && p.Kind != "connection" && token == lock.token:
+	case p.Kind != "token" && p.Kind != "connection" && token == lock.Token:
 	default:
 		return nil, nil
 	}
-	delete(s.locks, heldID{id, 0})
+	delete(s.locks, ID{id, 0})
 	return lock, nil
 }
 
 // delete removes a lock. mu is held.
-func (s *registryShard) delete(id heldID) {
+func (s *registryShard) delete(id ID) {
 	if _, ok := s.locks[id]; ok && id.token != 0 {
 		s.shared--
 	}
 	delete(s.locks, id)
 }
 
-// sweep removes the locks that have expired, and returns how many are left.
-func (r *registry) sweep(now int64) (left int) {
+// Sweep removes the locks that have expired, and returns how many are left.
+func (r *Registry) Sweep(now int64) (left int) {
 	for i := range r.shards {
 		s := &r.shards[i]
 		s.mu.Lock()
@@ -255,18 +244,18 @@ func (r *registry) sweep(now int64) (left int) {
 }
 
 // sweepLocked sweeps one shard. Its mu is held.
-func (r *registry) sweepLocked(s *registryShard, now int64) {
+func (r *Registry) sweepLocked(s *registryShard, now int64) {
 	s.puts = 0
 	for id, lock := range s.locks {
-		if now > lock.until.Load()+int64(expiryGrace) {
+		if now > lock.Until.Load()+int64(expiryGrace) {
 			s.delete(id)
 			r.onExpired(lock)
 		}
 	}
 }
 
-// visitAll calls f for all locks.
-func (r *registry) visitAll(f func(*heldLock)) {
+// VisitAll calls f for all locks.
+func (r *Registry) VisitAll(f func(*Lock)) {
 	for i := range r.shards {
 		s := &r.shards[i]
 		s.mu.Lock()

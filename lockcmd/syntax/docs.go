@@ -1,4 +1,4 @@
-package lockcmd
+package syntax
 
 import (
 	_ "embed"
@@ -8,14 +8,13 @@ import (
 	"sync"
 
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd/syntax"
 )
 
 // docsJSON has for each of Specs the parts of its entry in COMMAND INFO that are not in the Spec,
 // and "doc", its value in COMMAND DOCS, as https://redis.io/docs/latest/commands/command-docs has
 // it. The categories are for COMMAND LIST; the script decides what a user may do.
 //
-//go:embed command_docs.json
+//go:embed docs.json
 var docsJSON string
 
 // docs is docsJSON as a reply.
@@ -92,7 +91,7 @@ func (c *Spec) KeysOf(args [][]byte) [][]byte {
 	if !c.numbersKeys() {
 		return args[1:2]
 	}
-	keys, _, _ := syntax.ParseKeys(args[2:])
+	keys, _, _ := ParseKeys(args[2:])
 	return keys
 }
 

@@ -1,4 +1,4 @@
-package lockcmd
+package grace
 
 import (
 	"context"
@@ -6,18 +6,19 @@ import (
 	"time"
 
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/script"
 )
 
-// gracePeriods repairs locks that were taken over here, while their grace periods run.
-type gracePeriods struct {
-	*common
+// Periods repairs locks that were taken over here, while their grace periods run.
+type Periods struct {
+	*background.Jobs
 	mu        sync.Mutex
 	takeovers map[names.Lock]*takeover // guarded by mu
 }
 
-func newGracePeriods(all *common) *gracePeriods {
-	return &gracePeriods{common: all, takeovers: map[names.Lock]*takeover{}}
+func New(bg *background.Jobs) *Periods {
+	return &Periods{Jobs: bg, takeovers: map[names.Lock]*takeover{}}
 }
 
 // repairTimes are the times after a takeover at which the timestamp is checked. The loser mostly
@@ -36,10 +37,10 @@ type takeover struct {
 	cancel func() // of the next check
 }
 
-// start begins to repair the timestamp of a lock that was taken over, as long as a foreign client
+// Start begins to repair the timestamp of a lock that was taken over, as long as a foreign client
 // that lost the race may replace it. It uses a background client: the holder's connection may be
 // closed or busy. Another takeover begins again.
-func (g *gracePeriods) start(as names.Identity, id names.Lock, token int64) {
+func (g *Periods) Start(as names.Identity, id names.Lock, token int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if old := g.takeovers[id]; old != nil {
@@ -54,7 +55,7 @@ func (g *gracePeriods) start(as names.Identity, id names.Lock, token int64) {
 }
 
 // repairAfterLocked begins the next check after a time. mu is held.
-func (g *gracePeriods) repairAfterLocked(pause time.Duration, id names.Lock, t *takeover) {
+func (g *Periods) repairAfterLocked(pause time.Duration, id names.Lock, t *takeover) {
 	t.cancel = g.Timers.After(pause, func(ctx context.Context) {
 		g.mu.Lock()
 		t.checks++
@@ -73,7 +74,7 @@ func (g *gracePeriods) repairAfterLocked(pause time.Duration, id names.Lock, t *
 }
 
 // repair runs repair.lua. more says whether to check again.
-func (g *gracePeriods) repair(ctx context.Context, id names.Lock, t *takeover) (more bool) {
+func (g *Periods) repair(ctx context.Context, id names.Lock, t *takeover) (more bool) {
 	c := g.Scripts.Call(script.RepairScript, id.Key, script.NoFastPath, "")
 	answer, err := g.Clients.On(ctx, t.as, id.Key, time.Now().Add(g.Clients.Patience())).Eval(&c)
 	ints, err := c.Ints(1, answer, err)

@@ -1,36 +1,53 @@
-package lockcmd
+package held
 
 import (
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
+	"lockproxy/internal/journal"
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/script"
 )
 
 // recordOf is a lock that ends at a time.
-func recordOf(key string, token int64, until time.Time) *heldLock {
-	lock := &heldLock{Request: script.Request{Key: key, Connection: "c"}, token: token}
-	lock.since = monotonic.Now()
-	lock.until.Store(monotonic.Of(until))
+func recordOf(key string, token int64, until time.Time) *Lock {
+	lock := &Lock{Request: script.Request{Key: key, Connection: "c"}, Token: token}
+	lock.Since = monotonic.Now()
+	lock.Until.Store(monotonic.Of(until))
 	return lock
+}
+
+// testSessions are the session locks of a proxy without an upstream.
+func testSessions(r *Registry) *Sessions {
+	bg := &background.Jobs{Timers: background.NewTimers(), Log: hclog.NewNullLogger()}
+	return NewSessions(bg, r, func(journal.Kind, *Lock, bool) {})
+}
+
+// testRenewals are the renewals of a proxy without an upstream.
+func testRenewals() *Renewals {
+	r, _ := testRegistry()
+	nothing := func(names.Identity, string) {}
+	return NewRenewals(testSessions(r), nothing, nothing, func(*Lock) {})
 }
 
 // However many locks a connection takes, it counts as a holder until it has released each or the
 // last has expired.
 func TestHolds(t *testing.T) {
-	h, l := &Holder{}, newTestLocks()
-	defer l.Close()
+	h, l := &Holder{}, testRenewals()
+	defer l.Timers.Close()
 	if _, holds := h.Holds(); holds {
 		t.Error("a new connection holds a lock")
 	}
 	key := func(i int) string { return fmt.Sprint("lock-", i) }
 	at := func(i int) names.Lock { return names.Lock{DB: 0, Key: key(i)} }
-	take := func(i int, until time.Time) *heldLock {
+	take := func(i int, until time.Time) *Lock {
 		lock := recordOf(key(i), 7, until)
-		l.hold(h, lock)
+		l.Hold(h, lock)
 		return lock
 	}
 	holdsUntil := func(what string, want time.Time) {
@@ -43,19 +60,19 @@ func TestHolds(t *testing.T) {
 	soon, later := time.Now().Add(time.Hour), time.Now().Add(2*time.Hour)
 	take(0, soon)
 	take(1, soon)
-	l.unlocked(h, &unlockCall{id: at(1)}, true)
-	l.unlocked(h, &unlockCall{id: at(2)}, true)
+	l.Unlocked(h, at(1), script.Proof{}, 0, true)
+	l.Unlocked(h, at(2), script.Proof{}, 0, true)
 	holdsUntil("with one lock", soon)
 	now := monotonic.Now()
-	l.relocked(h, at(0), script.Proof{Kind: "token", Value: "7"}, 2*time.Hour, now)
-	l.relocked(h, at(0), script.Proof{Kind: "token", Value: "8"}, time.Minute, now) // another's token
-	l.relocked(h, at(1), script.Proof{Kind: "token", Value: "7"}, 2*time.Hour, now)
+	l.Relocked(h, at(0), script.Proof{Kind: "token", Value: "7"}, 2*time.Hour, now)
+	l.Relocked(h, at(0), script.Proof{Kind: "token", Value: "8"}, time.Minute, now) // another's token
+	l.Relocked(h, at(1), script.Proof{Kind: "token", Value: "7"}, 2*time.Hour, now)
 	holdsUntil("with that lock relocked", later)
-	l.unlocked(h, &unlockCall{id: at(0)}, true)
+	l.Unlocked(h, at(0), script.Proof{}, 0, true)
 	if _, holds := h.Holds(); holds {
 		t.Error("it holds a lock when it has released all")
 	}
-	take(0, later).until.Store(0)
+	take(0, later).Until.Store(0)
 	if _, holds := h.Holds(); holds {
 		t.Error("it holds a lock that another client has released")
 	}
@@ -66,13 +83,13 @@ func TestHolds(t *testing.T) {
 		t.Errorf("%d are remembered", len(h.locks))
 	}
 	for i := range 10 * maxHeld {
-		l.unlocked(h, &unlockCall{id: at(i)}, true)
+		l.Unlocked(h, at(i), script.Proof{}, 0, true)
 	}
 	holdsUntil("beyond what is remembered one by one", soon)
 	h.mu.Lock()
 	h.more = monotonic.Now() // all have ended
 	for _, lock := range h.locks {
-		lock.until.Store(h.more)
+		lock.Until.Store(h.more)
 	}
 	h.mu.Unlock()
 	if _, holds := h.Holds(); holds {
@@ -82,12 +99,12 @@ func TestHolds(t *testing.T) {
 
 // A connection remembers few of the locks that others have released.
 func TestReleasedByOthersIsForgotten(t *testing.T) {
-	h, l := &Holder{}, newTestLocks()
-	defer l.Close()
+	h, l := &Holder{}, testRenewals()
+	defer l.Timers.Close()
 	for i := range 1000 {
 		lock := recordOf(fmt.Sprint(i), 7, time.Now().Add(time.Hour))
-		l.hold(h, lock)
-		lock.until.Store(0)
+		l.Hold(h, lock)
+		lock.Until.Store(0)
 	}
 	if len(h.locks) > 8 {
 		t.Errorf("%d are remembered", len(h.locks))
@@ -98,8 +115,8 @@ func TestReleasedByOthersIsForgotten(t *testing.T) {
 func TestUndeliveredIsBounded(t *testing.T) {
 	h := &Holder{}
 	for i := range 10 * maxUndelivered {
-		reply := Reply{given: recordOf("a", int64(i), time.Now())}
-		h.MarkSent(reply, Sent{End: uint64(i), In: uint64(i)})
+		lock := recordOf("a", int64(i), time.Now())
+		h.MarkSent(lock, Sent{End: uint64(i), In: uint64(i)})
 	}
 	if len(h.undelivered) > maxUndelivered || cap(h.undelivered) > 2*maxUndelivered {
 		t.Errorf("%d are remembered, with room for %d", len(h.undelivered), cap(h.undelivered))

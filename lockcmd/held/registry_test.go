@@ -1,4 +1,4 @@
-package lockcmd
+package held
 
 import (
 	"fmt"
@@ -13,16 +13,16 @@ import (
 	"lockproxy/lockcmd/script"
 )
 
-func testRegistry() (*registry, *atomic.Uint64) {
+func testRegistry() (*Registry, *atomic.Uint64) {
 	expired := new(atomic.Uint64)
-	return newRegistry(func(*heldLock) { expired.Add(1) }), expired
+	return NewRegistry(func(*Lock) { expired.Add(1) }), expired
 }
 
 // taken is a lock that a connection asked for at a time.
-func taken(key, connection string, token int64, asked int64, timeout time.Duration) *heldLock {
-	lock := &heldLock{Request: script.Request{Key: key, Connection: connection}, token: token}
-	lock.since = asked
-	lock.until.Store(asked + int64(timeout))
+func taken(key, connection string, token int64, asked int64, timeout time.Duration) *Lock {
+	lock := &Lock{Request: script.Request{Key: key, Connection: connection}, Token: token}
+	lock.Since = asked
+	lock.Until.Store(asked + int64(timeout))
 	return lock
 }
 
@@ -31,23 +31,23 @@ func TestRegistry(t *testing.T) {
 	id, now := names.Lock{DB: 0, Key: "a"}, monotonic.Now()
 	ends := func(p script.Proof, token int64, want bool) {
 		t.Helper()
-		one, _ := r.remove(id, p, token)
+		one, _ := r.Remove(id, p, token)
 		if got := one != nil; got != want {
 			t.Errorf("release by %v of %d ended it: %v", p, token, got)
 		}
 	}
-	r.put(taken("a", "c1", 7, now, time.Second))
+	r.Put(taken("a", "c1", 7, now, time.Second))
 	ends(script.Proof{Kind: "token", Value: "6"}, 0, false)
 	ends(script.Proof{Kind: "connection", Value: "c2"}, 0, false)
 	ends(script.Proof{Kind: "force", Value: ""}, 8, false)
 	ends(script.Proof{Kind: "token", Value: "7"}, 0, true)
 	ends(script.Proof{Kind: "token", Value: "7"}, 0, false)
 
-	r.put(taken("a", "c1", 8, now, time.Second))
+	r.Put(taken("a", "c1", 8, now, time.Second))
 	ends(script.Proof{Kind: "connection", Value: "c1"}, 0, true)
-	r.put(taken("a", "c1", 9, now, time.Second))
+	r.Put(taken("a", "c1", 9, now, time.Second))
 	ends(script.Proof{Kind: "force", Value: ""}, 9, true)
-	if left := r.sweep(now + int64(time.Hour)); left != 0 || expired.Load() != 0 {
+	if left := r.Sweep(now + int64(time.Hour)); left != 0 || expired.Load() != 0 {
 		t.Errorf("%d left, %d expired", left, expired.Load())
 	}
 }
@@ -56,25 +56,25 @@ func TestRegisteredLocksExpire(t *testing.T) {
 	r, expired := testRegistry()
 	now := monotonic.Now()
 	after := func(d time.Duration) int64 { return now + int64(d) }
-	r.put(taken("short", "c", 1, now, time.Second))
-	r.put(taken("renewed", "c", 2, now, time.Second))
-	r.put(taken("owner", "c", 3, now, time.Minute))
-	r.put(taken("owner", "d", 3, after(time.Second/2), time.Second)) // never shortened
-	r.put(taken("next", "c", 4, now, time.Second))
+	r.Put(taken("short", "c", 1, now, time.Second))
+	r.Put(taken("renewed", "c", 2, now, time.Second))
+	r.Put(taken("owner", "c", 3, now, time.Minute))
+	r.Put(taken("owner", "d", 3, after(time.Second/2), time.Second)) // never shortened
+	r.Put(taken("next", "c", 4, now, time.Second))
 	r.extend(names.Lock{DB: 0, Key: "renewed"}, 2, after(10*time.Second))
 	r.extend(names.Lock{DB: 0, Key: "short"}, 99, after(10*time.Second)) // another's token
-	r.put(taken("next", "d", 5, after(2*time.Second), time.Second))
+	r.Put(taken("next", "d", 5, after(2*time.Second), time.Second))
 	if expired.Load() != 1 {
 		t.Errorf("%d expired by a successor, want 1", expired.Load())
 	}
-	if left := r.sweep(after(1500 * time.Millisecond)); left != 4 {
+	if left := r.Sweep(after(1500 * time.Millisecond)); left != 4 {
 		t.Errorf("%d left within the grace, want 4", left)
 	}
-	if left := r.sweep(after(3 * time.Second)); left != 3 || expired.Load() != 2 {
+	if left := r.Sweep(after(3 * time.Second)); left != 3 || expired.Load() != 2 {
 		t.Errorf("%d left, %d expired", left, expired.Load())
 	}
-	lock, _ := r.remove(names.Lock{DB: 0, Key: "owner"}, script.Proof{Kind: "token", Value: "3"}, 0)
-	if lock == nil || lock.since != now {
+	lock, _ := r.Remove(names.Lock{DB: 0, Key: "owner"}, script.Proof{Kind: "token", Value: "3"}, 0)
+	if lock == nil || lock.Since != now {
 		t.Errorf("held: %+v, since %v", lock, now)
 	}
 }
@@ -84,15 +84,15 @@ func TestRegistryIsBounded(t *testing.T) {
 	r, expired := testRegistry()
 	now := monotonic.Now()
 	for i := range 3 * registryShards * maxRegistered {
-		r.put(taken(fmt.Sprint(i), "c", int64(i), now, time.Hour))
+		r.Put(taken(fmt.Sprint(i), "c", int64(i), now, time.Hour))
 	}
 	const most = registryShards * maxRegistered
-	if left := r.sweep(now); left > most || left < most/2 {
+	if left := r.Sweep(now); left > most || left < most/2 {
 		t.Errorf("%d locks are registered", left)
 	}
 	later := now + int64(2*time.Hour)
 	for i := range registryShards * maxRegistered {
-		r.put(taken("other"+fmt.Sprint(i), "c", int64(i), later, time.Hour))
+		r.Put(taken("other"+fmt.Sprint(i), "c", int64(i), later, time.Hour))
 	}
 	if expired.Load() == 0 {
 		t.Error("nothing has been swept without being asked for")
@@ -102,15 +102,16 @@ func TestRegistryIsBounded(t *testing.T) {
 // A relayed command that can have ended all session locks, such as FLUSHALL, has them looked up by
 // a job: an event loop has seen it.
 func TestAllSessionsAreVerifiedByAJob(t *testing.T) {
-	l := newTestLocks()
-	defer l.Close()
-	for i := range l.observed.registry.shards {
-		l.observed.registry.shards[i].mu.Lock()
-		defer l.observed.registry.shards[i].mu.Unlock()
+	r, _ := testRegistry()
+	s := testSessions(r)
+	defer s.Timers.Close()
+	for i := range r.shards {
+		r.shards[i].mu.Lock()
+		defer r.shards[i].mu.Unlock()
 	}
 	verified := make(chan bool, 1)
 	go func() { // ends by itself
-		l.VerifySessions(0, nil, "FLUSHALL")
+		s.VerifySessions(0, nil, "FLUSHALL")
 		verified <- true
 	}()
 	testwait.For(t, "the caller goes on", verified)
@@ -120,16 +121,16 @@ func TestAllSessionsAreVerifiedByAJob(t *testing.T) {
 func TestRegisteredSessions(t *testing.T) {
 	r, _ := testRegistry()
 	id, now := names.Lock{DB: 0, Key: "a"}, monotonic.Now()
-	session := func(connection string) *heldLock {
+	session := func(connection string) *Lock {
 		lock := taken("a", connection, 7, now, time.Second)
 		lock.by = &Holder{}
-		r.put(lock)
+		r.Put(lock)
 		return lock
 	}
 	check := func(want ...string) {
 		t.Helper()
 		var got []string
-		lock, _ := r.remove(id, script.Proof{Kind: "token", Value: "7"}, 0)
+		lock, _ := r.Remove(id, script.Proof{Kind: "token", Value: "7"}, 0)
 		for _, other := range lock.sessionsExcept("") {
 			got = append(got, other.Connection)
 		}
@@ -148,13 +149,13 @@ func TestRegisteredSessions(t *testing.T) {
 	check("c2")
 
 	session("c1")
-	r.put(taken("a", "c2", 7, now, time.Second))
+	r.Put(taken("a", "c2", 7, now, time.Second))
 	check("c1")
 
 	for i := range 100 {
 		session(fmt.Sprint(i))
 	}
-	last, _ = r.remove(id, script.Proof{Kind: "token", Value: "7"}, 0)
+	last, _ = r.Remove(id, script.Proof{Kind: "token", Value: "7"}, 0)
 	if n := len(last.others); n != 99 {
 		t.Errorf("%d sessions are kept", n)
 	}
@@ -165,12 +166,12 @@ func TestSessionsAreAlwaysRegistered(t *testing.T) {
 	r, _ := testRegistry()
 	now := monotonic.Now()
 	for i := range 2 * registryShards * maxRegistered {
-		r.put(taken(fmt.Sprint(i), "c", int64(i), now, time.Hour))
+		r.Put(taken(fmt.Sprint(i), "c", int64(i), now, time.Hour))
 	}
 	lock := taken("job", "c", 7, now, time.Minute)
 	lock.by = &Holder{}
-	r.put(lock)
-	if len(r.sessionsOf(lock.id())) != 1 {
+	r.Put(lock)
+	if len(r.sessionsOf(lock.Id())) != 1 {
 		t.Error("a session's lock is not found")
 	}
 }

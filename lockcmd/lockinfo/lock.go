@@ -1,0 +1,128 @@
+package lockinfo
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+	"time"
+
+	"lockproxy/internal/foreign"
+	"lockproxy/internal/names"
+	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/script"
+)
+
+// Read reads info.lua's reply. ok is false if the lock is not held.
+func Read(v resp.Value) (h Info, ok bool) {
+	if len(v.Elems) < len(Fields) || string(v.Elems[0].Text) != "held" {
+		return h, false
+	}
+	remaining := v.Elems[7].Int
+	now := v.Elems[6].Int - remaining // the upstream's time
+	client, name := script.SplitWho(string(v.Elems[4].Text))
+	h = Info{
+		Kind: string(v.Elems[1].Text), Token: v.Elems[2].Int, Owner: string(v.Elems[3].Text),
+		Client: client, Name: name, Age: script.FromMS(max(now-v.Elems[5].Int, 0)),
+		Remaining: script.FromMS(remaining), Session: v.Elems[8].Int == 1,
+		Mode: string(v.Elems[9].Text), Holders: int(v.Elems[10].Int),
+	}
+	if v.Elems[5].IsNull() {
+		h.Age = UnknownAge
+	}
+	return h, true
+}
+
+// Info is a lock that is held.
+type Info struct {
+	names.Lock
+	Kind      string // lockproxy, timestamp or other: see LOCKINFO
+	Token     int64  // 0 unless LOCK holds it
+	Owner     string
+	Client    string        // address
+	Name      string        // of the client's connection, if it has one
+	Age       time.Duration // since it was acquired, or UnknownAge
+	Remaining time.Duration // until it expires
+	Session   bool
+	Mode      string // "exclusive" or "shared"
+	Holders   int    // of a shared lock. The other fields are those of the highest token
+	Waiters   int    // at this proxy, with foreign clients that try
+	// Elsewhere is how many other proxies have waiters, as far as the record tells.
+	Elsewhere int
+	// OldestWait is how long the first of them has waited.
+	OldestWait time.Duration
+	// Library is that of the foreign client that holds the lock, if it is known. Refused is how
+	// often others were refused since.
+	Library string
+	Refused int
+}
+
+// Whose is what people call the holder by, if anything: its owner's name, or its connection's.
+func (h *Info) Whose() string { return cmp.Or(h.Owner, h.Name) }
+
+// UnknownAge stands for the age of a foreign lock that this proxy has not seen being taken.
+const UnknownAge = time.Duration(-1)
+
+// OfForeign is what this proxy has seen of a lock of foreign clients.
+func OfForeign(lock foreign.Lock) Info {
+	h := Info{Lock: lock.Lock, Kind: script.KindOther, Age: UnknownAge}
+	if lock.Holder.Addr != "" {
+		now := time.Now()
+		h.Owner, h.Client = lock.Holder.Name, lock.Holder.Addr
+		h.Age, h.Remaining = now.Sub(lock.Since), lock.Until.Sub(now)
+	}
+	h.AddSeen(lock)
+	return h
+}
+
+// AddSeen adds what was seen of foreign clients at the lock. Those that keep trying count as
+// waiters.
+func (h *Info) AddSeen(lock foreign.Lock) {
+	if lock.Holder.Addr != "" {
+		h.Library, h.Refused = lock.Holder.Library, lock.Refused
+	}
+	for _, t := range lock.Trying {
+		h.Waiters++
+		h.OldestWait = max(h.OldestWait, time.Since(t.Since))
+	}
+}
+
+// Fields are the names of what info.lua returns of a holder, in order. Without HOLDERS the time
+// and the record's `waiting` follow.
+var Fields = []string{"state", "kind", "token", "owner", "client",
+	"acquired_ms", "expires_ms", "remaining_ms", "session", "mode", "holders"}
+
+// TakeName takes the connection's name out of the client in info.lua's reply about a holder, and
+// returns it.
+func TakeName(fields []resp.Value) (name string) {
+	client, name := script.SplitWho(string(fields[4].Text))
+	fields[4].Text = fields[4].Text[:len(client)]
+	return name
+}
+
+// ReadProxies reads the proxies with waiters, in order, from elements of info.lua's reply that
+// begin with the time and the record's `waiting`.
+func ReadProxies(since []resp.Value) (list []Proxy) {
+	for entry := range strings.SplitSeq(string(since[1].Text), ",") {
+		fields := strings.Split(entry, ":") // as read.lua has them
+		if len(fields) != 4 {
+			continue
+		}
+		seen, _ := strconv.ParseInt(fields[1], 10, 64)
+		if since[0].Int-seen >= waitingSeen {
+			continue
+		}
+		how, _ := strconv.ParseInt(fields[2], 10, 64)
+		joined, _ := strconv.ParseInt(fields[3], 10, 64)
+		list = append(list, Proxy{fields[0], how, joined})
+	}
+	return list
+}
+
+// waitingSeen is how long after its last poll a proxy counts as waiting, ms.
+const waitingSeen = 1000
+
+// Proxy is a proxy that has waiters for a lock, as the lock record lists it.
+type Proxy struct {
+	Name       string
+	How, Since int64
+}

@@ -126,7 +126,7 @@ func (l *releases) startRelease(lock *held.Lock, done func()) {
 func (l *releases) tryRelease(ctx context.Context, r *abandonedRelease) {
 	as := r.Login()
 	on := l.Clients.On(ctx, as, r.Key, r.end)
-	_, err := l.release(on, r.Id(), as, r.ReleaseProof(), true)
+	_, err := l.release(on, r.ID(), as, r.ReleaseProof(), true)
 	var said script.ServerError
 	switch {
 	case err == nil:

@@ -30,14 +30,14 @@
 //	common                what all parts have: Config, and package background
 //	queues                clients that wait here, by the lock, and competing foreign clients
 //	observed              what has happened to locks: counters, journal, registry
-//	Sessions          finds session locks that are lost
+//	held.Sessions         finds session locks that are lost
 //	foreignTraffic        learns about locks from the commands of foreign clients
 //	releases              frees locks, also abandoned ones, and hands them over
 //	deadlocks             finds owners that wait for each other, with other proxies
 //	releaseNotifications  receives other proxies' messages about releases
 //	keyTracking           learns from the upstream that keys of locks have changed
-//	renewals              records the locks of connections, and renews session locks
-//	Periods          repairs locks after takeovers
+//	held.Renewals         records the locks of connections, and renews session locks
+//	grace.Periods         repairs locks after takeovers
 //	locking, waits        take locks, at once or after others
 //	queries               tells users and operators about locks
 //
@@ -55,10 +55,9 @@
 //
 // # What is known about a lock
 //
-// A Lock is all that this proxy knows about a lock that a connection was given. The Holder of
-// that connection and the registry of all locks share it. Neither decides anything: the upstream
-// does. A session lock is renewed (renew.go) until its connection ends. A lock is abandoned if its
-// client has gone or was never sent its token; then the proxy releases it (abandoned.go).
+// A held.Lock is all that this proxy knows about a lock that a connection was given: see package
+// held, which renews session locks until their connections end. A lock is abandoned if its client
+// has gone or was never sent its token; then the proxy releases it (abandoned.go).
 //
 // # Goroutines
 //

@@ -19,7 +19,7 @@ import (
 
 // journalEnd notes that a lock has ended.
 func (o *observed) journalEnd(kind journal.Kind, lock *held.Lock, at int64) {
-	o.journal.Ended(kind, lock.Id(), lock.Holder(), lock.Journaled, lock.Since, at)
+	o.journal.Ended(kind, lock.ID(), lock.Holder(), lock.Journaled, lock.Since, at)
 }
 
 // journalElsewhere notes a release here of a lock that this proxy had not given.

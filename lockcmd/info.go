@@ -196,7 +196,7 @@ func (l *queries) Snapshot(limit int) []lockinfo.Info {
 	index, databases := map[names.Lock]int{}, map[int]bool{}
 	var list []lockinfo.Info
 	l.seen.registry.VisitAll(func(lock *held.Lock) {
-		if i, ok := index[lock.Id()]; ok { // it has several holders
+		if i, ok := index[lock.ID()]; ok { // it has several holders
 			holders := list[i].Holders + 1
 			if lock.Token > list[i].Token {
 				list[i] = lock.Info()
@@ -208,7 +208,7 @@ func (l *queries) Snapshot(limit int) []lockinfo.Info {
 			return
 		}
 		databases[lock.As.DB] = true
-		index[lock.Id()] = len(list)
+		index[lock.ID()] = len(list)
 		list = append(list, lock.Info())
 	})
 	for _, lock := range l.traffic.ForeignLocks(limit) {

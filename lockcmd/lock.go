@@ -187,7 +187,7 @@ func (l *locking) recordAcquired(h *held.Holder, lock *held.Lock, a script.Attem
 		l.renewals.Sessions.Verify(0, earlier, "")
 	}
 	if a.TakenOver {
-		l.graces.Start(lock.As, lock.Id(), a.Token)
+		l.graces.Start(lock.As, lock.ID(), a.Token)
 	}
 }
 

@@ -73,7 +73,7 @@ func (o *observed) observeAcquired(lock *held.Lock, a script.Attempt) (earlier [
 		if lock.Shared {
 			o.counters.shared.Add(1)
 		}
-		lock.Journaled = o.journal.Acquired(lock.Id(), lock.Holder(), a.Waited,
+		lock.Journaled = o.journal.Acquired(lock.ID(), lock.Holder(), a.Waited,
 			monotonic.Now())
 	}
 	return o.registry.Put(lock) // from now on it can end

@@ -55,7 +55,7 @@ func (l *releases) undoAll(by *held.Holder, list []rejectedLock, reply Reply) (R
 		return reply, nil
 	}
 	lock := list[0]
-	r := l.beginRelease(by, lock.Id(), lock.As, lock.ReleaseProof(), false)
+	r := l.beginRelease(by, lock.ID(), lock.As, lock.ReleaseProof(), false)
 	return Reply{}, &Step{Call: &r.Call, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		if _, _, err := l.finishRelease(r, answer, err); err != nil { // it names no waiter
 			l.startRelease(lock.Lock, func() {})

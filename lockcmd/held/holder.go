@@ -133,7 +133,7 @@ func (h *Holder) provenLocked(id names.Lock, p script.Proof) (list []*Lock) {
 		return list
 	}
 	for _, lock := range h.locks {
-		if lock.Id() == id {
+		if lock.ID() == id {
 			list = append(list, lock)
 		}
 	}
@@ -161,7 +161,7 @@ func (h *Holder) findLocked(id names.Lock, p script.Proof) (found *Lock) {
 		return h.locks[ID{id, p.Token()}]
 	}
 	for _, lock := range h.locks {
-		if lock.Id() == id && (found == nil || lock.Token > found.Token) {
+		if lock.ID() == id && (found == nil || lock.Token > found.Token) {
 			found = lock
 		}
 	}

@@ -51,7 +51,7 @@ func (lock *Lock) Lease() time.Duration {
 	return lock.Timeout
 }
 
-func (lock *Lock) Id() names.Lock { return names.Lock{DB: lock.As.DB, Key: lock.Key} }
+func (lock *Lock) ID() names.Lock { return names.Lock{DB: lock.As.DB, Key: lock.Key} }
 
 // Login is the login with which the proxy works for the lock. A session lock's client can have
 // logged in again since its LOCK, because the password or token that it had then expires.
@@ -73,9 +73,9 @@ type ID struct {
 
 func (lock *Lock) heldID() ID {
 	if lock.Shared {
-		return ID{lock.Id(), lock.Token}
+		return ID{lock.ID(), lock.Token}
 	}
-	return ID{lock.Id(), 0}
+	return ID{lock.ID(), 0}
 }
 
 func (lock *Lock) tokenText() string { return strconv.FormatInt(lock.Token, 10) }
@@ -112,7 +112,7 @@ func (lock *Lock) Holder() journal.Holder {
 // Info is what this proxy knows about the lock.
 func (lock *Lock) Info() lockinfo.Info {
 	return lockinfo.Info{
-		Lock: lock.Id(), Kind: script.KindLockproxy, Token: lock.Token, Owner: lock.Owner,
+		Lock: lock.ID(), Kind: script.KindLockproxy, Token: lock.Token, Owner: lock.Owner,
 		Client: lock.Client, Name: lock.Name, Age: monotonic.Since(lock.Since),
 		Remaining: -monotonic.Since(lock.Until.Load()), Session: lock.Session,
 		Mode: lock.Mode(), Holders: 1,

@@ -136,7 +136,7 @@ func (r *Registry) allSessions() (list []*Lock) {
 // leave removes a session from a lock: its connection has gone. Another connection of its owner may
 // still have the lock.
 func (r *Registry) leave(lock *Lock) {
-	s := r.lock(lock.Id())
+	s := r.lock(lock.ID())
 	defer s.mu.Unlock()
 	if last := s.locks[lock.heldID()]; last != nil && last.Token == lock.Token {
 		s.leave(lock, last)

@@ -171,7 +171,7 @@ func TestSessionsAreAlwaysRegistered(t *testing.T) {
 	lock := taken("job", "c", 7, now, time.Minute)
 	lock.by = &Holder{}
 	r.Put(lock)
-	if len(r.sessionsOf(lock.Id())) != 1 {
+	if len(r.sessionsOf(lock.ID())) != 1 {
 		t.Error("a session's lock is not found")
 	}
 }

@@ -115,7 +115,7 @@ func (r *Renewals) renew(ctx context.Context, h *Holder, lock *Lock, round int) 
 	if lock.last != 0 {
 		left = min(left, time.Duration(lock.last-asked))
 	}
-	c := r.Scripts.Relock(lock.Id(), lock.tokenText(), timeout, true)
+	c := r.Scripts.Relock(lock.ID(), lock.tokenText(), timeout, true)
 	until := time.Now().Add(left - c.Confirm.Within) // Eval adds Confirm.Within
 	as := lock.Login()
 	answer, err := r.Clients.On(ctx, as, lock.Key, until).Eval(c)
@@ -133,7 +133,7 @@ func (r *Renewals) renew(ctx context.Context, h *Holder, lock *Lock, round int) 
 	switch {
 	case err == nil && ints[0] == 1:
 		lock.Until.Store(asked + int64(timeout))
-		r.registry.extend(lock.Id(), lock.Token, asked+int64(timeout))
+		r.registry.extend(lock.ID(), lock.Token, asked+int64(timeout))
 		r.renewLocked(h, lock, asked+int64(timeout/3))
 		h.mu.Unlock()
 		r.track(as, lock.Key) // the connection that tracked it may have failed
@@ -153,7 +153,7 @@ func (r *Renewals) renew(ctx context.Context, h *Holder, lock *Lock, round int) 
 // trackSession tracks the key of a session lock that is held longer than SessionTracked.
 func (r *Renewals) trackSession(lock *Lock) {
 	r.Timers.After(SessionTracked, func(context.Context) {
-		if r.Sessions.Has(lock.Id()) {
+		if r.Sessions.Has(lock.ID()) {
 			r.track(lock.As, lock.Key)
 		}
 	})

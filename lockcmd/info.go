@@ -8,6 +8,7 @@ import (
 	"lockproxy/internal/foreign"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/lockinfo"
 	"lockproxy/lockcmd/script"
@@ -33,7 +34,7 @@ func (l *queries) beginInfo(client Client, args [][]byte) *Step {
 		case "WAITERS":
 			reply, asked = l.waitersReply, []string{"waiters"}
 		default:
-			return answered(errorReply(syntax.Unexpected(args[1], "HOLDERS or WAITERS")))
+			return chain.Answered(chain.Failed(syntax.Unexpected(args[1], "HOLDERS or WAITERS")))
 		}
 	}
 	c := l.Scripts.Call(script.InfoScript, string(args[0]), script.NoFastPath, "", asked...)
@@ -44,23 +45,23 @@ func (l *queries) beginInfo(client Client, args [][]byte) *Step {
 
 // holdersReply is LOCKINFO HOLDERS's reply.
 func holdersReply(_ names.Lock, v resp.Value, err error) Reply {
-	list := Reply{Kind: ArrayReply}
+	list := Reply{Kind: chain.ArrayReply}
 	switch {
 	case err != nil:
-		return errorReply(err)
+		return chain.Failed(err)
 	case len(v.Elems) != 4:
-		return errorReply(script.Unexpected(script.InfoScript, v))
+		return chain.Failed(script.Unexpected(script.InfoScript, v))
 	}
 	for _, h := range v.Elems[3].Elems {
 		if len(h.Elems) != len(lockinfo.Fields) {
-			return errorReply(script.Unexpected(script.InfoScript, v))
+			return chain.Failed(script.Unexpected(script.InfoScript, v))
 		}
 		name := lockinfo.TakeName(h.Elems)
-		list.Elems = append(list.Elems, mapReply(
+		list.Elems = append(list.Elems, chain.Map(
 			"token", fieldReply(h.Elems[2]), "owner", fieldReply(h.Elems[3]),
 			"client", fieldReply(h.Elems[4]), "mode", fieldReply(h.Elems[9]),
 			"acquired_ms", fieldReply(h.Elems[5]), "expires_ms", fieldReply(h.Elems[6]),
-			"session", fieldReply(h.Elems[8]), "name", textReply(name),
+			"session", fieldReply(h.Elems[8]), "name", chain.Text(name),
 		))
 	}
 	return list
@@ -70,29 +71,29 @@ func holdersReply(_ names.Lock, v resp.Value, err error) Reply {
 func (l *queries) waitersReply(id names.Lock, v resp.Value, err error) Reply {
 	switch {
 	case err != nil:
-		return errorReply(err)
+		return chain.Failed(err)
 	case len(v.Elems) != 3:
-		return errorReply(script.Unexpected(script.InfoScript, v))
+		return chain.Failed(script.Unexpected(script.InfoScript, v))
 	}
-	list, now := Reply{Kind: ArrayReply}, time.Now()
+	list, now := Reply{Kind: chain.ArrayReply}, time.Now()
 	upstreamTime := func(t time.Time) Reply { // only the upstream's clock counts
-		return intReply(v.Elems[0].Int + t.Sub(now).Milliseconds())
+		return chain.Int(v.Elems[0].Int + t.Sub(now).Milliseconds())
 	}
 	for _, w := range l.queues.Waiters(id, syntax.MaxCount) {
-		until := nullReply
+		until := chain.Null
 		if !w.Until.IsZero() {
 			until = upstreamTime(w.Until)
 		}
-		list.Elems = append(list.Elems, mapReply(
-			"owner", bulkReply(w.Owner), "client", bulkReply(w.Client),
-			"mode", bulkReply(w.Mode), "since_ms", upstreamTime(w.Since), "until_ms", until,
-			"name", textReply(w.Name),
+		list.Elems = append(list.Elems, chain.Map(
+			"owner", chain.Bulk(w.Owner), "client", chain.Bulk(w.Client),
+			"mode", chain.Bulk(w.Mode), "since_ms", upstreamTime(w.Since), "until_ms", until,
+			"name", chain.Text(w.Name),
 		))
 	}
 	for _, p := range lockinfo.ReadProxies(v.Elems) {
 		if p.Name != l.Scripts.Proxy {
 			list.Elems = append(list.Elems,
-				mapReply("proxy", bulkReply(p.Name), "since_ms", intReply(p.Since)))
+				chain.Map("proxy", chain.Bulk(p.Name), "since_ms", chain.Int(p.Since)))
 		}
 	}
 	return list
@@ -112,22 +113,22 @@ func (l *queries) waitersElsewhere(since []resp.Value) (n int) {
 func fieldReply(e resp.Value) Reply {
 	switch e.Type {
 	case ':':
-		return intReply(e.Int)
+		return chain.Int(e.Int)
 	case '$':
-		return bulkReply(string(e.Text))
+		return chain.Bulk(string(e.Text))
 	}
-	return nullReply
+	return chain.Null
 }
 
 // infoReply is LOCKINFO's reply. waiters are those at this proxy.
 func (l *queries) infoReply(id names.Lock, v resp.Value, err error) Reply {
 	switch {
 	case err != nil:
-		return errorReply(err)
+		return chain.Failed(err)
 	case v.IsNull():
-		return nullReply
+		return chain.Null
 	case len(v.Elems) != len(lockinfo.Fields)+2:
-		return errorReply(script.Unexpected(script.InfoScript, v))
+		return chain.Failed(script.Unexpected(script.InfoScript, v))
 	}
 	name := lockinfo.TakeName(v.Elems)
 	seen := l.traffic.addHolder(id, v.Elems)
@@ -135,7 +136,7 @@ func (l *queries) infoReply(id names.Lock, v resp.Value, err error) Reply {
 		name = seen.Holder.Name
 	}
 	since := v.Elems[len(lockinfo.Fields):]
-	info := Reply{Kind: MapReply}
+	info := Reply{Kind: chain.MapReply}
 	l.queues.mu.Lock()
 	waiters := 0
 	if q := l.queues.of[id]; q != nil {
@@ -144,16 +145,16 @@ func (l *queries) infoReply(id names.Lock, v resp.Value, err error) Reply {
 	l.queues.mu.Unlock()
 	for i, e := range v.Elems[:len(lockinfo.Fields)] {
 		if lockinfo.Fields[i] == "mode" {
-			info.Elems = append(info.Elems, bulkReply("waiters"), intReply(int64(waiters)))
+			info.Elems = append(info.Elems, chain.Bulk("waiters"), chain.Int(int64(waiters)))
 		}
-		info.Elems = append(info.Elems, bulkReply(lockinfo.Fields[i]), fieldReply(e))
+		info.Elems = append(info.Elems, chain.Bulk(lockinfo.Fields[i]), fieldReply(e))
 	}
-	held := nullReply
+	held := chain.Null
 	if acquired := v.Elems[5]; !acquired.IsNull() {
-		held = intReply(max(since[0].Int-acquired.Int, 0))
+		held = chain.Int(max(since[0].Int-acquired.Int, 0))
 	}
-	info.Elems = append(info.Elems, bulkReply("name"), textReply(name), bulkReply("held_ms"), held,
-		bulkReply("waiters_elsewhere"), intReply(int64(l.waitersElsewhere(since))))
+	info.Elems = append(info.Elems, chain.Bulk("name"), chain.Text(name), chain.Bulk("held_ms"), held,
+		chain.Bulk("waiters_elsewhere"), chain.Int(int64(l.waitersElsewhere(since))))
 	info.Elems = append(info.Elems, foreignFields(seen, v.Elems[6].Int-v.Elems[7].Int)...)
 	return info
 }
@@ -163,29 +164,21 @@ func (l *queries) infoReply(id names.Lock, v resp.Value, err error) Reply {
 // time, ms.
 func foreignFields(seen foreign.Lock, now int64) (fields []Reply) {
 	if seen.Holder.Addr != "" {
-		fields = mapReply("library", textReply(seen.Holder.Library),
-			"refused", intReply(int64(seen.Refused))).Elems
+		fields = chain.Map("library", chain.Text(seen.Holder.Library),
+			"refused", chain.Int(int64(seen.Refused))).Elems
 	}
 	if len(seen.Trying) == 0 {
 		return fields
 	}
-	list := Reply{Kind: ArrayReply}
+	list := Reply{Kind: chain.ArrayReply}
 	for _, t := range seen.Trying {
-		list.Elems = append(list.Elems, mapReply(
-			"owner", textReply(t.Name), "client", textReply(t.Addr),
-			"library", textReply(t.Library), "refused", intReply(int64(t.Times)),
-			"since_ms", intReply(now-time.Since(t.Since).Milliseconds()),
+		list.Elems = append(list.Elems, chain.Map(
+			"owner", chain.Text(t.Name), "client", chain.Text(t.Addr),
+			"library", chain.Text(t.Library), "refused", chain.Int(int64(t.Times)),
+			"since_ms", chain.Int(now-time.Since(t.Since).Milliseconds()),
 		))
 	}
-	return append(fields, bulkReply("trying"), list)
-}
-
-// textReply is null for an empty text.
-func textReply(text string) Reply {
-	if text == "" {
-		return nullReply
-	}
-	return bulkReply(text)
+	return append(fields, chain.Bulk("trying"), list)
 }
 
 // Snapshot returns locks without asking the upstream: at most limit of those that were taken

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/grace"
 	"lockproxy/lockcmd/held"
@@ -92,11 +93,11 @@ func (l *waits) beginLock(c Client, args [][]byte) *Step {
 		err = l.permit(o)
 	}
 	if err != nil {
-		return answered(errorReply(err))
+		return chain.Answered(chain.Failed(err))
 	}
 	r := c.Request(string(args[0]), o.Request)
 	if o.Waits {
-		return &Step{Wait: func(ctx context.Context, on upstream) Reply {
+		return &Step{Wait: func(ctx context.Context, on chain.Upstream) Reply {
 			return l.wait(ctx, session{c, on}, r, o.Wait)
 		}}
 	}
@@ -135,7 +136,7 @@ func (l *locking) tried(c Client, rs lockRequests, a script.Attempt, err error) 
 	}
 	l.seen.observeRefused(names.Lock{DB: c.As.DB, Key: rs[0].Key}, err)
 	if err == nil {
-		return nullReply, nil
+		return chain.Null, nil
 	}
 	return l.failed(c, rs, a, err)
 }
@@ -172,7 +173,7 @@ func (l *locking) acquired(c Client, rs lockRequests, a script.Attempt) Reply {
 		lock.Shared = lock.Shared && !a.Exclusive
 		l.recordAcquired(c.Holder, lock, a)
 	}
-	reply := intReply(a.Token)
+	reply := chain.Int(a.Token)
 	if !a.Before {
 		reply.Given, list[0].With = list[0], list[1:]
 	}
@@ -194,7 +195,7 @@ func (l *locking) recordAcquired(h *held.Holder, lock *held.Lock, a script.Attem
 // waitFailed is the reply to a wait that ended with an error.
 func waitFailed(err error) Reply {
 	if unblocked, ok := err.(failure.UnblockedError); ok && !bool(unblocked) {
-		return nullReply
+		return chain.Null
 	}
-	return errorReply(err)
+	return chain.Failed(err)
 }

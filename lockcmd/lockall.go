@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
@@ -93,7 +94,7 @@ func (l *waits) beginLockAll(c Client, args [][]byte) *Step {
 		err = l.permit(o)
 	}
 	if err != nil {
-		return answered(errorReply(err))
+		return chain.Answered(chain.Failed(err))
 	}
 	rs := make(lockRequests, len(keys))
 	for i, key := range keys {
@@ -101,7 +102,7 @@ func (l *waits) beginLockAll(c Client, args [][]byte) *Step {
 		rs[i].Number = rs[0].Number
 	}
 	if o.Waits {
-		return &Step{Wait: func(ctx context.Context, on upstream) Reply {
+		return &Step{Wait: func(ctx context.Context, on chain.Upstream) Reply {
 			return l.waitAll(ctx, session{c, on}, rs, o.Wait)
 		}}
 	}

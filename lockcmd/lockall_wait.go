@@ -8,6 +8,7 @@ import (
 
 	"lockproxy/internal/loopguard"
 	"lockproxy/internal/monotonic"
+	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/script"
 )
@@ -282,7 +283,7 @@ func (l *waits) endWaitAll(
 		if !a.Before {
 			l.releases.releaseAbandoned(rs.locks(lead.as, a.Token)...)
 		}
-		return errorReply(failure.ErrGone)
+		return chain.Failed(failure.ErrGone)
 	case won:
 		if queued {
 			a.Waited = time.Since(lead.joined)
@@ -290,7 +291,7 @@ func (l *waits) endWaitAll(
 		return l.acquired(s.Client, rs, a)
 	case err != nil:
 		reply, next := l.failed(s.Client, rs, a, err)
-		return drive(s, reply, next)
+		return chain.Drive(s, reply, next)
 	}
-	return nullReply
+	return chain.Null
 }

@@ -8,6 +8,8 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/background"
+	"lockproxy/lockcmd/chain"
+	"lockproxy/lockcmd/fence"
 	"lockproxy/lockcmd/grace"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/script"
@@ -29,7 +31,15 @@ type Locks struct {
 	*locking
 	*waits
 	*queries
+	fences *fence.Fences
 }
+
+// What commands are made of, by its short names.
+type (
+	Client = chain.Client
+	Step   = chain.Step
+	Reply  = chain.Reply
+)
 
 // New returns the lock commands of the proxy with this name. connect makes a client of the upstream
 // for an identity.
@@ -60,6 +70,8 @@ func New(
 	l.waits = &waits{l.locking, l.notifications, l.tracking, deadlocks}
 	l.queries = &queries{common: all, queues: qs, seen: seen, traffic: l.foreignTraffic,
 		releases: l.releases}
+	l.fences = &fence.Fences{Scripts: all.Scripts, Cluster: cfg.Cluster, Can: cfg.CanFence,
+		OnRefused: func() { seen.counters.fenced.Add(1) }}
 	return l
 }
 
@@ -73,20 +85,22 @@ var begin = map[string]func(l *Locks, c Client, args [][]byte) *Step{
 	"once": (*Locks).beginOnce, "done": (*Locks).beginDone,
 }
 
+func (l *Locks) beginFence(_ Client, args [][]byte) *Step { return l.fences.Begin(args) }
+
 // Begin returns the first Step of a request. It must be finished, and Steps of one client in the
 // order in which they were begun. args begin with the name, and CheckArity must have accepted them.
 func (l *Locks) Begin(c *syntax.Spec, client Client, args [][]byte) *Step {
 	if c.IsHelp(args) {
-		return answered(help())
+		return chain.Answered(help())
 	}
 	return begin[c.Name](l, client, args[1:])
 }
 
 // help is LOCK HELP, in the form of Redis's own HELP subcommands.
 func help() Reply {
-	lines := Reply{Kind: ArrayReply}
+	lines := Reply{Kind: chain.ArrayReply}
 	for text := range strings.Lines(syntax.HelpText) {
-		lines.Elems = append(lines.Elems, statusReply(strings.TrimSuffix(text, "\n")))
+		lines.Elems = append(lines.Elems, chain.Status(strings.TrimSuffix(text, "\n")))
 	}
 	return lines
 }

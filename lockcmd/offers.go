@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"lockproxy/lockcmd/background"
+	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/script"
 )
@@ -70,7 +71,7 @@ func (l *releases) undoAll(by *held.Holder, list []rejectedLock, reply Reply) (R
 // undo is undoAll for a lock that a waiter must not get.
 func (l *releases) undo(on background.Evaluator, by *held.Holder, lock *held.Lock) {
 	reply, next := l.undoAll(by, []rejectedLock{{Lock: lock}}, Reply{})
-	drive(on, reply, next)
+	chain.Drive(on, reply, next)
 }
 
 // startAbandoned begins to release what was given to waiters that have left.

@@ -6,6 +6,7 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
@@ -26,7 +27,7 @@ func (l *waits) beginOnce(c Client, args [][]byte) *Step {
 		err = l.permit(o)
 	}
 	if err != nil {
-		return answered(errorReply(err))
+		return chain.Answered(chain.Failed(err))
 	}
 	o.Value = string(args[0])
 	return l.readStep(c, c.Request(keyname.Claim(args[0]), o.Request), o)
@@ -34,13 +35,13 @@ func (l *waits) beginOnce(c Client, args [][]byte) *Step {
 
 // readStep answers with the value, if it is there and need not be made again.
 func (l *waits) readStep(c Client, r script.Request, o syntax.Lock) *Step {
-	do := [][][]byte{words("GET", r.Value)}
+	do := [][][]byte{chain.Words("GET", r.Value)}
 	if r.Early > 0 {
-		do = append(do, words("PTTL", r.Value))
+		do = append(do, chain.Words("PTTL", r.Value))
 	}
 	return &Step{Do: do, Reads: true, Finish: func(a script.Answer, err error) (Reply, *Step) {
 		if err != nil {
-			return errorReply(err), nil
+			return chain.Failed(err), nil
 		}
 		value, there, err := valueOf(script.ParseReply(a.Raw[0]))
 		soonGone := false
@@ -51,11 +52,11 @@ func (l *waits) readStep(c Client, r script.Request, o syntax.Lock) *Step {
 		}
 		switch {
 		case err != nil:
-			return errorReply(err), nil
+			return chain.Failed(err), nil
 		case there && !soonGone:
 			return l.hit(value), nil
 		case !there && o.Waits:
-			return Reply{}, &Step{Wait: func(ctx context.Context, on upstream) Reply {
+			return Reply{}, &Step{Wait: func(ctx context.Context, on chain.Upstream) Reply {
 				return l.wait(ctx, session{c, on}, r, o.Wait)
 			}}
 		}
@@ -70,7 +71,7 @@ func (l *waits) readStep(c Client, r script.Request, o syntax.Lock) *Step {
 // hit makes the reply to a client that is given the value.
 func (l *waits) hit(value string) Reply {
 	l.seen.counters.onceHits.Add(1)
-	return bulkReply(value)
+	return chain.Bulk(value)
 }
 
 // claimStep asks for the claim. present is the value, if there is one, that the client is given if
@@ -138,7 +139,7 @@ func (l *waits) handedClaim(s session, w *waiter, err error) error {
 func (l *Locks) beginDone(c Client, args [][]byte) *Step {
 	p, stored, err := syntax.ParseDone(args[1:])
 	if err != nil {
-		return answered(errorReply(err))
+		return chain.Answered(chain.Failed(err))
 	}
 	id := names.Lock{DB: c.As.DB, Key: keyname.Claim(args[0])}
 	c.Suspend(id, p)
@@ -153,14 +154,14 @@ func (l *Locks) beginDone(c Client, args [][]byte) *Step {
 		l.renewals.Unlocked(c.Holder, id, p, r.token, released)
 		switch {
 		case err != nil:
-			return errorReply(err)
+			return chain.Failed(err)
 		case !released:
-			return intReply(0)
+			return chain.Int(0)
 		case stored != nil:
 			l.counters.onceStored.Add(1)
 		default:
 			l.counters.onceGivenUp.Add(1)
 		}
-		return intReply(1)
+		return chain.Int(1)
 	})
 }

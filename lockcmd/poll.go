@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"lockproxy/internal/monotonic"
+	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/script"
 )
@@ -117,7 +118,7 @@ func (l *waits) endShared(s session, w *waiter, others []*waiter, a script.Attem
 	l.queues.mu.Unlock()
 	l.releases.startAbandoned(ends)
 	reply, next := l.releases.undoAll(s.Holder, ends.rejected, Reply{})
-	drive(s, reply, next)
+	chain.Drive(s, reply, next)
 }
 
 // check finds out whether a waiter that does not poll yet may lock here at all, and whether its

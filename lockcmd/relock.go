@@ -3,6 +3,7 @@ package lockcmd
 import (
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
 )
@@ -10,11 +11,11 @@ import (
 func (l *locking) beginRelock(client Client, args [][]byte) *Step {
 	p, err := syntax.ParseToken(args[1], syntax.WantToken)
 	if err != nil {
-		return answered(errorReply(err))
+		return chain.Answered(chain.Failed(err))
 	}
 	timeout, err := syntax.ParseTimeout(args[2], l.cfg.MaxTimeout)
 	if err != nil {
-		return answered(errorReply(err))
+		return chain.Answered(chain.Failed(err))
 	}
 	id, asked := names.Lock{DB: client.As.DB, Key: string(args[0])}, monotonic.Now()
 	c := l.Scripts.Relock(id, p.Value, timeout, false)
@@ -24,11 +25,11 @@ func (l *locking) beginRelock(client Client, args [][]byte) *Step {
 			err = answer.Unconfirmed(c.Confirm, script.NotLonger)
 		}
 		if err != nil {
-			return errorReply(err), nil
+			return chain.Failed(err), nil
 		}
 		if done[0] == 1 {
 			l.renewals.Relocked(client.Holder, id, p, timeout, asked)
 		}
-		return intReply(done[0]), nil
+		return chain.Int(done[0]), nil
 	}}
 }

@@ -136,7 +136,7 @@ func TestRenewedAsTheNewLogin(t *testing.T) {
 		first := names.Identity{User: "app", Password: "one", LoggedIn: true, DB: 3}
 		second := names.Identity{User: "app", Password: "two", LoggedIn: true}
 		login.Store(&first)
-		l.acquired(Client{holder, first}, lockRequests{{Key: "job", Timeout: 30 * time.Second,
+		l.acquired(Client{Holder: holder, As: first}, lockRequests{{Key: "job", Timeout: 30 * time.Second,
 			Session: true, Connection: "c", Number: "1"}},
 			script.Attempt{Token: 7, AskedAt: time.Now()})
 		connects := func(after string, want ...string) {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/lockinfo"
 	"lockproxy/lockcmd/script"
@@ -21,7 +22,7 @@ const foreignCursor = 1 << 63
 func (l *queries) beginScan(c Client, args [][]byte) *Step {
 	o, err := syntax.ParseScan(args)
 	if err != nil {
-		return answered(errorReply(err))
+		return chain.Answered(chain.Failed(err))
 	}
 	cursor, _ := strconv.ParseUint(o.Cursor, 10, 64)
 	if cursor >= foreignCursor || o.Kind == script.KindTimestamp || o.Kind == script.KindOther {
@@ -32,11 +33,11 @@ func (l *queries) beginScan(c Client, args [][]byte) *Step {
 			})
 		}}
 	}
-	scan := words("SCAN", o.Cursor, "MATCH", keyname.RecordPattern, "COUNT", o.Count)
+	scan := chain.Words("SCAN", o.Cursor, "MATCH", keyname.RecordPattern, "COUNT", o.Count)
 	return &Step{Do: [][][]byte{scan}, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		found, next, err := scanned(answer, err, o)
 		if err != nil {
-			return errorReply(err), nil
+			return chain.Failed(err), nil
 		}
 		if next == 0 && o.Kind == script.KindAll {
 			next = foreignCursor
@@ -51,14 +52,14 @@ func (l *queries) beginScan(c Client, args [][]byte) *Step {
 func (l *queries) heldOf(
 	locks []string, cursor uint64, want func(kind string) bool,
 ) (Reply, *Step) {
-	keys := Reply{Kind: ArrayReply}
+	keys := Reply{Kind: chain.ArrayReply}
 	return l.kinds(locks, func(key, kind string) {
 		if kind != "" && want(kind) {
-			keys.Elems = append(keys.Elems, bulkReply(key))
+			keys.Elems = append(keys.Elems, chain.Bulk(key))
 		}
 	}, func() Reply {
-		return Reply{Kind: ArrayReply,
-			Elems: []Reply{bulkReply(strconv.FormatUint(cursor, 10)), keys}}
+		return Reply{Kind: chain.ArrayReply,
+			Elems: []Reply{chain.Bulk(strconv.FormatUint(cursor, 10)), keys}}
 	})
 }
 
@@ -74,8 +75,8 @@ func (l *queries) kinds(
 	step := &Step{Further: true}
 	for _, key := range asked {
 		c := l.Scripts.Call(script.InfoScript, key, script.NoFastPath, "")
-		ask := words("EVALSHA", c.Script.SHA, "2", c.Keys[0], c.Keys[1])
-		step.Do = append(step.Do, append(ask, words(c.Args[:]...)...))
+		ask := chain.Words("EVALSHA", c.Script.SHA, "2", c.Keys[0], c.Keys[1])
+		step.Do = append(step.Do, append(ask, chain.Words(c.Args[:]...)...))
 	}
 	step.Finish = func(answer script.Answer, err error) (Reply, *Step) {
 		for i := 0; i < len(answer.Raw) && err == nil; i++ {
@@ -87,7 +88,7 @@ func (l *queries) kinds(
 			err = foundKind(keys[i], v, err, found)
 		}
 		if err != nil {
-			return errorReply(err), nil
+			return chain.Failed(err), nil
 		}
 		return l.kinds(keys[len(asked):], found, done)
 	}
@@ -102,7 +103,7 @@ func (l *queries) kindAlone(
 	return Reply{}, &Step{Call: &c, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		err = foundKind(keys[0], answer.Value, answer.Failure(err), found)
 		if err != nil {
-			return errorReply(err), nil
+			return chain.Failed(err), nil
 		}
 		return l.kinds(keys[1:], found, done)
 	}}

@@ -8,6 +8,7 @@ import (
 
 	"lockproxy/internal/journal"
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
@@ -33,17 +34,17 @@ func readable(keys []string, may map[string]bool, then func() (Reply, *Step)) (R
 	asked := keys[:min(len(keys), visibleBatch)]
 	step := &Step{Further: true}
 	for _, key := range asked {
-		step.Do = append(step.Do, words("PTTL", key))
+		step.Do = append(step.Do, chain.Words("PTTL", key))
 	}
 	step.Finish = func(answer script.Answer, err error) (Reply, *Step) {
 		if err != nil {
-			return errorReply(err), nil
+			return chain.Failed(err), nil
 		}
 		for i, raw := range answer.Raw {
 			_, err := script.ParseReply(raw)
 			said, _ := err.(script.ServerError)
 			if err != nil && !script.HasCode(said, "NOPERM") {
-				return errorReply(err), nil
+				return chain.Failed(err), nil
 			}
 			may[asked[i]] = err == nil
 		}
@@ -81,7 +82,7 @@ func MergeShapes(list []journal.Cost) []journal.Cost {
 func (l *queries) beginTop(c Client, args [][]byte) *Step {
 	o, err := syntax.ParseTop(args)
 	if err != nil {
-		return answered(errorReply(err))
+		return chain.Answered(chain.Failed(err))
 	}
 	all := l.Costs(journal.Window, func(id names.Lock) bool { return id.DB == c.As.DB })
 	SortCosts(all, o.By)
@@ -114,7 +115,7 @@ func topReply(o syntax.Top, list []journal.Cost) Reply {
 		list = MergeShapes(list)
 		SortCosts(list, o.By)
 	}
-	reply := Reply{Kind: ArrayReply}
+	reply := Reply{Kind: chain.ArrayReply}
 	for _, c := range list[:min(len(list), o.Count)] {
 		reply.Elems = append(reply.Elems, costReply(c))
 	}
@@ -125,39 +126,28 @@ func topReply(o syntax.Top, list []journal.Cost) Reply {
 const maxBlamed = 5
 
 func costReply(c journal.Cost) Reply {
-	blame := Reply{Kind: MapReply}
+	blame := Reply{Kind: chain.MapReply}
 	for _, b := range c.Blame {
 		if len(blame.Elems) < 2*maxBlamed && b.Wait >= time.Millisecond {
 			who := cmp.Or(b.Holder, "unknown")
-			blame.Elems = append(blame.Elems, bulkReply(who), msReply(b.Wait))
+			blame.Elems = append(blame.Elems, chain.Bulk(who), chain.MS(b.Wait))
 		}
 	}
-	reply := mapReply(
-		"key", bulkReply(c.Key),
-		"acquired", intReply(int64(c.Acquired)),
-		"refused", intReply(int64(c.Refused)),
-		"waits", intReply(int64(c.Waits)),
-		"wait_ms", msReply(c.Wait),
-		"longest_wait_ms", msReply(c.LongestWait),
-		"hold_ms", msReply(c.Hold),
-		"longest_hold_ms", msReply(c.LongestHold),
+	reply := chain.Map(
+		"key", chain.Bulk(c.Key),
+		"acquired", chain.Int(int64(c.Acquired)),
+		"refused", chain.Int(int64(c.Refused)),
+		"waits", chain.Int(int64(c.Waits)),
+		"wait_ms", chain.MS(c.Wait),
+		"longest_wait_ms", chain.MS(c.LongestWait),
+		"hold_ms", chain.MS(c.Hold),
+		"longest_hold_ms", chain.MS(c.LongestHold),
 		"blame", blame,
 	)
 	if key, ok := keyname.MadeBy(c.Key); ok {
-		reply.Elems = append(reply.Elems, mapReply("makes", bulkReply(key)).Elems...)
+		reply.Elems = append(reply.Elems, chain.Map("makes", chain.Bulk(key)).Elems...)
 	}
 	return reply
-}
-
-func msReply(d time.Duration) Reply { return intReply(d.Milliseconds()) }
-
-// mapReply is a map of names and Replies in turn.
-func mapReply(fields ...any) Reply {
-	m := Reply{Kind: MapReply}
-	for i := 0; i < len(fields); i += 2 {
-		m.Elems = append(m.Elems, bulkReply(fields[i].(string)), fields[i+1].(Reply))
-	}
-	return m
 }
 
 // beginLog is LOCKLOG [key] [COUNT n].
@@ -169,10 +159,10 @@ func (l *queries) beginLog(c Client, args [][]byte) *Step {
 	if len(args) > 0 {
 		var err error
 		if !strings.EqualFold(string(args[0]), "COUNT") {
-			return answered(errorReply(syntax.Unexpected(args[0], "COUNT n")))
+			return chain.Answered(chain.Failed(syntax.Unexpected(args[0], "COUNT n")))
 		}
 		if count, err = syntax.ParseCount(args[1]); err != nil {
-			return answered(errorReply(err))
+			return chain.Answered(chain.Failed(err))
 		}
 	}
 	return &Step{Finish: func(script.Answer, error) (Reply, *Step) {
@@ -196,7 +186,7 @@ func (l *queries) logOf(
 		}
 	}
 	return readable(ask, may, func() (Reply, *Step) {
-		reply, now := Reply{Kind: ArrayReply}, time.Now()
+		reply, now := Reply{Kind: chain.ArrayReply}, time.Now()
 		for _, e := range events {
 			if may[e.Key] && len(reply.Elems) < count {
 				reply.Elems = append(reply.Elems, eventReply(e, now))
@@ -210,19 +200,19 @@ func (l *queries) logOf(
 }
 
 func eventReply(e Event, now time.Time) Reply {
-	token := nullReply
+	token := chain.Null
 	if e.Token != 0 {
-		token = intReply(e.Token)
+		token = chain.Int(e.Token)
 	}
-	return mapReply(
-		"at_ms", intReply(e.When.UnixMilli()),
-		"event", bulkReply(e.Kind.String()),
-		"key", bulkReply(e.Key),
+	return chain.Map(
+		"at_ms", chain.Int(e.When.UnixMilli()),
+		"event", chain.Bulk(e.Kind.String()),
+		"key", chain.Bulk(e.Key),
 		"token", token,
-		"owner", bulkReply(e.Owner),
-		"client", bulkReply(e.Client),
-		"wait_ms", msReply(e.Wait),
-		"hold_ms", msReply(e.Hold),
-		"ago_ms", msReply(now.Sub(e.When)),
+		"owner", chain.Bulk(e.Owner),
+		"client", chain.Bulk(e.Client),
+		"wait_ms", chain.MS(e.Wait),
+		"hold_ms", chain.MS(e.Hold),
+		"ago_ms", chain.MS(now.Sub(e.When)),
 	)
 }

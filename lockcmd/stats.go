@@ -103,9 +103,7 @@ type Event struct {
 
 // Events returns up to limit of the events of the last hour that match, newest first. more says
 // that there are others.
-func (l *queries) Events(
-	limit int, match func(*journal.Event) bool,
-) (list []Event, more bool) {
+func (l *queries) Events(limit int, match func(*journal.Event) bool) (list []Event, more bool) {
 	l.sweep()
 	now, at := time.Now(), monotonic.Now()
 	events, more := l.seen.journal.Events(at-int64(journal.Window), limit, match)

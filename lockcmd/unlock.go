@@ -8,6 +8,7 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/background"
+	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/script"
@@ -28,7 +29,7 @@ type releases struct {
 func (l *Locks) beginUnlock(c Client, args [][]byte) *Step {
 	p, err := syntax.ParseProof(args[1:], c.Connection)
 	if err != nil {
-		return answered(errorReply(err))
+		return chain.Answered(chain.Failed(err))
 	}
 	id := names.Lock{DB: c.As.DB, Key: string(args[0])}
 	c.Suspend(id, p)
@@ -37,11 +38,11 @@ func (l *Locks) beginUnlock(c Client, args [][]byte) *Step {
 		l.renewals.Unlocked(c.Holder, id, p, r.token, released)
 		switch {
 		case err != nil:
-			return errorReply(l.foreignTraffic.notForced(id, err))
+			return chain.Failed(l.foreignTraffic.notForced(id, err))
 		case released:
-			return intReply(1)
+			return chain.Int(1)
 		}
-		return intReply(0)
+		return chain.Int(0)
 	})
 }
 
@@ -81,7 +82,7 @@ func (l *releases) release(
 	on background.Evaluator, id names.Lock, as names.Identity, p script.Proof, handsOver bool,
 ) (released bool, err error) {
 	r := l.beginRelease(nil, id, as, p, handsOver)
-	drive(on, Reply{}, l.releaseStep(r, func(done bool, failed error) Reply {
+	chain.Drive(on, Reply{}, l.releaseStep(r, func(done bool, failed error) Reply {
 		released, err = done, failed
 		return Reply{}
 	}))

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
 )
@@ -36,14 +37,14 @@ func (l *releases) beginReleaseAll(
 func (l *locking) beginUnlockAll(client Client, args [][]byte) *Step {
 	p, err := syntax.ParseToken(args[0], syntax.WantToken)
 	if err != nil {
-		return answered(errorReply(err))
+		return chain.Answered(chain.Failed(err))
 	}
 	keys, rest, err := syntax.ParseKeys(args[1:])
 	if err == nil && len(rest) > 0 {
 		err = syntax.Unexpected(rest[0], "no more than numkeys keys")
 	}
 	if err != nil {
-		return answered(errorReply(err))
+		return chain.Answered(chain.Failed(err))
 	}
 	calls, c := l.releases.beginReleaseAll(client, keys, p)
 	return &Step{Call: &c, Finish: func(answer script.Answer, err error) (Reply, *Step) {
@@ -60,8 +61,8 @@ func (l *locking) beginUnlockAll(client Client, args [][]byte) *Step {
 			}
 		}
 		if first != nil {
-			return errorReply(first), nil
+			return chain.Failed(first), nil
 		}
-		return intReply(int64(count)), nil
+		return chain.Int(int64(count)), nil
 	}}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockproxy/internal/loopguard"
+	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/script"
 )
@@ -54,6 +55,12 @@ func (l *waits) wait(
 		endWatch()
 	}
 	return l.endWait(ctx, s, w, queued, err)
+}
+
+// session is a Client whose command waits in a goroutine, which asks for scripts.
+type session struct {
+	Client
+	chain.Upstream
 }
 
 // notPolled is the pause of a waiter that has not polled.
@@ -176,13 +183,13 @@ func (l *waits) endWait(ctx context.Context, s session, w *waiter, queued bool, 
 	switch {
 	case found != nil:
 		l.seen.counters.onceShared.Add(1)
-		return bulkReply(*found)
+		return chain.Bulk(*found)
 	case won && (err == failure.ErrGone || queued && context.Cause(ctx) == failure.ErrGone):
 		// The client has gone while the lock was on its way.
 		if !w.Before {
 			l.releases.releaseAbandoned(w.lock(w.Token))
 		}
-		return errorReply(failure.ErrGone)
+		return chain.Failed(failure.ErrGone)
 	case won:
 		if queued {
 			w.Waited = time.Since(w.joined)
@@ -192,7 +199,7 @@ func (l *waits) endWait(ctx context.Context, s session, w *waiter, queued bool, 
 		l.releases.failed(s.Holder, w.lock(0), err)
 		return waitFailed(err)
 	}
-	return nullReply
+	return chain.Null
 }
 
 // lazyTimer is a timer that is made when it is armed. Its zero value is not armed.

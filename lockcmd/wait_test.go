@@ -15,6 +15,7 @@ import (
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/testwait"
+	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/deadlock"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/held"
@@ -218,12 +219,12 @@ func TestForeignAnswers(t *testing.T) {
 }
 
 // runAll runs a command that asks for scripts.
-func runAll(l *Locks, spec *syntax.Spec, on upstream, args [][]byte) Reply {
+func runAll(l *Locks, spec *syntax.Spec, on chain.Upstream, args [][]byte) Reply {
 	step := l.Begin(spec, Client{Holder: &held.Holder{LockLost: func(string, int64) {}}}, args)
 	if step.Wait != nil {
 		return step.Wait(context.Background(), on)
 	}
-	return drive(on, Reply{}, step)
+	return chain.Drive(on, Reply{}, step)
 }
 
 // fixedSession gives each script the same answer.

@@ -9,6 +9,7 @@ import (
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/keyname"
 	"lockproxy/passthrough"
 )
@@ -124,7 +125,7 @@ func (s *delayedSet) ask() (ended, took bool) {
 	if s.watch != nil && s.gone() { // it was delayed
 		s.server.locks.UndoSet(s.as, string(s.args[1]), string(s.args[2]))
 		state, _ := s.pipe.State()
-		s.reply = appendReply(nil, lockcmd.Reply{Kind: lockcmd.NullReply}, state.Proto)
+		s.reply = appendReply(nil, chain.Reply{Kind: chain.NullReply}, state.Proto)
 		return true, false
 	}
 	s.reply = raw

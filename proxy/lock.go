@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/syntax"
 	"lockproxy/passthrough"
@@ -63,7 +63,7 @@ func (l *locker) runLock(spec *syntax.Spec, req resp.Request) {
 }
 
 // give gives the client the answer to a lock command that has run by itself.
-func (l *locker) give(spec *syntax.Spec, reply lockcmd.Reply) {
+func (l *locker) give(spec *syntax.Spec, reply chain.Reply) {
 	l.client.guard.Start()    // it may have acquired a session lock
 	l.client.corkIfDraining() // the server may have begun to shut down meanwhile
 	state, _ := l.pipe.State()
@@ -85,8 +85,8 @@ func (l *locker) give(spec *syntax.Spec, reply lockcmd.Reply) {
 
 // timed runs a lock command and tells the Observer how long it took.
 func (l *locker) timed(
-	spec *syntax.Spec, client lockcmd.Client, args [][]byte,
-) lockcmd.Reply {
+	spec *syntax.Spec, client chain.Client, args [][]byte,
+) chain.Reply {
 	l.client.publish() // it can take long
 	began := time.Now()
 	q := question{Step: l.server.locks.Begin(spec, client, args), began: began, again: true}

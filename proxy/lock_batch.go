@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"lockproxy/internal/eventloop"
-	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/syntax"
 	"lockproxy/passthrough"
@@ -54,11 +54,11 @@ type lockReplies struct {
 
 // givenLock is a reply that gives a lock, and where in the text it ends.
 type givenLock struct {
-	reply lockcmd.Reply
+	reply chain.Reply
 	end   int
 }
 
-func (r *lockReplies) add(reply lockcmd.Reply, text []byte) {
+func (r *lockReplies) add(reply chain.Reply, text []byte) {
 	r.text = append(r.text, text...)
 	if reply.Given != nil {
 		r.given = append(r.given, givenLock{reply, len(r.text)})

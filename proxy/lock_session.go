@@ -5,7 +5,7 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/script"
 	"lockproxy/passthrough"
@@ -27,13 +27,13 @@ func (s *lockSession) Eval(c *script.Call) (a script.Answer, err error) {
 	if c.Confirm.Needed() {
 		until = time.Time{} // that takes ReplicaTimeout at most
 	}
-	return s.askUntil(&lockcmd.Step{Call: c}, until)
+	return s.askUntil(&chain.Step{Call: c}, until)
 }
 
 // Get asks for the value of a key, and waits until a time.
 func (s *lockSession) Get(key string, until time.Time) (v resp.Value, err error) {
 	do := [][][]byte{{[]byte("GET"), []byte(key)}}
-	a, err := s.askUntil(&lockcmd.Step{Do: do, Reads: true}, until)
+	a, err := s.askUntil(&chain.Step{Do: do, Reads: true}, until)
 	if err == nil {
 		v, err = resp.ParseValue(a.Raw[0])
 	}
@@ -41,7 +41,7 @@ func (s *lockSession) Get(key string, until time.Time) (v resp.Value, err error)
 }
 
 // askUntil waits for what a step asks for, until a time; zero is for as long as it takes.
-func (s *lockSession) askUntil(step *lockcmd.Step, until time.Time) (a script.Answer, err error) {
+func (s *lockSession) askUntil(step *chain.Step, until time.Time) (a script.Answer, err error) {
 	if s.late != nil && !s.awaitUntil(s.late, until, false) { // the route might wait for that, too
 		return a, s.failure(failure.LateError{})
 	}
@@ -65,9 +65,9 @@ func (s *lockSession) failure(err error) error {
 }
 
 // runsAs is what a lock command runs as on a connection in this state.
-func (s *lockSession) runsAs(state passthrough.State) lockcmd.Client {
+func (s *lockSession) runsAs(state passthrough.State) chain.Client {
 	s.client.holder.SetName(state.Name)
-	return lockcmd.Client{Holder: &s.client.holder, As: state.AnyProto()}
+	return chain.Client{Holder: &s.client.holder, As: state.AnyProto()}
 }
 
 // login is the client's present login, according to the replies so far.

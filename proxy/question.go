@@ -11,7 +11,7 @@ import (
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
-	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/script"
 	"lockproxy/passthrough"
 )
@@ -21,12 +21,13 @@ import (
 // confirm what was written. Nothing in it waits. Its driver calls settle until that reports true,
 // each time once answer has arrived: an event loop is told of that, a goroutine waits for it.
 type question struct {
-	*lockcmd.Step
+	*chain.Step
 	began  time.Time // when the command did
 	shares bool      // a script can go with others'
 	again  bool      // a route that has failed is tried again
 
-	// answer is what the question waits for. If it is nil, the question is settled, or must be asked.
+	// answer is what the question waits for. If it is nil, the question is settled, or must be
+	// asked.
 	answer  *passthrough.Answer
 	answers []*passthrough.Answer // to what was asked last; answer is the last of them
 	askedAt time.Time
@@ -76,7 +77,7 @@ func (q *question) await(answers []*passthrough.Answer) bool {
 // goOn takes a lock command on, from its present step, as far as answers have come. ended says that
 // it has its reply. Otherwise q.answer is what it waits for; if that is nil only a goroutine can go
 // on: it may wait for a connection, and for other clients (Step.Wait).
-func (s *lockSession) goOn(q *question, it *eventloop.Iteration) (reply lockcmd.Reply, ended bool) {
+func (s *lockSession) goOn(q *question, it *eventloop.Iteration) (reply chain.Reply, ended bool) {
 	for s.settle(q, it) {
 		reply, next := q.Finish(q.got, s.failure(q.err))
 		if next == nil {
@@ -88,7 +89,8 @@ func (s *lockSession) goOn(q *question, it *eventloop.Iteration) (reply lockcmd.
 }
 
 // settle asks, and asks again what has to be, as far as answers have come. It reports whether the
-// question has its answer. It waits for none, but in a goroutine, where it is nil, for a connection.
+// question has its answer. It waits for none, but in a goroutine, where it is nil, for a
+// connection.
 func (s *lockSession) settle(q *question, it *eventloop.Iteration) bool {
 	for !q.settled {
 		switch {
@@ -108,8 +110,8 @@ func (s *lockSession) ask(q *question, it *eventloop.Iteration) bool {
 	switch {
 	case q.Wait != nil:
 		return false
-	case q.Further && time.Since(q.began) > lockcmd.GoneFor && s.gone():
-		q.end(script.Answer{}, lockcmd.ErrOverdue)
+	case q.Further && time.Since(q.began) > chain.GoneFor && s.gone():
+		q.end(script.Answer{}, chain.ErrOverdue)
 		return true
 	case q.Pause > 0:
 		done, told := make(chan struct{}), s.pipe.Waiter

@@ -8,7 +8,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/deadlock"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/script"
@@ -16,8 +16,8 @@ import (
 )
 
 // encodeReply is the answer to a lock command in the client's protocol version.
-func encodeReply(name string, r lockcmd.Reply, proto int) []byte {
-	if r.Kind != lockcmd.ErrorReply {
+func encodeReply(name string, r chain.Reply, proto int) []byte {
+	if r.Kind != chain.ErrorReply {
 		return appendReply(nil, r, proto)
 	}
 	var server script.ServerError
@@ -27,22 +27,22 @@ func encodeReply(name string, r lockcmd.Reply, proto int) []byte {
 	return encodeError(r.Err)
 }
 
-func appendReply(dst []byte, r lockcmd.Reply, proto int) []byte {
+func appendReply(dst []byte, r chain.Reply, proto int) []byte {
 	switch r.Kind {
-	case lockcmd.NullReply:
+	case chain.NullReply:
 		if proto == 3 {
 			return append(dst, "_\r\n"...)
 		}
 		return redcon.AppendNull(dst)
-	case lockcmd.IntReply:
+	case chain.IntReply:
 		return redcon.AppendInt(dst, r.Int)
-	case lockcmd.BulkReply:
+	case chain.BulkReply:
 		return redcon.AppendBulkString(dst, r.Text)
-	case lockcmd.StatusReply:
+	case chain.StatusReply:
 		return redcon.AppendString(dst, r.Text)
-	case lockcmd.RawReply:
+	case chain.RawReply:
 		return append(dst, r.Raw...)
-	case lockcmd.MapReply:
+	case chain.MapReply:
 		if proto == 3 {
 			dst = append(strconv.AppendInt(append(dst, '%'), int64(len(r.Elems)/2), 10), "\r\n"...)
 			break

@@ -103,7 +103,7 @@ func (r *Registry) Visit(id names.Lock, f func(*Lock)) {
 	s.visit(id, f)
 }
 
-// visit is registry.visit. mu is held.
+// visit is Registry.Visit. mu is held.
 func (s *registryShard) visit(id names.Lock, f func(*Lock)) {
 	if lock := s.locks[ID{id, 0}]; lock != nil {
 		f(lock)

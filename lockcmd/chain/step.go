@@ -1,4 +1,4 @@
-package lockcmd
+package chain
 
 import (
 	"context"
@@ -18,14 +18,8 @@ type Client struct {
 	As names.Identity
 }
 
-// session is a Client whose command waits in a goroutine, which asks for scripts.
-type session struct {
-	Client
-	upstream
-}
-
-// upstream is what a session that waits asks. Get waits for the value of a key, until a time.
-type upstream interface {
+// Upstream is what a session that waits asks. Get waits for the value of a key, until a time.
+type Upstream interface {
 	background.Evaluator
 	Get(key string, until time.Time) (resp.Value, error)
 }
@@ -47,20 +41,20 @@ type Step struct {
 	Further bool
 	// Wait waits for other clients, which takes a goroutine. No step follows, and only with ONCE
 	// does one come before.
-	Wait func(context.Context, upstream) Reply
+	Wait func(context.Context, Upstream) Reply
 	// Finish takes the answer, or the failure to get one. It returns the reply, or the step that
 	// follows. It gets nothing by which it could wait: what takes another answer is another step,
 	// or a job of the timers.
 	Finish func(script.Answer, error) (Reply, *Step)
 }
 
-// answered is the Step of a command that needs no answer.
-func answered(r Reply) *Step {
+// Answered is the Step of a command that needs no answer.
+func Answered(r Reply) *Step {
 	return &Step{Finish: func(script.Answer, error) (Reply, *Step) { return r, nil }}
 }
 
-// drive runs a step and those that follow, which ask for scripts alone. It waits for the answers.
-func drive(on background.Evaluator, reply Reply, next *Step) Reply {
+// Drive runs a step and those that follow, which ask for scripts alone. It waits for the answers.
+func Drive(on background.Evaluator, reply Reply, next *Step) Reply {
 	for next != nil {
 		var a script.Answer
 		var err error
@@ -79,3 +73,12 @@ const GoneFor = 500 * time.Millisecond
 // ErrOverdue is the answer after that: see Step.Further.
 const ErrOverdue = syntax.UsageError("TRYAGAIN this side of the connection was closed, and the answer " +
 	"takes too long: connect again and ask again")
+
+// Words makes a command.
+func Words(list ...string) [][]byte {
+	command := make([][]byte, len(list))
+	for i, word := range list {
+		command[i] = []byte(word)
+	}
+	return command
+}

@@ -1,4 +1,4 @@
-package lockcmd
+package fence
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/script"
@@ -30,7 +31,17 @@ const (
 // moves and the command's keys are not all at one node.
 const fenceMoves = 500 * time.Millisecond
 
-// beginFence is FENCE: two round trips. The first watches the lock, runs check.lua and begins a
+// Fences runs FENCEs.
+type Fences struct {
+	Scripts *script.Maker
+	Cluster bool // the upstream is one
+	// Can reports whether a command may run in a transaction that the proxy begins.
+	Can func(command [][]byte) bool
+	// OnRefused notes a command that was not run, because its token does not hold the lock.
+	OnRefused func()
+}
+
+// Begin is FENCE: two round trips. The first watches the lock, runs check.lua and begins a
 // transaction. The second runs the command in it. If the lock changes or expires in between, EXEC
 // runs nothing. The reply is the command's own, byte for byte; a script would lose some of it (null
 // arrays, large numbers, doubles).
@@ -38,17 +49,17 @@ const fenceMoves = 500 * time.Millisecond
 // Only the lock's key is watched. Every acquisition, release and expiry changes it. Waiters change
 // only the lock record. A shared lock's other holders change the key, too: there FENCE also watches
 // the record, and a separate key that expires with the token.
-func (l *Locks) beginFence(_ Client, args [][]byte) *Step {
+func (l *Fences) Begin(args [][]byte) *chain.Step {
 	token, ok := resp.ParseInt(args[1])
 	if !ok {
-		return answered(errorReply(syntax.NotInteger(args[1], syntax.WantToken)))
+		return chain.Answered(chain.Failed(syntax.NotInteger(args[1], syntax.WantToken)))
 	}
-	if !l.common.cfg.CanFence(args[2:]) {
-		return answered(errorReply(syntax.UsageError("ERR '" + strings.ToLower(string(args[2])) +
+	if !l.Can(args[2:]) {
+		return chain.Answered(chain.Failed(syntax.UsageError("ERR '" + strings.ToLower(string(args[2])) +
 			"' can't be fenced: it blocks, or is not one that a transaction runs as data")))
 	}
-	f := &fencedCommand{Locks: l, keys: []string{string(args[0]), keyname.Record(args[0])}, token: token,
-		tries: fenceTries, pause: fenceMoves / fenceTries}
+	f := &command{Fences: l, keys: []string{string(args[0]), keyname.Record(args[0])},
+		token: token, tries: fenceTries, pause: fenceMoves / fenceTries}
 	for _, arg := range args[2:] {
 		f.command = append(f.command, bytes.Clone(arg)) // the session reads on meanwhile
 	}
@@ -56,9 +67,9 @@ func (l *Locks) beginFence(_ Client, args [][]byte) *Step {
 	return step
 }
 
-// fencedCommand is a FENCE that is under way.
-type fencedCommand struct {
-	*Locks
+// command is a FENCE that is under way.
+type command struct {
+	*Fences
 	keys     []string // the lock's, its record's, and for a shared lock FenceKey
 	token    int64
 	bySource bool // the upstream does not know the script's hash
@@ -68,63 +79,63 @@ type fencedCommand struct {
 	pause    time.Duration // between tries, in a cluster
 }
 
-func (f *fencedCommand) shared() bool { return len(f.keys) > 2 }
+func (f *command) shared() bool { return len(f.keys) > 2 }
 
 // try watches the lock, runs the check and begins a transaction. MULTI is not sent together with
 // the command: if it were refused, the command would run unchecked.
-func (f *fencedCommand) try() (Reply, *Step) {
+func (f *command) try() (chain.Reply, *chain.Step) {
 	if f.tries == 0 || !f.until.IsZero() && time.Now().After(f.until) {
 		return f.givenUp(), nil
 	}
 	f.tries--
-	steps := [][][]byte{words("WATCH", f.keys[0]), f.checkCall(), words("MULTI")}
+	steps := [][][]byte{chain.Words("WATCH", f.keys[0]), f.checkCall(), chain.Words("MULTI")}
 	if f.shared() { // FenceKey is written before it is watched
-		watch := words(append([]string{"WATCH"}, f.keys...)...)
-		steps = [][][]byte{f.checkCall(), watch, f.checkCall("verify"), words("MULTI")}
+		watch := chain.Words(append([]string{"WATCH"}, f.keys...)...)
+		steps = [][][]byte{f.checkCall(), watch, f.checkCall("verify"), chain.Words("MULTI")}
 	}
 	together := len(steps)
-	if f.common.cfg.Cluster {
+	if f.Cluster {
 		together -= 2 // after WATCH, MULTI would keep it from following a slot that has moved
 	}
-	return Reply{}, &Step{Further: true, Do: steps[:together],
-		Finish: func(first script.Answer, err error) (Reply, *Step) {
+	return chain.Reply{}, &chain.Step{Further: true, Do: steps[:together],
+		Finish: func(first script.Answer, err error) (chain.Reply, *chain.Step) {
 			if err != nil || together == len(steps) {
 				return f.begun(first.Raw, err)
 			}
-			return Reply{}, &Step{Do: steps[together:],
-				Finish: func(rest script.Answer, err error) (Reply, *Step) {
+			return chain.Reply{}, &chain.Step{Do: steps[together:],
+				Finish: func(rest script.Answer, err error) (chain.Reply, *chain.Step) {
 					return f.begun(append(first.Raw, rest.Raw...), err)
 				}}
 		}}
 }
 
 // again tries again because the lock has changed.
-func (f *fencedCommand) again() (Reply, *Step) {
-	if !f.common.cfg.Cluster {
+func (f *command) again() (chain.Reply, *chain.Step) {
+	if !f.Cluster {
 		return f.try()
 	}
-	return Reply{}, &Step{Pause: f.pause,
-		Finish: func(script.Answer, error) (Reply, *Step) { return f.try() }}
+	return chain.Reply{}, &chain.Step{Pause: f.pause,
+		Finish: func(script.Answer, error) (chain.Reply, *chain.Step) { return f.try() }}
 }
 
-func (f *fencedCommand) givenUp() Reply {
-	if f.common.cfg.Cluster {
-		return errorReply(syntax.UsageError("TRYAGAIN the lock's slot is moving, or the lock is being " +
+func (f *command) givenUp() chain.Reply {
+	if f.Cluster {
+		return chain.Failed(syntax.UsageError("TRYAGAIN the lock's slot is moving, or the lock is being " +
 			"changed all the time: the command was not run"))
 	}
-	return errorReply(syntax.UsageError("ERR the lock is being changed all the time: " +
+	return chain.Failed(syntax.UsageError("ERR the lock is being changed all the time: " +
 		"the command was not run, try again"))
 }
 
 // checkCall is one call of check.lua.
-func (f *fencedCommand) checkCall(args ...string) [][]byte {
+func (f *command) checkCall(args ...string) [][]byte {
 	how, check := "EVALSHA", script.CheckScript.SHA
 	if f.bySource {
 		how, check = "EVAL", script.CheckScript.Source
 	}
 	call := append([]string{how, check, strconv.Itoa(len(f.keys))}, f.keys...)
 	args = append([]string{strconv.FormatInt(f.token, 10)}, args...)
-	return words(append(call, f.common.Scripts.List(args))...)
+	return chain.Words(append(call, f.Scripts.List(args))...)
 }
 
 // The results of a check that are handled, and never sent to a client.
@@ -136,9 +147,9 @@ var (
 
 // begun goes on when the check has been answered. If that has failed, no transaction or watch is
 // left.
-func (f *fencedCommand) begun(replies [][]byte, err error) (Reply, *Step) {
+func (f *command) begun(replies [][]byte, err error) (chain.Reply, *chain.Step) {
 	if err != nil {
-		return errorReply(err), nil
+		return chain.Failed(err), nil
 	}
 	var written error
 	if f.shared() {
@@ -149,20 +160,22 @@ func (f *fencedCommand) begun(replies [][]byte, err error) (Reply, *Step) {
 		checked = written
 	}
 	why := cmp.Or(watched, checked, began)
-	ended := func(_ [][]byte, err error) (Reply, *Step) { return f.checkFailed(cmp.Or(err, why)) }
+	ended := func(_ [][]byte, err error) (chain.Reply, *chain.Step) {
+		return f.checkFailed(cmp.Or(err, why))
+	}
 	switch {
 	case why == nil:
 		return f.run()
 	case began == nil:
 		return discard(ended)
 	case watched == nil:
-		return do(ended, words("UNWATCH"))
+		return do(ended, chain.Words("UNWATCH"))
 	}
 	return ended(nil, nil)
 }
 
 // checkFailed says what follows a check that has failed.
-func (f *fencedCommand) checkFailed(err error) (Reply, *Step) {
+func (f *command) checkFailed(err error) (chain.Reply, *chain.Step) {
 	switch said, _ := err.(script.ServerError); {
 	case script.HasCode(said, "NOSCRIPT"):
 		f.bySource = true
@@ -172,16 +185,16 @@ func (f *fencedCommand) checkFailed(err error) (Reply, *Step) {
 		f.until = time.Now().Add(sharedFenceFor)
 	case err == errChanged:
 	case err == errNotHeld:
-		f.counters.fenced.Add(1)
-		return errorReply(failure.FencedError{Key: f.keys[0], Token: f.token}), nil
+		f.OnRefused()
+		return chain.Failed(failure.FencedError{Key: f.keys[0], Token: f.token}), nil
 	default:
-		return errorReply(err), nil
+		return chain.Failed(err), nil
 	}
 	return f.try()
 }
 
 // checkedHeld is nil if check.lua says that the token holds the lock.
-func checkedHeld(raw []byte, f *fencedCommand) error {
+func checkedHeld(raw []byte, f *command) error {
 	v, err := script.ParseReply(raw)
 	if err != nil {
 		return err
@@ -201,26 +214,27 @@ func checkedHeld(raw []byte, f *fencedCommand) error {
 
 // run runs the command in the transaction and ends it. The reply is the command's, unless the
 // lock's key had changed: then nothing was run.
-func (f *fencedCommand) run() (Reply, *Step) {
-	return do(func(replies [][]byte, err error) (Reply, *Step) {
+func (f *command) run() (chain.Reply, *chain.Step) {
+	return do(func(replies [][]byte, err error) (chain.Reply, *chain.Step) {
 		if err != nil {
-			return errorReply(err), nil
+			return chain.Failed(err), nil
 		}
 		queued, raw := replies[0], replies[1]
 		if bytes.HasPrefix(raw, []byte("-")) && !bytes.HasPrefix(raw, []byte("-EXECABORT")) {
-			return discard(func(_ [][]byte, err error) (Reply, *Step) { // the user may not EXEC
+			// The user may not EXEC.
+			return discard(func(_ [][]byte, err error) (chain.Reply, *chain.Step) {
 				if err != nil {
-					return errorReply(err), nil
+					return chain.Failed(err), nil
 				}
 				return f.ran(queued, raw)
 			})
 		}
 		return f.ran(queued, raw)
-	}, f.command, words("EXEC"))
+	}, f.command, chain.Words("EXEC"))
 }
 
 // ran makes the reply of the answers to the command and to EXEC.
-func (f *fencedCommand) ran(queued, raw []byte) (Reply, *Step) {
+func (f *command) ran(queued, raw []byte) (chain.Reply, *chain.Step) {
 	switch {
 	case !bytes.HasPrefix(queued, []byte("+QUEUED")):
 		raw = queued // the upstream refuses the command
@@ -229,27 +243,31 @@ func (f *fencedCommand) ran(queued, raw []byte) (Reply, *Step) {
 	case bytes.HasPrefix(raw, []byte("*-1")), bytes.HasPrefix(raw, []byte("_")):
 		return f.again()
 	} // otherwise an error: nothing was run
-	return Reply{Kind: RawReply, Raw: raw}, nil
+	return chain.Reply{Kind: chain.RawReply, Raw: raw}, nil
 }
 
 // do sends commands, and goes on with their replies.
 func do(
-	then func(replies [][]byte, err error) (Reply, *Step), commands ...[][]byte,
-) (Reply, *Step) {
-	return Reply{}, &Step{Do: commands, Finish: func(a script.Answer, err error) (Reply, *Step) {
+	then func(replies [][]byte, err error) (chain.Reply, *chain.Step), commands ...[][]byte,
+) (chain.Reply, *chain.Step) {
+	return chain.Reply{}, &chain.Step{Do: commands, Finish: func(
+		a script.Answer, err error,
+	) (chain.Reply, *chain.Step) {
 		return then(a.Raw, err)
 	}}
 }
 
 // discard ends a transaction. If the user may not DISCARD, it is EXEC: nothing has been queued, or
 // it was refused.
-func discard(then func(replies [][]byte, err error) (Reply, *Step)) (Reply, *Step) {
-	return do(func(replies [][]byte, err error) (Reply, *Step) {
+func discard(
+	then func(replies [][]byte, err error) (chain.Reply, *chain.Step),
+) (chain.Reply, *chain.Step) {
+	return do(func(replies [][]byte, err error) (chain.Reply, *chain.Step) {
 		if err == nil && status(replies[0]) != nil {
-			return do(then, words("EXEC"))
+			return do(then, chain.Words("EXEC"))
 		}
 		return then(replies, err)
-	}, words("DISCARD"))
+	}, chain.Words("DISCARD"))
 }
 
 // status is nil for the reply OK, and an error for any other.
@@ -262,13 +280,4 @@ func status(raw []byte) error {
 		err = script.ErrorOf(v.Text)
 	}
 	return err
-}
-
-// words makes a command.
-func words(list ...string) [][]byte {
-	command := make([][]byte, len(list))
-	for i, word := range list {
-		command[i] = []byte(word)
-	}
-	return command
 }

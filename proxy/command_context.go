@@ -11,7 +11,7 @@ import (
 )
 
 // commandContext is the context of a session's lock command, for the session's goroutine alone. It
-// ends when lockcmd.Step.Wait should return. To watch the client costs a goroutine, which few
+// ends when chain.Step.Wait should return. To watch the client costs a goroutine, which few
 // commands need: the first call of Done starts it, and endWatch ends it. Err checks the client
 // without one.
 type commandContext exchange

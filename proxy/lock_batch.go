@@ -1,6 +1,6 @@
 package proxy
 
-// Lock commands, as far as they do not wait for others. Each is a chain of steps: see lockcmd.Step,
+// Lock commands, as far as they do not wait for others. Each is a chain of steps: see chain.Step,
 // and question. Consecutive commands of a client are asked together: its threads may share the
 // connection. So are those of several clients. Each needs the answer to its own script, but none
 // needs another's.

@@ -14,7 +14,7 @@ type Kind uint8
 const (
 	Relayed     Kind = iota // unchanged
 	Introspects             // answered with the upstream's reply, completed: COMMAND
-	firstLock               // the lock commands, in the order of lockcmd.Specs
+	firstLock               // the lock commands, in the order of syntax.Specs
 )
 
 // Kinds is how many there are.

@@ -160,7 +160,7 @@ func (l *releases) releaseLater(r *abandonedRelease, err error) {
 			l.warnUnreleased(r, err)
 			return
 		case n == 1:
-			l.Log.Warn("cannot release a lock whose holder has gone: "+
+			l.Log.Warn("cannot release a lock whose holder has disconnected: "+
 				"this one and others are tried again until they end", "key", r.Key, "error", err)
 		}
 	}
@@ -178,7 +178,7 @@ func (l *releases) endRelease(r *abandonedRelease) {
 func (l *releases) warnUnreleased(r *abandonedRelease, err error) {
 	if omitted, ok := l.releaseLog.allow(time.Now()); ok {
 		proof := r.ReleaseProof()
-		l.Log.Warn("cannot release a lock whose holder has gone: it runs until its timeout",
+		l.Log.Warn("cannot release a lock whose holder has disconnected: it runs until its timeout",
 			"key", r.Key, proof.Kind, proof.Value, "error", err, "others_not_logged", omitted)
 	}
 }

@@ -115,7 +115,7 @@ func (f *foreignTraffic) UndoSet(as names.Identity, key, value string) {
 		defer cancel()
 		err := f.Clients.Client(as).Eval(ctx, undoSet, []string{key}, value).Err()
 		if err != nil {
-			f.Log.Warn("cannot release a lock that was taken for a client that has gone: "+
+			f.Log.Warn("cannot release a lock that was taken for a client that has disconnected: "+
 				"it runs until its timeout", "key", key, "error", err)
 		}
 		f.queues.mu.Lock()

@@ -110,7 +110,7 @@ func (l *Locks) Close() {
 	l.common.Timers.Close()
 	l.common.Clients.Close()
 	if n := l.unreleased.Load(); n > 0 {
-		l.common.Log.Warn("locks whose holders have gone could not be released: "+
+		l.common.Log.Warn("locks whose holders have disconnected could not be released: "+
 			"they run until their timeouts", "locks", n)
 	}
 }

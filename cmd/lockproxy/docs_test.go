@@ -37,6 +37,33 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
+var unplain = regexp.MustCompile(`(?i)\bwithout\s+end\b|\btime\s+is\s+over\b|\bstands?\s+still\b|` +
+	`\bha[sd]\s+gone\b|\bhave\s+gone\b|\bmost\s+for\b`)
+
+// What users read says forever, expired, hangs and disconnected.
+func TestPlainWords(t *testing.T) {
+	texts := pages(t)
+	for _, pattern := range []string{"../../internal/admin/page/*", "../../examples/*/*.*",
+		"../../examples/*/*/*", "../../lockcmd/help.txt", "../../lockcmd/*.json"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no %s, %v", pattern, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts[file] = string(text)
+		}
+	}
+	for page, text := range texts {
+		for _, words := range unplain.FindAllString(text, -1) {
+			t.Errorf("%s: %q", page, words)
+		}
+	}
+}
+
 var shownCommand = regexp.MustCompile(`^(?:[A-Z_]+=\S+ +)*lockproxy(?: +(.*))?$`)
 
 // Commands that are not run are at least valid.

@@ -38,7 +38,7 @@ class Store extends RedisStore
 
 class Lock extends BaseLock
 {
-    /** Seconds for which a lock without a time is held; lockproxy has no locks without end. */
+    /** Seconds for which a lock without a time is held; lockproxy has no locks that last forever. */
     const LONGEST = 86400;
 
     public ?int $token = null; // rises with every acquisition: it fences other databases too

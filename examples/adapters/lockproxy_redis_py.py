@@ -37,7 +37,7 @@ class Lock(redis.lock.Lock):
             # The owner makes it safe that redis-py sends LOCK again when it has lost the reply.
             token = self.redis.execute_command(*command, "OWNER", uuid.uuid4().hex)
         else:
-            token = self._wait(command, wait or 0)  # 0 is without end
+            token = self._wait(command, wait or 0)  # 0 is forever
         self.local.token = token
         return token is not None
 

@@ -134,6 +134,7 @@ func TestPageShowsWhatHurts(t *testing.T) {
 			b.until(`(`+inSight+`).includes("`+shows+`")`, "true")
 			b.until(`[...document.querySelectorAll("#top a")].slice(0, 5)
 				.map(e => e.textContent).sort().join(" ")`, strings.Join(hurting, " "))
+			b.until(`/ in \d+ waits?, mostly behind /.test(`+textOf("top")+`)`, "true")
 			b.until(`/forced cron:nightly/.test(`+textOf("feed")+`)`, "true")
 			b.until(`/expired cron:hourly/.test(`+textOf("feed")+`)`, "true")
 			b.until(`/deadlock account:7 127.*, "transfer-2" waits for "account:7", held by /
@@ -143,6 +144,8 @@ func TestPageShowsWhatHurts(t *testing.T) {
 				e.href + " " + e.ariaCurrent + " " + e.rel).join()`,
 				"10.0.0.1:6390 http://10.0.0.1:6390/ page noopener noreferrer,"+
 					"10.0.0.2:6390 http://10.0.0.2:6390/ null noopener noreferrer")
+			b.until(`new Set([...document.querySelectorAll("#rows .left")]
+				.map(e => Math.round(e.getBoundingClientRect().right))).size`, "1")
 			time.Sleep(12 * time.Second) // the plots have something to show
 			b.until(`document.documentElement.scrollWidth - innerWidth <= 0`, "true")
 			b.shot("live-" + look.name)
@@ -152,7 +155,7 @@ func TestPageShowsWhatHurts(t *testing.T) {
 			b.until(textOf("lock-facts")+`.startsWith("Held bydeploy-41 at 127.0.0.1:")`, "true")
 			b.until(`[...document.querySelectorAll("#lock-queue li")]
 				.map(e => e.textContent.split(" ")[0]).join()`, "deploy-42,deploy-43")
-			b.until(`/^deploy-42 .* waits without end$/
+			b.until(`/^deploy-42 .* waits forever$/
 				.test(document.querySelector("#lock-queue li").textContent)`, "true")
 			b.until(`document.querySelectorAll("#lock-timeline .span.held").length + "," +
 				document.querySelectorAll("#lock-timeline .span.waited").length`, "1,2")
@@ -169,6 +172,11 @@ func TestPageShowsWhatHurts(t *testing.T) {
 			b.filter("z:invoice")
 			b.until(`document.querySelector("#rows .tag").textContent +
 				document.querySelector("#rows .owner").textContent`, "by another librarybilling-7")
+			b.until(`[...document.querySelectorAll("#rows .tag:not([hidden])")].every(e => {
+				const tag = e.getBoundingClientRect(),
+					name = e.parentElement.querySelector("button").getBoundingClientRect();
+				return tag.top < name.bottom || Math.abs(tag.left - name.left) < 1;
+			})`, "true") // a tag on a line of its own begins where the name does
 			b.until(`byWhat({kind: "other", library: "locklib 2.1"})`, "by locklib 2.1") // Redis 7.2
 			b.do(chromedp.Click("#rows .key button"))
 			b.until(`/^billing-8 at .*: refused \d+ times/

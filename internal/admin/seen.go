@@ -156,7 +156,7 @@ type lockWaiter struct {
 	Name     string `json:"name"` // of the client's connection
 	Client   string `json:"client"`
 	WaitedMS int64  `json:"waited_ms"`
-	LeftMS   *int64 `json:"left_ms"` // null waits without end
+	LeftMS   *int64 `json:"left_ms"` // null waits forever
 }
 
 // lockTry is a foreign client that asks for a lock again and again.

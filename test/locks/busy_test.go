@@ -31,7 +31,7 @@ func TestReleaseAfterBusyScript(t *testing.T) {
 	})
 	holder.Close()
 	testwait.Until(t, "the release is refused", func() bool {
-		return strings.Contains(log.String(), "cannot release a lock whose holder has gone")
+		return strings.Contains(log.String(), "cannot release a lock whose holder has disconnected")
 	})
 	admin.Expect("SCRIPT KILL", "+OK\r\n")
 	busy.Reply()

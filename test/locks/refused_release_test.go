@@ -26,7 +26,7 @@ func TestSessionLockIsReleasedAfterARefusal(t *testing.T) {
 	direct.ConfigSet(proxytest.Ctx, "min-replicas-to-write", "1")
 	c.Close()
 	testwait.Until(t, "the release is refused", func() bool {
-		return strings.Contains(log.String(), "cannot release a lock whose holder has gone")
+		return strings.Contains(log.String(), "cannot release a lock whose holder has disconnected")
 	})
 	if direct.Exists(proxytest.Ctx, "job").Val() != 1 {
 		t.Fatal("Redis has taken a write")

@@ -31,7 +31,7 @@ func (l *lock) Acquire(w *worker.Worker) bool {
 	for !w.Over() {
 		command := []any{"LOCK", w.Key, *l.timeout}
 		if *l.wait {
-			// Never 0, which waits without end.
+			// Never 0, which waits forever.
 			patience := max(time.Until(w.Deadline), 10*time.Millisecond)
 			command = append(command, "WAIT", patience.Seconds())
 		}

@@ -37,7 +37,7 @@ function fillLock(lock) {
   $("lock-costs").hidden = !costs.length;
   $("lock-costs").tBodies[0].replaceChildren(...costs.map(([when, cost]) => costRow(when, cost)));
   drawTimeline($("lock-timeline"), lock);
-  items($("lock-queue"), lock.waiters.map((w) => `${who(w)}: ${span(w.waited_ms)}, ${w.left_ms === null ? "waits without end" : "up to " + span(w.left_ms) + " more"}`)
+  items($("lock-queue"), lock.waiters.map((w) => `${who(w)}: ${span(w.waited_ms)}, ${w.left_ms === null ? "waits forever" : "up to " + span(w.left_ms) + " more"}`)
     .concat(lock.others.map((id) => `the proxy ${id}, which has waiters`)));
   $("lock-trying").hidden = $("lock-trying-title").hidden = !lock.trying.length;
   items($("lock-trying"), lock.trying.map((t) => `${[t.name, t.client].filter(Boolean).join(" at ")}${t.library ? ` (${t.library})` : ""}: refused ${t.times} times in ${span(t.for_ms)}`));

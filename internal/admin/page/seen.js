@@ -13,7 +13,7 @@ function showSeen(seen) {
     bar.style.width = (100 * cost.wait_ms / most).toFixed(1) + "%";
     const blamed = cost.blame.find((b) => b.holder !== "unknown"); // that can be several
     li.append(bar, lockLink(cost), note(` ${span(cost.wait_ms)} in ${cost.waits.toLocaleString()} ${cost.waits === 1 ? "wait" : "waits"}` +
-      (blamed ? `, most for ${blamed.holder}` : "")));
+      (blamed ? `, mostly behind ${blamed.holder}` : "")));
   });
   lines($("feed"), seen.events, "Nothing notable within the last hour.", (li, e) => {
     const what = document.createElement("b");

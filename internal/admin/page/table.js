@@ -47,7 +47,7 @@ function newRow() {
   why.className = "note";
   name.className = "link";
   tag.className = "tag";
-  cells.key.append(name, tag);
+  cells.key.append(name, " ", tag);
   const bar = document.createElement("div"), fill = document.createElement("div"), left = document.createElement("span");
   bar.className = "bar";
   bar.setAttribute("role", "meter");

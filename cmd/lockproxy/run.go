@@ -102,7 +102,8 @@ func (c *runCommand) execute(stdout, stderr io.Writer) int {
 		}
 		return exitNotExecutable
 	}
-	watch := &watch{run: c, conn: conn, token: token, lease: lease, child: work, signals: signals}
+	watch := &watch{run: c, conn: conn, token: token, lease: lease, child: work, signals: signals,
+		pinged: time.Now()}
 	if lost := watch.untilEnd(say); lost {
 		return exitLost
 	}

@@ -25,10 +25,10 @@ const lossBound = 25 * time.Second
 // sessionConn is the connection to a lockproxy that a session lock lives on. Messages of the proxy
 // are read at once. One goroutine uses it.
 type sessionConn struct {
-	nc         net.Conn
-	events     chan event    // closed when the connection has ended, after the event that says why
-	closing    chan struct{} // closed by close: no event is wanted any more
-	unanswered int           // requests sent whose replies haven't been taken
+	nc      net.Conn
+	events  chan event    // closed when the connection has ended, after the event that says why
+	closing chan struct{} // closed by close: no event is wanted any more
+	sent    []string      // commands whose replies haven't been taken, in order
 }
 
 // event is a reply, a push, or with err the end of the connection.
@@ -101,18 +101,38 @@ func (s *sessionConn) send(args ...string) error {
 	if _, err := s.nc.Write(resp.AppendCommand(nil, args...)); err != nil {
 		return fmt.Errorf("the connection to the proxy was lost: %w", err)
 	}
-	s.unanswered++
+	s.sent = append(s.sent, args[0])
 	return nil
 }
 
+// answered returns which command a reply is to.
+func (s *sessionConn) answered() (command string) {
+	if len(s.sent) > 0 { // who else sends replies is no lockproxy
+		command, s.sent = s.sent[0], s.sent[1:]
+	}
+	return command
+}
+
+// pingEvery is how often something is sent: balancers cut connections on which nothing moves.
+const pingEvery = time.Second
+
 // ask sends a request and returns its reply; an error reply is a refusal. Replies to earlier
-// requests are dropped.
+// requests are dropped. Pings meanwhile are answered behind it: a proxy keeps those of a long wait,
+// so they get fewer.
 func (s *sessionConn) ask(ctx context.Context, args ...string) (resp.Value, error) {
 	if err := s.send(args...); err != nil {
 		return resp.Value{}, err
 	}
+	awaited, asked := len(s.sent), time.Now()
+	ping := time.NewTimer(pingEvery)
+	defer ping.Stop()
 	for {
 		select {
+		case <-ping.C:
+			if err := s.send("PING"); err != nil {
+				return resp.Value{}, err
+			}
+			ping.Reset(min(max(time.Since(asked)/60, pingEvery), 15*pingEvery))
 		case ev, open := <-s.events:
 			switch {
 			case !open:
@@ -122,7 +142,8 @@ func (s *sessionConn) ask(ctx context.Context, args ...string) (resp.Value, erro
 			case ev.isPush():
 				continue
 			}
-			if s.unanswered--; s.unanswered > 0 {
+			s.answered()
+			if awaited--; awaited > 0 {
 				continue
 			}
 			if ev.value.IsError() {

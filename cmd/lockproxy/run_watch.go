@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -17,6 +18,7 @@ type watch struct {
 	child   *child
 	signals <-chan os.Signal
 	refused bool // one of the questions under way was answered with an error
+	pinged  time.Time
 	stopped bool // the terminal has stopped the command, which was said
 }
 
@@ -54,7 +56,11 @@ func (w *watch) untilEnd(say func(string, ...any)) (lost bool) {
 				w.end(why, w.lease.killBy(), say)
 				return true
 			}
-			if why := w.renew(now); why != "" {
+			why := w.renew(now)
+			if why == "" {
+				why = w.ping(now)
+			}
+			if why != "" {
 				w.end(why, now.Add(time.Duration(w.run.KillAfter)), say)
 				return true
 			}
@@ -74,11 +80,26 @@ func (w *watch) lookWhetherStopped(say func(string, ...any)) {
 
 // nextTurn is when something is to be done if nothing happens before.
 func (w *watch) nextTurn() time.Time {
-	end := w.lease.endBy(time.Duration(w.run.KillAfter))
-	if w.lease.asked.IsZero() && w.lease.next.Before(end) {
-		return w.lease.next
+	next := w.lease.endBy(time.Duration(w.run.KillAfter))
+	if w.lease.asked.IsZero() && w.lease.next.Before(next) {
+		next = w.lease.next
 	}
-	return end
+	if ping := w.pinged.Add(pingEvery); ping.Before(next) {
+		next = ping
+	}
+	return next
+}
+
+// ping keeps balancers from cutting the connection. It returns why the lock is lost, if it is.
+func (w *watch) ping(now time.Time) (lost string) {
+	if now.Before(w.pinged.Add(pingEvery)) {
+		return ""
+	}
+	w.pinged = now
+	if err := w.conn.send("PING"); err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // renew asks for more time when that is due. The proxy renews the lock by itself, too; but only an
@@ -110,7 +131,9 @@ func (w *watch) told(ev event, open bool, now time.Time) (lost string) {
 		}
 		return ""
 	}
-	w.conn.unanswered--
+	if w.conn.answered() == "PING" {
+		return ""
+	}
 	switch {
 	case ev.value.IsError():
 		w.refused = true
@@ -118,7 +141,7 @@ func (w *watch) told(ev event, open bool, now time.Time) (lost string) {
 		return "the token no longer holds it"
 	}
 	switch {
-	case w.conn.unanswered > 0: // there are several locks
+	case slices.Contains(w.conn.sent, "RELOCK"): // there are several locks
 	case w.refused:
 		w.lease.failed(now)
 	default:

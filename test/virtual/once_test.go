@@ -282,7 +282,7 @@ func TestOnceRefuses(t *testing.T) {
 			"DONE k":                     "-ERR wrong number of arguments for 'done' command; see LOCK HELP\r\n",
 			"DONE k x":                   "-ERR value is not an integer or out of range: \"x\" …",
 			"DONE k 1 v EX":              "-ERR syntax error near \"EX\"…",
-			"DONE k 1 v EX 0":            "-ERR value is not an integer or out of range: \"0\" …",
+			"DONE k 1 v EX 0":            "-ERR invalid expire time in 'done' command: \"0\" …",
 			"DONE k 1 v KEEPTTL 1":       "-ERR syntax error near \"KEEPTTL\"…",
 			"DONE k 1 v EX 10 PX 10":     "-ERR wrong number of arguments for 'done' command; see LOCK HELP\r\n",
 			"DONE k 1 v PX 10":           ":0\r\n",

@@ -24,10 +24,14 @@ const firstLook = time.Second
 // waits for an upstream that is down or busy. It gives up if the proxy's own user may not ask.
 func (s *Server) CheckUpstream(ctx context.Context) {
 	if info := s.awaitUpstream(ctx); ctx.Err() == nil {
-		if info != nil {
+		switch {
+		case info != nil:
 			s.warnOfNoPassword()
 			s.warnOfEviction(info)
-		} else {
+		case redis.HasErrorPrefix(s.prober.Ping(ctx).Err(), "NOAUTH"):
+			s.log.Info("the upstream wants a login, and --upstream has none: clients that don't " +
+				"log in themselves are answered NOAUTH")
+		default:
 			s.log.Debug("cannot look whether the upstream may evict locks: its user may not ask")
 		}
 		s.checkFsync(ctx)

@@ -140,6 +140,11 @@ func TestMistakesAboutTheUpstream(t *testing.T) {
 			"enabled and no password is set for the default user."
 		mistakes["protected mode"] = mistake{"redis://" + outside, "", unreached + "(" + denied}
 	}
+	// This can be meant: clients may have logins of their own.
+	without := start(t, "--upstream", locked.URL(), "--listen", "127.0.0.1:0")
+	testwait.Until(t, "the log says that a password is missing", func() bool {
+		return strings.Contains(without.said(), "the upstream wants a login, and --upstream has none")
+	})
 	for name, c := range mistakes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

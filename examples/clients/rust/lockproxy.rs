@@ -4,7 +4,8 @@
 //! ```ignore
 //! use lockproxy::{lock, Options};
 //!
-//! let held = lock("127.0.0.1:6380", "report", &Options { wait: Some(5.0), ..Options::default() })?;
+//! let waits = Options { wait: Some(5.0), ..Options::default() };
+//! let held = lock("127.0.0.1:6380", "report", &waits)?;
 //! held.fence(&["SET", "report:state", "done"])?; // refused if the lock was lost
 //! held.check()?;                                 // an error if the lock was lost
 //! held.close()?;
@@ -160,7 +161,8 @@ impl Lock {
             thread::spawn(move || reader.read(BufReader::new(from))), // both end with the session
             thread::spawn(move || pinger.ping()),
         ];
-        let mut held = Lock { token: 0, key: key.to_string(), frees, session, threads, open: false };
+        let key = key.to_string();
+        let mut held = Lock { token: 0, key, frees, session, threads, open: false };
         if !options.auth.is_empty() {
             let mut auth = vec!["AUTH"];
             auth.extend(options.auth.iter().map(String::as_str));

@@ -1,7 +1,6 @@
 package lockcmd
 
 import (
-	"math/rand/v2"
 	"time"
 )
 
@@ -21,6 +20,3 @@ type Config struct {
 	// CanFence reports whether a command may run in a transaction that the proxy begins.
 	CanFence func(command [][]byte) bool
 }
-
-// jitter returns a duration between lo and hi.
-func jitter(lo, hi time.Duration) time.Duration { return lo + rand.N(hi-lo) }

@@ -10,6 +10,7 @@ import (
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/deadlock"
+	"lockproxy/lockcmd/queue"
 )
 
 // The values of Config.Deadlock. "" is DeadlockRefuse.
@@ -46,7 +47,7 @@ const (
 type deadlocks struct {
 	*background.Jobs
 	mode   string // DeadlockRefuse, DeadlockLog or DeadlockOff
-	queues *queues
+	queues *queue.Queues
 	seen   *observed
 
 	answering atomic.Int32 // questions from other proxies that are being answered
@@ -73,20 +74,20 @@ const maxRecent = 20
 
 // watchedWait is a LOCK or LOCKALL that waits.
 type watchedWait struct {
-	waiters []*waiter // for its keys
+	waiters []*queue.Waiter // for its keys
 	id      string
 	since   int64
 	next    time.Time // when a search starts from it; guarded by deadlocks.mu
-	found   bool      // it closes a deadlock; guarded by queues.mu
+	found   bool      // it closes a deadlock; guarded by deadlocks.mu
 }
 
-func newWatchedWait(waiters []*waiter) *watchedWait {
-	return &watchedWait{waiters: waiters, id: waiters[0].requestID(),
-		since: waiters[0].joined.UnixNano()}
+func newWatchedWait(waiters []*queue.Waiter) *watchedWait {
+	return &watchedWait{waiters: waiters, id: waiters[0].RequestID(),
+		since: waiters[0].Joined.UnixNano()}
 }
 
 // lead is the waiter that stands for all of them.
-func (v *watchedWait) lead() *waiter { return v.waiters[0] }
+func (v *watchedWait) lead() *queue.Waiter { return v.waiters[0] }
 
 // idsOf are the IDs of waits.
 func idsOf(list []*watchedWait) (ids []string) {
@@ -96,10 +97,7 @@ func idsOf(list []*watchedWait) (ids []string) {
 	return ids
 }
 
-// requestID is the request's name, unique among all proxies.
-func (w *waiter) requestID() string { return w.Connection + "/" + w.Number }
-
-func newDeadlocks(bg *background.Jobs, mode string, qs *queues, seen *observed) *deadlocks {
+func newDeadlocks(bg *background.Jobs, mode string, qs *queue.Queues, seen *observed) *deadlocks {
 	return &deadlocks{
 		Jobs: bg, mode: mode, queues: qs, seen: seen,
 		of: map[string][]*watchedWait{}, searches: map[string]chan []deadlock.Wait{},
@@ -109,7 +107,7 @@ func newDeadlocks(bg *background.Jobs, mode string, qs *queues, seen *observed) 
 func (d *deadlocks) off() bool { return d.mode == DeadlockOff }
 
 // watch searches for deadlocks of a wait until end is called. A LOCKALL has several waiters.
-func (d *deadlocks) watch(waiters ...*waiter) (end func()) {
+func (d *deadlocks) watch(waiters ...*queue.Waiter) (end func()) {
 	if waiters[0].Owner == "" || d.off() || tooLong(waiters) {
 		return func() {}
 	}
@@ -123,9 +121,6 @@ func (d *deadlocks) watch(waiters ...*waiter) (end func()) {
 		d.Timers.After(searchTick, d.tick)
 	}
 	d.mu.Unlock()
-	d.queues.mu.Lock()
-	v.lead().watched = v
-	d.queues.mu.Unlock()
 	known := d.newSearch([]*watchedWait{v}, d.registered)
 	if known.here(); len(known.graph.ClosedBy(idsOf(known.seeds))) > 0 {
 		d.Timers.After(0, func(ctx context.Context) {
@@ -138,8 +133,8 @@ func (d *deadlocks) watch(waiters ...*waiter) (end func()) {
 }
 
 // tooLong reports whether a key or an owner is too long for messages.
-func tooLong(waiters []*waiter) bool {
-	return slices.ContainsFunc(waiters, func(w *waiter) bool {
+func tooLong(waiters []*queue.Waiter) bool {
+	return slices.ContainsFunc(waiters, func(w *queue.Waiter) bool {
 		return len(w.Owner) > maxWaitName || len(w.Key) > maxWaitName
 	})
 }
@@ -173,10 +168,10 @@ func (d *deadlocks) tick(context.Context) {
 			keys += len(v.waiters)
 			due = append(due, v)
 			pause := nextSearch
-			if now.Sub(v.lead().joined) < youngWait {
+			if now.Sub(v.lead().Joined) < youngWait {
 				pause = firstSearch
 			}
-			v.next = now.Add(pause + 4*d.queues.ways.RoundTrip(v.lead().Key))
+			v.next = now.Add(pause + 4*d.Clients.Ways.RoundTrip(v.lead().Key))
 		}
 	}
 	d.mu.Unlock()
@@ -245,22 +240,22 @@ func (d *deadlocks) confirm(
 // found refuses v, which closes a deadlock. It reports whether v was still waiting.
 func (d *deadlocks) found(v *watchedWait, err deadlock.Error) bool {
 	lead := v.lead()
-	d.queues.mu.Lock()
-	if lead.state != waiting || lead.rejected != nil || v.found {
-		d.queues.mu.Unlock()
+	waits := false
+	if d.mode == DeadlockLog {
+		waits = d.queues.StillWaits(lead)
+	} else {
+		waits = d.queues.Refuse(lead, err)
+	}
+	now, key := time.Now(), err.Key()
+	d.mu.Lock()
+	if !waits || v.found {
+		d.mu.Unlock()
 		return false
 	}
 	v.found = true
-	if d.mode != DeadlockLog {
-		lead.state, lead.rejected = left, err
-		lead.signal()
-	}
-	d.queues.mu.Unlock()
-	now, key := time.Now(), err.Key()
-	d.mu.Lock()
 	v.next = now.AddDate(100, 0, 0) // to log it once is enough
 	d.recent = append(d.recent[max(len(d.recent)-maxRecent+1, 0):],
-		Deadlock{now, names.Lock{DB: lead.as.DB, Key: key}, lead.Owner, lead.Client,
+		Deadlock{now, names.Lock{DB: lead.As.DB, Key: key}, lead.Owner, lead.Client,
 			err.Describe()})
 	d.mu.Unlock()
 	d.seen.counters.deadlocks.Add(1)

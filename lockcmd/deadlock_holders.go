@@ -12,6 +12,7 @@ import (
 	"lockproxy/lockcmd/deadlock"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/lockinfo"
+	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 )
 
@@ -26,12 +27,12 @@ type holding struct {
 }
 
 // registered finds the holders of the locks that waits are for, if this proxy has given them.
-func (d *deadlocks) registered(list []*watchedWait) map[*waiter]*holding {
-	found := map[*waiter]*holding{}
+func (d *deadlocks) registered(list []*watchedWait) map[*queue.Waiter]*holding {
+	found := map[*queue.Waiter]*holding{}
 	for _, v := range list {
 		for _, w := range v.waiters {
 			h := &holding{}
-			d.seen.registry.Visit(w.id(), func(lock *held.Lock) {
+			d.seen.registry.Visit(w.ID(), func(lock *held.Lock) {
 				h.shared = lock.Shared
 				h.by = append(h.by,
 					deadlock.Holder{Owner: deadlock.Binary(lock.Owner), Token: lock.Token})
@@ -47,17 +48,17 @@ func (d *deadlocks) registered(list []*watchedWait) map[*waiter]*holding {
 const heldWithin = 500 * time.Millisecond
 
 // held asks the upstream for the holders of the locks that waits are for, as their clients.
-func (d *deadlocks) held(list []*watchedWait) map[*waiter]*holding {
+func (d *deadlocks) held(list []*watchedWait) map[*queue.Waiter]*holding {
 	loopguard.MayWait()
 	type lockAs struct {
 		as  names.Identity
 		key string
 	}
-	found, asked := map[*waiter]*holding{}, map[lockAs]*holding{}
+	found, asked := map[*queue.Waiter]*holding{}, map[lockAs]*holding{}
 	var asking sync.WaitGroup
 	for _, v := range list {
 		for _, w := range v.waiters {
-			lock := lockAs{w.as, w.Key}
+			lock := lockAs{w.As, w.Key}
 			if asked[lock] == nil {
 				h := &holding{}
 				asked[lock] = h
@@ -70,9 +71,9 @@ func (d *deadlocks) held(list []*watchedWait) map[*waiter]*holding {
 	return found
 }
 
-func (d *deadlocks) askHolders(w *waiter) (h holding) {
-	until := time.Now().Add(heldWithin + 4*d.queues.ways.RoundTrip(w.Key))
-	on := d.Clients.On(d.Timers.Ctx, w.as, w.Key, until)
+func (d *deadlocks) askHolders(w *queue.Waiter) (h holding) {
+	until := time.Now().Add(heldWithin + 4*d.Clients.Ways.RoundTrip(w.Key))
+	on := d.Clients.On(d.Timers.Ctx, w.As, w.Key, until)
 	got, err := d.Ask(on, script.InfoScript, w.Key, "holders", strconv.Itoa(maxBlockers))
 	if err != nil || len(got.Elems) != 4 {
 		return h
@@ -91,21 +92,20 @@ func (d *deadlocks) askHolders(w *waiter) (h holding) {
 }
 
 // before returns the waits at other proxies that go before all waiters for a lock here, by the
-// rules of lock.lua and unlock.lua. first is the first waiter here. queues.mu is held.
+// rules of lock.lua and unlock.lua. AllSince is since when the first waiter here
+// waits, if it is a LOCKALL.
 //
 // A free lock is kept for the LOCKALL that has waited longest. Nobody shares a lock behind a waiter
 // that is exclusive or has a limit. But a release here can overtake such a waiter, unless it is
 // exclusive and the first of all. So it counts only if no holder can release.
-func (h holding) before(proxy string, first *waiter) (list []deadlock.Earlier) {
+func (h holding) before(proxy string, allSince int64) (list []deadlock.Earlier) {
 	since := int64(math.MaxInt64) // when the first waiter here came, as LOCKALL counts it
 	for _, p := range h.listed {
 		if p.Name == proxy {
 			since = p.Since
 		}
 	}
-	if first.all != nil {
-		since = cmp.Or(first.all.since, since)
-	}
+	since = cmp.Or(allSince, since)
 	for i, p := range h.listed {
 		add := func(e deadlock.Earlier) {
 			e.Proxy = p.Name

@@ -8,6 +8,7 @@ import (
 
 	"lockproxy/internal/loopguard"
 	"lockproxy/lockcmd/deadlock"
+	"lockproxy/lockcmd/queue"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 type deadlockSearch struct {
 	*deadlocks
 	seeds    []*watchedWait
-	holders  func([]*watchedWait) map[*waiter]*holding
+	holders  func([]*watchedWait) map[*queue.Waiter]*holding
 	graph    deadlock.Graph
 	keys     int               // in graph
 	toFollow []*watchedWait    // waits here, not in graph yet
@@ -38,7 +39,7 @@ type deadlockSearch struct {
 }
 
 func (d *deadlocks) newSearch(
-	seeds []*watchedWait, holders func([]*watchedWait) map[*waiter]*holding,
+	seeds []*watchedWait, holders func([]*watchedWait) map[*queue.Waiter]*holding,
 ) *deadlockSearch {
 	l := &deadlockSearch{deadlocks: d, seeds: seeds, holders: holders, graph: deadlock.Graph{},
 		known: map[string]bool{}, wanted: map[any]bool{}, missing: map[any]bool{}}
@@ -126,7 +127,7 @@ func (l *deadlockSearch) askOthers(id string) {
 		for _, at := range m.Places {
 			l.missing[at] = true
 		}
-		l.publish(l.seeds[0].lead().as, m)
+		l.publish(l.seeds[0].lead().As, m)
 	}
 }
 
@@ -227,7 +228,7 @@ func (d *deadlocks) answer(id string, list []*watchedWait) {
 	of := d.held(list)
 	for _, v := range list {
 		if w, ok := d.waitOf(v, of); ok {
-			d.publish(v.lead().as, deadlock.Message{
+			d.publish(v.lead().As, deadlock.Message{
 				ID: id, Proxy: d.Scripts.Proxy, Waits: []deadlock.Wait{w},
 			})
 		}

@@ -18,7 +18,7 @@
 // order. Work for a connection that is busy or gone (renewals, releases of
 // abandoned locks, repairs of timestamps) runs on background clients, logged in as the same user.
 //
-// A LOCK … WAIT joins the waitQueue of its lock. Only the first waiter polls. A release, in the
+// A LOCK … WAIT joins the queue of its lock (package queue). Only the first waiter polls. A release, in the
 // same script, hands the lock over to the first waiter of this proxy, or reserves it for one of
 // another proxy, which it notifies by pub/sub. If foreign clients compete, it leaves the lock free
 // for all.
@@ -28,7 +28,7 @@
 // Locks is put together from parts with one job each. A part knows only those before it:
 //
 //	common                what all parts have: Config, and package background
-//	queues                clients that wait here, by the lock, and competing foreign clients
+//	queue.Queues          clients that wait here, by the lock, and competing foreign clients
 //	observed              what has happened to locks: counters, journal, registry
 //	held.Sessions         finds session locks that are lost
 //	foreignTraffic        learns about locks from the commands of foreign clients

@@ -16,6 +16,7 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/testredis"
+	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 )
 
@@ -215,16 +216,38 @@ func drawRequest(t *rapid.T, key string) script.Request {
 	}
 }
 
+// emptyQueues lets all leave that wait.
+func (l *Locks) emptyQueues() {
+	qs := queue.New(l.common.Clients.Ways)
+	l.queues, l.releases.queues, l.locking.queues = qs, qs, qs
+}
+
+// join puts waiters into a queue. turn says that it is this proxy's turn: one before them has been
+// given the lock. Otherwise it is another's.
+func (l *Locks) join(as names.Identity, turn bool, rs ...script.Request) {
+	before := queue.NewWaiter(script.Request{Key: rs[0].Key}, as)
+	if turn {
+		l.queues.Join(before, 0)
+	}
+	for _, r := range rs {
+		l.queues.Join(queue.NewWaiter(r, as), 0)
+	}
+	if turn {
+		offer, _ := l.queues.Offer(before.ID(), as, true)
+		l.queues.EndRelease(before.ID(), offer, queue.Released{Done: true, Token: 1, Given: 1})
+	}
+}
+
 // drawCall draws a LOCK or an UNLOCK by a client that may hold the lock of st, and its waiters.
 func drawCall(t *rapid.T, l *Locks, st storedLock) script.Call {
-	clear(l.queues.of)
-	clear(l.queues.foreign)
+	l.emptyQueues()
 	id := names.Lock{Key: "{job}" + rapid.SampledFrom([]string{"", " 1"}).Draw(t, "key")}
-	if rapid.IntRange(0, 4).Draw(t, "foreign") == 0 {
-		l.queues.foreign.saw(id, time.Now())
-	}
+	compete := rapid.IntRange(0, 4).Draw(t, "foreign") == 0
 	if rapid.IntRange(0, 2).Draw(t, "LOCK") == 0 {
 		mode := rapid.SampledFrom([]string{script.ModeTry, script.ModeFirst}).Draw(t, "mode")
+		if compete {
+			l.queues.SawForeign(id, false)
+		}
 		run, err := l.beginTry(id, drawRequest(t, id.Key), mode, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -233,9 +256,10 @@ func drawCall(t *rapid.T, l *Locks, st storedLock) script.Call {
 	}
 	if n := rapid.IntRange(0, 2).Draw(t, "waiters"); n > 0 {
 		as := names.Identity{DB: rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "waiter's database")}
-		q := &waitQueue{quota: n - 1}
-		q.join(newWaiter(drawRequest(t, id.Key), as))
-		l.queues.of[id] = q
+		l.join(as, n > 1, drawRequest(t, id.Key))
+	}
+	if compete {
+		l.queues.SawForeign(id, false)
 	}
 	last, _ := strconv.ParseInt(st.token, 10, 64)
 	p := rapid.SampledFrom([]script.Proof{

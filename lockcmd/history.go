@@ -11,6 +11,7 @@ import (
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/lockinfo"
+	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 )
 
@@ -30,25 +31,26 @@ func (o *observed) journalElsewhere(kind journal.Kind, id names.Lock, token int6
 }
 
 // waitBegan notes a waiter that was not given the lock at once. waitEnded must follow.
-func (o *observed) waitBegan(w *waiter) {
-	id := w.id()
-	o.journal.WaitBegan(id, monotonic.Of(w.joined), monotonic.Now())
+func (o *observed) waitBegan(w *queue.Waiter) {
+	id := w.ID()
+	o.journal.WaitBegan(id, monotonic.Of(w.Joined), monotonic.Now())
 	o.findHolder(w)
 }
 
-func (o *observed) waitEnded(w *waiter, won bool) {
-	o.journal.WaitEnded(w.id(), w.holder(), won, monotonic.Of(w.joined),
+func (o *observed) waitEnded(w *queue.Waiter, won bool) {
+	o.journal.WaitEnded(w.ID(), holderOf(w), won, monotonic.Of(w.Joined),
 		monotonic.Now())
 }
 
-func (w *waiter) holder() journal.Holder {
+// holderOf is a waiter that gets the lock, for the journal.
+func holderOf(w *queue.Waiter) journal.Holder {
 	return journal.Holder{Owner: w.OwnerOrName(), Client: w.Client}
 }
 
 // findHolder asks the upstream, now and then, who has the lock that w waits for, unless this proxy
 // gave it.
-func (o *observed) findHolder(w *waiter) {
-	id, as := w.id(), w.as
+func (o *observed) findHolder(w *queue.Waiter) {
+	id, as := w.ID(), w.As
 	if !o.journal.WantsHolder(id, monotonic.Now()) {
 		return
 	}

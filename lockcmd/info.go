@@ -11,6 +11,7 @@ import (
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/lockinfo"
+	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
 )
@@ -18,7 +19,7 @@ import (
 // queries tells users and operators about locks. Operators can release them, too.
 type queries struct {
 	*common
-	queues   *queues
+	queues   *queue.Queues
 	seen     *observed
 	traffic  *foreignTraffic
 	releases *releases
@@ -137,12 +138,7 @@ func (l *queries) infoReply(id names.Lock, v resp.Value, err error) Reply {
 	}
 	since := v.Elems[len(lockinfo.Fields):]
 	info := Reply{Kind: chain.MapReply}
-	l.queues.mu.Lock()
-	waiters := 0
-	if q := l.queues.of[id]; q != nil {
-		waiters = q.len()
-	}
-	l.queues.mu.Unlock()
+	waiters := l.queues.Line(id).Waiters
 	for i, e := range v.Elems[:len(lockinfo.Fields)] {
 		if lockinfo.Fields[i] == "mode" {
 			info.Elems = append(info.Elems, chain.Bulk("waiters"), chain.Int(int64(waiters)))
@@ -210,34 +206,21 @@ func (l *queries) Snapshot(limit int) []lockinfo.Info {
 			list = append(list, lockinfo.OfForeign(lock))
 		}
 	}
-	l.queues.mu.Lock()
-	defer l.queues.mu.Unlock()
-	for id, q := range l.queues.of {
-		i, ok := index[id]
+	for _, line := range l.queues.Lines() {
+		i, ok := index[line.Lock]
 		if !ok {
 			i = len(list)
-			list = append(list, lockinfo.Info{Lock: id})
+			list = append(list, lockinfo.Info{Lock: line.Lock})
 		}
-		addQueue(&list[i], q)
+		addLine(&list[i], line)
 	}
 	return list
 }
 
-// addWaiters says how many wait here for each lock.
-func (qs *queues) addWaiters(list []lockinfo.Info) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	for i := range list {
-		if q := qs.of[names.Lock{DB: list[i].DB, Key: list[i].Key}]; q != nil {
-			addQueue(&list[i], q)
-		}
-	}
-}
-
-// addQueue says who waits in the lock's queue. queues.mu is held.
-func addQueue(h *lockinfo.Info, q *waitQueue) {
-	if first := q.first(); first != nil {
-		h.Waiters += q.len()
-		h.OldestWait = max(h.OldestWait, time.Since(first.joined))
+// addLine says who waits for the lock here.
+func addLine(h *lockinfo.Info, line queue.Line) {
+	if line.Waiters > 0 {
+		h.Waiters += line.Waiters
+		h.OldestWait = max(h.OldestWait, time.Since(line.Oldest))
 	}
 }

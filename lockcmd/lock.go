@@ -10,6 +10,7 @@ import (
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/grace"
 	"lockproxy/lockcmd/held"
+	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
 )
@@ -25,7 +26,7 @@ type lockCall struct {
 // locking takes locks.
 type locking struct {
 	*common
-	queues   *queues
+	queues   *queue.Queues
 	seen     *observed
 	releases *releases
 	renewals *held.Renewals
@@ -36,23 +37,17 @@ type locking struct {
 // It fails in the hold-off after a failover. LOCK without WAIT takes no lock for which clients wait
 // here.
 func (l *locking) beginTry(
-	id names.Lock, r script.Request, mode string, others []*waiter,
+	id names.Lock, r script.Request, mode string, others []*queue.Waiter,
 ) (*lockCall, error) {
-	l.queues.mu.Lock()
-	compete, behind := l.queues.foreign.compete(id, time.Now()), int64(0)
-	switch q := l.queues.of[id]; {
-	case q == nil:
-	case mode == script.ModeTry:
-		mode = script.ModeCheck
-	default:
-		behind = q.allSince()
+	compete, waited, behind := l.queues.BeforeTry(id)
+	if waited && mode == script.ModeTry {
+		mode, behind = script.ModeCheck, 0
 	}
-	l.queues.mu.Unlock()
 	t := &lockCall{Request: r, id: id, askedAt: time.Now()}
 	if held := l.heldOff(); held > 0 {
 		return t, failure.HeldOffError(held)
 	}
-	t.Call = l.Scripts.Lock(r, mode, l.queues.waitsAs(r.Key, compete), behind, requestsOf(others))
+	t.Call = l.Scripts.Lock(r, mode, l.queues.WaitsAs(r.Key, compete), behind, requestsOf(others))
 	return t, nil
 }
 
@@ -63,11 +58,9 @@ func (l *locking) finishTry(t *lockCall, answer script.Answer, err error) (scrip
 	if err != nil {
 		return a, err
 	}
-	l.queues.ways.Took(t.Key, time.Since(a.AskedAt))
+	l.Clients.Ways.Took(t.Key, time.Since(a.AskedAt))
 	if a.Foreign {
-		l.queues.mu.Lock()
-		l.queues.foreign.saw(t.id, time.Now())
-		l.queues.mu.Unlock()
+		l.queues.SawForeign(t.id, false)
 	}
 	if a.Made || a.Token == 0 {
 		return a, nil
@@ -79,7 +72,7 @@ func (l *locking) finishTry(t *lockCall, answer script.Answer, err error) (scrip
 }
 
 // requestsOf are what waiters ask for.
-func requestsOf(list []*waiter) (rs []script.Request) {
+func requestsOf(list []*queue.Waiter) (rs []script.Request) {
 	for _, w := range list {
 		rs = append(rs, w.Request)
 	}

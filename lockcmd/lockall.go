@@ -37,15 +37,14 @@ func (l *locking) beginTryAll(
 		return t, failure.HeldOffError(held)
 	}
 	r, compete := rs[0], false
-	l.queues.mu.Lock()
 	for _, r := range rs {
-		compete = compete || l.queues.foreign.compete(names.Lock{DB: t.db, Key: r.Key}, t.askedAt)
-		if mode == script.ModeTry && l.queues.of[names.Lock{DB: t.db, Key: r.Key}] != nil {
+		theirs, waited, _ := l.queues.BeforeTry(names.Lock{DB: t.db, Key: r.Key})
+		compete = compete || theirs
+		if mode == script.ModeTry && waited {
 			mode = script.ModeCheck
 		}
 	}
-	l.queues.mu.Unlock()
-	t.Call = l.Scripts.LockAll(rs, mode, firstAt, l.queues.waitsAs(r.Key, compete), since)
+	t.Call = l.Scripts.LockAll(rs, mode, firstAt, l.queues.WaitsAs(r.Key, compete), since)
 	return t, nil
 }
 
@@ -59,7 +58,7 @@ func (l *locking) finishTryAll(
 	if err != nil {
 		return a, 0, err
 	}
-	l.queues.ways.Took(t.lockRequests[0].Key, time.Since(a.AskedAt))
+	l.Clients.Ways.Took(t.lockRequests[0].Key, time.Since(a.AskedAt))
 	if a.Token == 0 {
 		l.sawForeign(t.lockRequests, t.db, found.Foreign, t.polls)
 		return a, found.Now, nil
@@ -70,20 +69,14 @@ func (l *locking) finishTryAll(
 	return a, 0, l.notConfirmed(&answer, t.Confirm)
 }
 
-// sawForeign notes which locks foreign clients hold, from 1 on. polled says that the request would
+// SawForeign notes which locks foreign clients hold, from 1 on. polled says that the request would
 // have taken them.
 func (l *locking) sawForeign(rs lockRequests, db int, which []int64, polled bool) {
-	l.queues.mu.Lock()
-	defer l.queues.mu.Unlock()
 	for _, i := range which {
 		if i < 1 || i > int64(len(rs)) { // none of the script's answers
 			continue
 		}
-		id := names.Lock{DB: db, Key: rs[i-1].Key}
-		l.queues.foreign.saw(id, time.Now())
-		if polled {
-			l.queues.foreign.won(id, time.Now())
-		}
+		l.queues.SawForeign(names.Lock{DB: db, Key: rs[i-1].Key}, polled)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"lockproxy/lockcmd/fence"
 	"lockproxy/lockcmd/grace"
 	"lockproxy/lockcmd/held"
+	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
 )
@@ -20,7 +21,7 @@ import (
 // methods of its parts. Each part knows only those above it.
 type Locks struct {
 	common *common
-	*queues
+	queues *queue.Queues
 	*observed
 	*held.Sessions
 	*foreignTraffic
@@ -52,8 +53,7 @@ func New(
 			Confirm: cfg.confirmation()}),
 		Log: log, Clients: background.NewClients(connect, cfg.Cluster), Timers: background.NewTimers(),
 	}}
-	qs, seen := newQueues(), newObserved(all)
-	qs.ways = all.Clients.Ways
+	qs, seen := queue.New(all.Clients.Ways), newObserved(all)
 	l := &Locks{common: all, queues: qs, observed: seen}
 	l.Sessions = held.NewSessions(all.Jobs, seen.registry, seen.observeLost)
 	l.foreignTraffic = newForeignTraffic(all, qs, seen)
@@ -73,6 +73,23 @@ func New(
 	l.fences = &fence.Fences{Scripts: all.Scripts, Cluster: cfg.Cluster, Can: cfg.CanFence,
 		OnRefused: func() { seen.counters.fenced.Add(1) }}
 	return l
+}
+
+// Waiting reports whether any client waits for a lock.
+func (l *Locks) Waiting() bool { return l.queues.Waiting() }
+
+// Waiters returns up to limit of the clients that wait for a lock at this proxy, in order.
+func (l *Locks) Waiters(id names.Lock, limit int) []queue.Entry {
+	return l.queues.Waiters(id, limit)
+}
+
+// Waits reports whether a client waits for a lock.
+func (l *Locks) Waits(h *held.Holder) bool { return l.queues.Waits(h.Connection) }
+
+// Unblock ends the wait of a client's LOCK or LOCKALL. It reports whether the client still waited.
+// If the lock is on its way, it is released.
+func (l *Locks) Unblock(h *held.Holder, withError bool) bool {
+	return l.queues.Unblock(h.Connection, withError)
 }
 
 // begin makes the first Step of a request, by the name of its command. args are without the name.

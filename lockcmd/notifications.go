@@ -14,6 +14,7 @@ import (
 	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/keyname"
+	"lockproxy/lockcmd/queue"
 )
 
 // releaseNotifications hears from other proxies that a lock is reserved for the first waiter here.
@@ -25,7 +26,7 @@ import (
 // cluster on one for each slot of such locks (shardedSubscriptions).
 type releaseNotifications struct {
 	*background.Jobs
-	queues   *queues
+	queues   *queue.Queues
 	sessions *held.Sessions
 	releases *releases
 
@@ -164,7 +165,7 @@ func (w *releaseNotifications) countSubscribed(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.subscribed += n
-	w.queues.unsubscribed.Store(w.subscribed == 0)
+	w.queues.SetSubscribed(w.subscribed > 0)
 }
 
 func (w *releaseNotifications) lacksSharded() bool {
@@ -249,12 +250,7 @@ func (w *releaseNotifications) onMessage(as names.Identity, m *redis.Message) {
 	}
 	as.DB = n
 	id := names.Lock{DB: n, Key: key}
-	w.queues.mu.Lock()
-	defer w.queues.mu.Unlock()
-	if q := w.queues.of[id]; q != nil {
-		q.quota = 0
-		q.pollNow()
-		return
+	if !w.queues.Reserved(id) {
+		w.releases.waitsNoMore(as, id, true)
 	}
-	w.releases.waitsNoMore(as, id, true)
 }

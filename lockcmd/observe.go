@@ -10,6 +10,7 @@ import (
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/held"
+	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 )
 
@@ -90,7 +91,7 @@ func (o *observed) observeRefused(id names.Lock, err error) {
 }
 
 // observeWaited notes a LOCK with WAIT that has ended.
-func (o *observed) observeWaited(w *waiter, won bool, err error) {
+func (o *observed) observeWaited(w *queue.Waiter, won bool, err error) {
 	switch {
 	case err == failure.ErrGone:
 		o.counters.gone.Add(1)
@@ -102,7 +103,7 @@ func (o *observed) observeWaited(w *waiter, won bool, err error) {
 	default:
 		o.counters.overtime.Add(1)
 	}
-	o.observer.LockWaited(time.Since(w.joined), won)
+	o.observer.LockWaited(time.Since(w.Joined), won)
 }
 
 // observeRelease notes a release that has been answered, before the next holder is. It returns the

@@ -4,48 +4,27 @@ import (
 	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/held"
+	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 )
-
-// offersEnd is what is left to do when offers to waiters have ended.
-type offersEnd struct {
-	rejected  []rejectedLock
-	abandoned []*held.Lock // given, or possibly given, to waiters that have left
-}
 
 // rejectedLock is a lock that its client must not get, and that is to be released.
 type rejectedLock struct {
 	*held.Lock
-	waiter *waiter // to signal then; nil if none waits for that
+	waiter *queue.Waiter // to signal then; nil if none waits for that
 }
 
-// endOffers ends one script's offers to waiters. It has given the lock to the first ones, as many
-// as given, with tokens from token on. missing is why they must not keep it; err is why the outcome
-// is unknown.
-func (q *waitQueue) endOffers(
-	named []*waiter, token int64, given int, missing, err error,
-) (ends offersEnd) {
-	for i, w := range named {
-		t := int64(0)
-		if i < given {
-			t = token + int64(i)
-		}
-		switch {
-		case t != 0 && missing != nil:
-			if !w.reject(missing) {
-				ends.rejected = append(ends.rejected, rejectedLock{w.lock(t), w})
-			}
-		case !q.endOffer(w, t):
-			ends.abandoned = append(ends.abandoned, w.lock(t))
-		}
-		if err != nil {
-			w.unknownOutcome = true
-			if w.state == left {
-				ends.abandoned = append(ends.abandoned, w.lock(0))
-			}
-		}
+// rejectedLocks are what waiters were given that they must not keep.
+func rejectedLocks(list []queue.Handed) (locks []rejectedLock) {
+	for _, g := range list {
+		locks = append(locks, rejectedLock{lockOf(g.Waiter, g.Token), g.Waiter})
 	}
-	return ends
+	return locks
+}
+
+// lockOf is the lock that w was given, or with token 0 may have been given.
+func lockOf(w *queue.Waiter, token int64) *held.Lock {
+	return &held.Lock{Request: w.Request, As: w.As, Token: token}
 }
 
 // undoAll releases locks one after the other, and offers them to no waiter. Then the command of the
@@ -62,7 +41,7 @@ func (l *releases) undoAll(by *held.Holder, list []rejectedLock, reply Reply) (R
 			l.startRelease(lock.Lock, func() {})
 		}
 		if lock.waiter != nil {
-			lock.waiter.signal()
+			lock.waiter.Signal()
 		}
 		return l.undoAll(by, list[1:], reply)
 	}}
@@ -75,8 +54,8 @@ func (l *releases) undo(on background.Evaluator, by *held.Holder, lock *held.Loc
 }
 
 // startAbandoned begins to release what was given to waiters that have left.
-func (l *releases) startAbandoned(ends offersEnd) {
-	for _, lock := range ends.abandoned {
-		l.startRelease(lock, func() {})
+func (l *releases) startAbandoned(ends queue.Ends) {
+	for _, g := range ends.Abandoned {
+		l.startRelease(lockOf(g.Waiter, g.Token), func() {})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/keyname"
+	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
 )
@@ -99,37 +100,28 @@ func valueOf(v resp.Value, failed error) (value string, there bool, err error) {
 // readForAll reads the value for which w waits. If it is there, w has it, and all that wait here
 // with w's login, but for those that have come since: a DEL that they know of may be later than
 // what was read. Otherwise w asks for the claim at once, unless that is what it has just done.
-func (l *waits) readForAll(s session, w *waiter) (there bool, err error) {
+func (l *waits) readForAll(s session, w *queue.Waiter) (there bool, err error) {
 	asked := time.Now()
-	value, there, err := valueOf(s.Get(w.Value, l.queues.answerBy(w)))
+	value, there, err := valueOf(s.Get(w.Value, l.queues.AnswerBy(w)))
 	if !there {
 		return false, err
 	}
-	l.queues.mu.Lock()
-	given := w.state == granted && !w.Before
-	w.answer(&value)
-	if q := l.queues.of[w.id()]; q != nil {
-		q.answer(w.as, w.Value, &value, asked)
-	}
-	l.queues.mu.Unlock()
-	if given { // by a release, which may have been while it was read
-		l.releases.releaseAbandoned(w.lock(w.Token))
+	if l.queues.Serve(w, &value, asked) { // a release may have given the claim while it was read
+		l.releases.releaseAbandoned(lockOf(w, w.Token))
 	}
 	return true, nil
 }
 
 // handedClaim follows a wait that has ended. A waiter that was handed the claim looks whether
 // others have stored a value meanwhile: only the script of a poll knows.
-func (l *waits) handedClaim(s session, w *waiter, err error) error {
-	if err != nil || w.Value == "" || l.queues.stateOf(w) != granted {
+func (l *waits) handedClaim(s session, w *queue.Waiter, err error) error {
+	if err != nil || w.Value == "" || !l.queues.Has(w) {
 		return err
 	}
 	if _, err = l.readForAll(s, w); err != nil {
-		l.queues.mu.Lock()
-		w.state = left
-		l.queues.mu.Unlock()
+		l.queues.GiveUp(w)
 		if !w.Before {
-			l.releases.releaseAbandoned(w.lock(w.Token))
+			l.releases.releaseAbandoned(lockOf(w, w.Token))
 		}
 	}
 	return err
@@ -147,7 +139,8 @@ func (l *Locks) beginDone(c Client, args [][]byte) *Step {
 	if stored == nil {
 		r = l.beginRelease(c.Holder, id, c.As, p, true)
 	} else {
-		r = &unlockCall{by: c.Holder, id: id, as: c.As, proof: p, handOver: handOver{kind: "none"}}
+		r = &unlockCall{by: c.Holder, id: id, as: c.As, proof: p,
+			handOver: queue.HandOver{Kind: "none"}}
 		r.Call = l.common.Scripts.Done(id, p, string(args[0]), *stored)
 	}
 	return l.releaseStep(r, func(released bool, err error) Reply {

@@ -6,6 +6,7 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 )
 
@@ -26,22 +27,19 @@ func (s *valueSession) Get(string, time.Time) (resp.Value, error) {
 func TestDeletedValueIsNotShared(t *testing.T) {
 	l := newTestLocks()
 	defer l.Close()
-	join := func() *waiter {
-		w := newWaiter(script.Request{Key: "k:once:x", Value: "k"}, names.Identity{})
-		w.joined = time.Now()
-		l.queues.mu.Lock()
-		defer l.queues.mu.Unlock()
-		l.queues.queueLocked(w.id()).join(w)
+	join := func() *queue.Waiter {
+		w := queue.NewWaiter(script.Request{Key: "k:once:x", Value: "k"}, names.Identity{})
+		l.queues.Join(w, 0)
 		return w
 	}
 	first, second := join(), join()
-	var late *waiter
+	var late *queue.Waiter
 	s := &valueSession{value: "deleted", read: func() { late = join() }}
 	there, err := l.readForAll(session{Client{Holder: &s.holder}, s}, first)
-	if !there || err != nil || first.state != served || second.state != served {
+	if !there || err != nil || !l.queues.Ended(first) || !l.queues.Ended(second) {
 		t.Fatalf("%t, %v: those who waited are not served", there, err)
 	}
-	if late.state != waiting || !late.pollNow {
+	if !l.queues.StillWaits(late) || !l.queues.ShouldPoll(late, false) {
 		t.Error("who came later has the value, or does not ask at once")
 	}
 }

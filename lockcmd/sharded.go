@@ -119,11 +119,9 @@ func (sh *shardedSubscriptions) review() (used, idle []uint16) {
 // slotsInUse are the slots in which clients wait here, or have session locks.
 func (w *releaseNotifications) slotsInUse() map[uint16]bool {
 	used := map[uint16]bool{}
-	w.queues.mu.Lock()
-	for id := range w.queues.of {
-		used[keyname.SlotOf([]byte(id.Key))] = true
+	for _, line := range w.queues.Lines() {
+		used[keyname.SlotOf([]byte(line.Key))] = true
 	}
-	w.queues.mu.Unlock()
 	for _, lock := range w.sessions.All() {
 		used[keyname.SlotOf([]byte(lock.Key))] = true
 	}

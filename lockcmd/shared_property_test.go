@@ -14,6 +14,7 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/testredis"
+	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 )
 
@@ -224,14 +225,14 @@ func TestSharedLocksProperty(t *testing.T) {
 		}
 		for range rapid.IntRange(20, 60).Draw(t, "steps") {
 			m.pass(time.Duration(rapid.IntRange(0, 90_000).Draw(t, "µs")) * time.Microsecond)
-			clear(l.queues.of)
+			l.emptyQueues()
 			step := rapid.SampledFrom([]string{"lock", "lock", "unlock", "relock"}).Draw(t, "step")
 			switch step {
 			case "lock":
 				requests := drawAll()
-				var others []*waiter
+				var others []*queue.Waiter
 				for _, r := range requests[1:] {
-					others = append(others, newWaiter(r, names.Identity{}))
+					others = append(others, queue.NewWaiter(r, names.Identity{}))
 				}
 				b, err := l.beginTry(id, requests[0], script.ModeFirst, others)
 				if err != nil {
@@ -258,11 +259,7 @@ func TestSharedLocksProperty(t *testing.T) {
 				var waiters []script.Request
 				if rapid.Bool().Draw(t, "waiters") {
 					waiters = drawAll()
-					q := &waitQueue{quota: 5}
-					for _, r := range waiters {
-						q.join(newWaiter(r, names.Identity{}))
-					}
-					l.queues.of[id] = q
+					l.join(names.Identity{}, true, waiters...)
 				}
 				got := run(l.beginRelease(nil, id, names.Identity{}, p, true).Call)
 				released, want := m.unlock(p, waiters)

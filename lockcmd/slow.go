@@ -9,32 +9,31 @@ import (
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/lockinfo"
+	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 )
 
 // warnSlow logs a waiter that has waited long. It asks the upstream for the holder, and fails if
 // the wait is over before that is answered.
-func (l *waits) warnSlow(s session, w *waiter) error {
-	id := w.id()
+func (l *waits) warnSlow(s session, w *queue.Waiter) error {
+	id := w.ID()
 	omitted, ok := l.seen.slowLog.allow(time.Now())
 	if !ok {
 		return nil
 	}
-	waited := time.Since(w.joined).Round(time.Millisecond).String()
+	waited := time.Since(w.Joined).Round(time.Millisecond).String()
 	line := []any{"key", id.Key, "db", id.DB, "waited", waited, "client", w.Client}
 	c := l.Scripts.Call(script.InfoScript, id.Key, script.NoFastPath, "")
-	c.Until = l.queues.answerBy(w)
+	c.Until = l.queues.AnswerBy(w)
 	a, err := s.Eval(&c)
 	holder := describeHolder(a.Value, a.Failure(err))
-	if l.queues.stateOf(w) == granted {
+	if l.queues.Has(w) {
 		holder = []any{"holder", "this client, since a moment ago"}
 	}
 	line = append(line, holder...)
-	l.queues.mu.Lock()
-	if q := l.queues.of[id]; q != nil {
-		line = append(line, "waiters", q.len())
+	if n := l.queues.Line(id).Waiters; n > 0 {
+		line = append(line, "waiters", n)
 	}
-	l.queues.mu.Unlock()
 	if omitted > 0 {
 		line = append(line, "others_not_logged", omitted)
 	}

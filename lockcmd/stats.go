@@ -52,16 +52,7 @@ type Once struct {
 // Stats returns what has happened so far.
 func (l *queries) Stats() Stats {
 	holding := l.seen.registry.Sweep(monotonic.Now())
-	l.queues.mu.Lock()
-	lines := len(l.queues.of)
-	now, oldest, waiting := time.Now(), time.Duration(0), time.Duration(0)
-	for _, q := range l.queues.of {
-		for place := q.waiters.Front(); place != nil; place = place.Next() {
-			waited := now.Sub(place.Value.(*waiter).joined)
-			oldest, waiting = max(oldest, waited), waiting+max(waited, 0)
-		}
-	}
-	l.queues.mu.Unlock()
+	lines, oldest, waiting := l.queues.Waited(time.Now())
 	t := &l.seen.counters
 	return Stats{
 		Acquired: t.acquired.Load(), Shared: t.shared.Load(),
@@ -74,7 +65,7 @@ func (l *queries) Stats() Stats {
 		Once: Once{Hits: t.onceHits.Load(), Makers: t.onceMakers.Load(), Shared: t.onceShared.Load(),
 			Stored: t.onceStored.Load(), GivenUp: t.onceGivenUp.Load()},
 		Foreign: l.traffic.known.Counts(time.Now()),
-		Waiters: int(l.queues.waiters.Load()), OldestWait: oldest, Waiting: waiting,
+		Waiters: l.queues.Count(), OldestWait: oldest, Waiting: waiting,
 		Queues: lines, Holding: holding,
 	}
 }
@@ -85,11 +76,9 @@ func (l *queries) Costs(within time.Duration, match func(names.Lock) bool) []jou
 	list := l.seen.journal.Costs(within, monotonic.Now(), func(id *names.Lock) bool {
 		return match(*id)
 	})
-	l.queues.mu.Lock()
-	defer l.queues.mu.Unlock()
 	for i := range list {
-		if q := l.queues.of[list[i].Lock]; q != nil && q.first() != nil {
-			list[i].LongestWait = max(list[i].LongestWait, time.Since(q.first().joined))
+		if line := l.queues.Line(list[i].Lock); line.Waiters > 0 {
+			list[i].LongestWait = max(list[i].LongestWait, time.Since(line.Oldest))
 		}
 	}
 	return list

@@ -14,6 +14,7 @@ import (
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/held"
+	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 )
 
@@ -45,22 +46,23 @@ func numbers(list ...int64) (a script.Answer) {
 // the upstream: an event loop finishes them.
 func TestStepsDoNotWait(t *testing.T) {
 	const token = 1790000000000001
-	for what, finish := range map[string]func(l *Locks, c Client, w *waiter){
-		"UNLOCK, the waiter has left": func(l *Locks, c Client, w *waiter) {
+	for what, finish := range map[string]func(l *Locks, c Client, w *queue.Waiter){
+		"UNLOCK, the waiter has left": func(l *Locks, c Client, w *queue.Waiter) {
 			step := l.beginUnlock(c, [][]byte{[]byte("job"), []byte("7")})
-			w.state = left
+			l.queues.GiveUp(w)
 			step.Finish(numbers(1, token, 0), nil)
 		},
-		"UNLOCK, its outcome is not known": func(l *Locks, c Client, w *waiter) {
+		"UNLOCK, its outcome is not known": func(l *Locks, c Client, w *queue.Waiter) {
 			step := l.beginUnlock(c, [][]byte{[]byte("job"), []byte("7")})
-			w.state = left
+			l.queues.GiveUp(w)
 			step.Finish(script.Answer{}, context.DeadlineExceeded)
 		},
-		"UNLOCK, replaced": func(l *Locks, c Client, w *waiter) {
+		"UNLOCK, replaced": func(l *Locks, c Client, w *queue.Waiter) {
 			step := l.beginUnlock(c, [][]byte{[]byte("job"), []byte("7")})
 			l.FailedOver()
 			_, next := step.Finish(numbers(1, token, 0), nil)
-			if w.rejected == nil || next == nil || next.Script != script.UnlockScript {
+			_, rejected := l.queues.Outcome(w)
+			if rejected == nil || next == nil || next.Script != script.UnlockScript {
 				t.Error("the waiter may keep the lock, or it is not released")
 				return
 			}
@@ -69,7 +71,7 @@ func TestStepsDoNotWait(t *testing.T) {
 				t.Errorf("the reply is %+v", reply)
 			}
 		},
-		"LOCK, replaced": func(l *Locks, c Client, w *waiter) {
+		"LOCK, replaced": func(l *Locks, c Client, w *queue.Waiter) {
 			step := l.beginLock(c, [][]byte{[]byte("other"), []byte("30")})
 			l.FailedOver()
 			_, next := step.Finish(numbers(token, 0), nil)
@@ -82,7 +84,7 @@ func TestStepsDoNotWait(t *testing.T) {
 				t.Errorf("the reply is %+v", reply)
 			}
 		},
-		"LOCK, its outcome is not known": func(l *Locks, c Client, w *waiter) {
+		"LOCK, its outcome is not known": func(l *Locks, c Client, w *queue.Waiter) {
 			step := l.beginLock(c, [][]byte{[]byte("other"), []byte("30")})
 			step.Finish(script.Answer{}, context.DeadlineExceeded)
 		},
@@ -92,9 +94,9 @@ func TestStepsDoNotWait(t *testing.T) {
 				l, end := silentLocks(Config{MaxTimeout: time.Hour,
 					Durability: Durability{FailoverHold: time.Hour}})
 				c, began := Client{Holder: &held.Holder{}}, time.Now()
-				w := newWaiter(script.Request{Key: "job", Timeout: time.Minute, Connection: "c",
+				w := queue.NewWaiter(script.Request{Key: "job", Timeout: time.Minute, Connection: "c",
 					Number: "1", Client: "-"}, names.Identity{})
-				l.queues.queueLocked(w.id()).join(w)
+				l.queues.Join(w, 0)
 				finish(l, c, w)
 				if took := time.Since(began); took != 0 {
 					t.Errorf("it waits for %v", took)

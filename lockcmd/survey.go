@@ -86,7 +86,9 @@ func (l *queries) Inspect(
 	if len(list) == 0 && refused != nil {
 		return nil, refused
 	}
-	l.queues.addWaiters(list)
+	for i := range list {
+		addLine(&list[i], l.queues.Line(list[i].Lock))
+	}
 	return list, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/held"
+	"lockproxy/lockcmd/queue"
 )
 
 // keyTracking learns by CLIENT TRACKING that the key of a lock has changed: a foreign client has
@@ -30,7 +31,7 @@ import (
 // each node with such a key.
 type keyTracking struct {
 	*background.Jobs
-	queues   *queues
+	queues   *queue.Queues
 	sessions *held.Sessions
 
 	mu      sync.Mutex
@@ -74,7 +75,7 @@ type trackedKey struct {
 	now  bool // false while it is wanted
 }
 
-func newKeyTracking(qs *queues, s *held.Sessions) *keyTracking {
+func newKeyTracking(qs *queue.Queues, s *held.Sessions) *keyTracking {
 	return &keyTracking{
 		Jobs: s.Jobs, queues: qs, sessions: s,
 		conns: map[names.Identity]*trackingConn{}, refused: map[names.Identity]time.Time{},
@@ -167,13 +168,8 @@ func (c *trackingConn) lost() {
 	c.mu.Lock()
 	keys := slices.Collect(maps.Keys(c.tracked))
 	c.mu.Unlock()
-	qs := c.by.queues
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
 	for _, key := range keys {
-		if q := qs.of[names.Lock{DB: c.as.DB, Key: key}]; q != nil {
-			q.pollNow()
-		}
+		c.by.queues.MayBeFree(names.Lock{DB: c.as.DB, Key: key})
 	}
 }
 
@@ -309,47 +305,26 @@ func (c *trackingConn) forgetUnneeded() {
 	defer c.mu.Unlock()
 	for key, tracked := range c.tracked {
 		id := names.Lock{DB: c.as.DB, Key: key}
-		if tracked.now && !c.by.queues.waitedFor(id) && !c.by.sessions.Has(id) {
+		if tracked.now && !c.by.queues.WaitedFor(id) && !c.by.sessions.Has(id) {
 			delete(c.tracked, key)
 		}
 	}
 }
 
-// keyChanged makes the first waiter poll, unless it is the turn of foreign clients. For them, and
+// KeyChanged makes the first waiter poll, unless it is the turn of foreign clients. For them, and
 // for a session, it has the key tracked again.
 func (k *keyTracking) keyChanged(as names.Identity, key string) {
 	id := names.Lock{DB: as.DB, Key: key}
-	k.queues.mu.Lock()
-	q := k.queues.of[id]
-	theirs := k.queues.foreign.haveTurn(id, time.Now())
-	switch {
-	case q == nil:
-		k.queues.delayed.wake(id)
-	case !theirs:
-		q.pollNow()
-	}
-	k.queues.mu.Unlock()
-	if q != nil && theirs || k.sessions.Has(id) {
+	if again := k.queues.KeyChanged(id); again || k.sessions.Has(id) {
 		k.want(as, key)
 	}
 }
 
-// keyTracked notes that a lock's key is tracked from now on. If the key is missing, the first
+// KeyTracked notes that a lock's key is tracked from now on. If the key is missing, the first
 // waiter polls, after the turn of foreign clients; otherwise that turn is over. Sessions are
 // verified: the key may have changed before.
 func (k *keyTracking) keyTracked(as names.Identity, key string, missing bool) {
 	id := names.Lock{DB: as.DB, Key: key}
-	k.queues.mu.Lock()
-	switch q := k.queues.of[id]; {
-	case !missing:
-		k.queues.foreign.turnOver(id)
-	case q == nil:
-	case k.queues.foreign.haveTurn(id, time.Now()):
-		q.lease = minForeignPoll
-		q.wakeFirst()
-	default:
-		q.pollNow()
-	}
-	k.queues.mu.Unlock()
+	k.queues.KeyTracked(id, missing)
 	k.sessions.VerifySessions(id.DB, []string{key}, "")
 }

@@ -8,19 +8,20 @@ import (
 	"lockproxy/internal/foreign"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 )
 
 // foreignTraffic learns about locks from the relayed commands of foreign clients.
 type foreignTraffic struct {
 	*common
-	queues *queues
+	queues *queue.Queues
 	seen   *observed
 	known  *foreign.Locks  // held by foreign clients
 	shapes *foreign.Shapes // of their scripts
 }
 
-func newForeignTraffic(all *common, qs *queues, seen *observed) *foreignTraffic {
+func newForeignTraffic(all *common, qs *queue.Queues, seen *observed) *foreignTraffic {
 	known := foreign.NewLocks()
 	known.Watch(foreignJournal{seen.journal})
 	return &foreignTraffic{
@@ -34,7 +35,7 @@ func (f *foreignTraffic) WatchesForeign() bool { return f.queues.Waiting() || f.
 // MayConcern reports whether clients may wait for a key's lock, or a foreign client may hold it. It
 // is cheap.
 func (f *foreignTraffic) MayConcern(key []byte) bool {
-	return f.known.MayKnow(key) || f.queues.Waiting() && f.queues.waitedKeys.May(key)
+	return f.known.MayKnow(key) || f.queues.MayWait(key)
 }
 
 // TakesForeign reports whether a script, called by EVAL or EVALSHA, can take a lock.
@@ -51,7 +52,7 @@ func (f *foreignTraffic) ObserveForeign(
 	var ids []names.Lock
 	for _, key := range r.Keys {
 		id := names.Lock{DB: db, Key: string(key)}
-		if r.Action.Takes() || f.queues.waitedFor(id) || f.known.Knows(id) {
+		if r.Action.Takes() || f.queues.WaitedFor(id) || f.known.Knows(id) {
 			ids = append(ids, id)
 		}
 	}
@@ -67,42 +68,10 @@ func (f *foreignTraffic) ObserveForeign(
 		for _, id := range ids {
 			released := f.known.Saw(id, by, r, outcome, now)
 			taken := r.Action.Takes() && outcome == foreign.Yes
-			f.answered(id, r.Action, taken, released, now)
+			if f.queues.Waiting() || released || r.Action == foreign.Touch {
+				f.queues.ForeignAnswered(id, r.Action, taken, released, now)
+			}
 		}
-	}
-}
-
-// answered notes that the upstream has accepted a foreign client's request about a lock. If it can
-// have taken the lock, the first waiter polls often from now on. If it may have released the lock,
-// the first waiter polls at once.
-func (f *foreignTraffic) answered(
-	id names.Lock, action foreign.Action, taken, released bool, now time.Time,
-) {
-	if !f.queues.Waiting() && !released && action != foreign.Touch {
-		return
-	}
-	f.queues.mu.Lock()
-	defer f.queues.mu.Unlock()
-	q := f.queues.of[id]
-	if q == nil {
-		if released || action == foreign.Touch {
-			f.queues.delayed.wake(id)
-		}
-		return
-	}
-	if action.Takes() || action == foreign.Touch {
-		news := !f.queues.foreign.compete(id, now)
-		f.queues.foreign.saw(id, now)
-		if news {
-			q.wakeFirst()
-		}
-	}
-	if taken {
-		f.queues.foreign.turnOver(id)
-	}
-	maybe := action == foreign.Touch || action == foreign.Release // some scripts answer 0
-	if released || maybe && q.touched(now) {
-		q.pollNow()
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/held"
+	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
 )
@@ -18,7 +19,7 @@ import (
 // releases frees locks, on request and when they are abandoned, and hands them over to waiters.
 type releases struct {
 	*common
-	queues   *queues
+	queues   *queue.Queues
 	seen     *observed
 	sessions *held.Sessions
 
@@ -53,7 +54,7 @@ type unlockCall struct {
 	id       names.Lock
 	as       names.Identity
 	proof    script.Proof
-	handOver handOver
+	handOver queue.HandOver
 	token    int64 // that was released; 0 if it is unknown, or for an exclusive lock
 }
 
@@ -72,7 +73,7 @@ func lossByRelease(r *unlockCall) string {
 func (l *releases) releaseStep(r *unlockCall, ended func(released bool, err error) Reply) *Step {
 	return &Step{Call: &r.Call, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		released, ends, err := l.finishRelease(r, answer, err)
-		return l.undoAll(r.by, ends.rejected, ended(released, err))
+		return l.undoAll(r.by, rejectedLocks(ends.Rejected), ended(released, err))
 	}}
 }
 
@@ -94,19 +95,19 @@ func (l *releases) release(
 func (l *releases) beginRelease(
 	by *held.Holder, id names.Lock, as names.Identity, p script.Proof, handsOver bool,
 ) *unlockCall {
-	offer, compete := l.queues.offer(id, as, handsOver && l.heldOff() == 0)
+	offer, compete := l.queues.Offer(id, as, handsOver && l.heldOff() == 0)
 	r := &unlockCall{by: by, id: id, as: as, proof: p, handOver: offer}
 	has := "-"
 	if by != nil && p.Kind == "connection" {
 		has = by.SharedToken(id)
 	}
 	var next *script.Request
-	if offer.next != nil {
-		next = &offer.next.Request
+	if offer.Next != nil {
+		next = &offer.Next.Request
 	}
 	r.Call = l.Scripts.Unlock(script.Release{
-		Id: id, Proof: p, Has: has, How: l.queues.waitsAs(id.Key, compete),
-		Wanted: offer.kind, Next: next, Others: requestsOf(offer.others),
+		Id: id, Proof: p, Has: has, How: l.queues.WaitsAs(id.Key, compete),
+		Wanted: offer.Kind, Next: next, Others: requestsOf(offer.Others),
 	})
 	return r
 }
@@ -115,7 +116,7 @@ func (l *releases) beginRelease(
 // not keep.
 func (l *releases) finishRelease(
 	r *unlockCall, a script.Answer, err error,
-) (released bool, ends offersEnd, failed error) {
+) (done bool, ends queue.Ends, failed error) {
 	answer, err := r.Ints(3, a, err)
 	if err != nil {
 		answer = []int64{0, 0, 0}
@@ -133,49 +134,19 @@ func (l *releases) finishRelease(
 	if answer[1] != 0 {
 		missing = l.notConfirmed(&a, r.Confirm)
 	}
-	ends = l.endHandOver(r, answer, missing, err)
+	unknown := err
+	if failure.NeverSent(err) {
+		unknown = nil
+	}
+	ends = l.queues.EndRelease(r.id, r.handOver, queue.Released{
+		Done: answer[0] == 1, Token: answer[1], Given: givenTo(answer), Polls: answer[2] == 1,
+		Failed: err != nil, Unknown: unknown, Missing: missing,
+	})
 	if answer[1] != 0 {
 		runtime.Gosched() // the new holders are answered before the old one
 	}
 	l.startAbandoned(ends)
 	return answer[0] != 0, ends, err
-}
-
-// endHandOver ends the offer of a release that was answered, or failed with err. missing is why
-// waiters must not keep the lock that they were given.
-func (l *releases) endHandOver(r *unlockCall, answer []int64, missing, err error) offersEnd {
-	offer, token := r.handOver, answer[1]
-	l.queues.mu.Lock()
-	defer l.queues.mu.Unlock()
-	q := l.queues.of[r.id]
-	if q == nil {
-		q = &waitQueue{}
-	}
-	unknown := err
-	if failure.NeverSent(err) {
-		unknown = nil
-	}
-	ends := q.endOffers(offer.named(), token, givenTo(answer), missing, unknown)
-	if token != 0 && offer.next != nil && offer.next.Shared {
-		q.pollNow() // so that other proxies see that clients still wait
-	}
-	free := answer[0] == 1 && token == 0
-	if free {
-		l.queues.delayed.wake(r.id)
-		l.queues.foreign.leftFree(r.id, time.Now())
-	}
-	switch {
-	case free && offer.next != nil:
-		q.yield(script.Reservation)
-	case offer.kind == "gap", offer.kind == "free":
-		q.yield(minForeignPoll)
-	}
-	// A waiter that has joined since polled before the lock was free.
-	joined := offer.kind == "none" && !l.queues.foreign.compete(r.id, time.Now())
-	if err != nil || answer[2] == 1 || joined {
-		q.pollNow()
-	}
-	return ends
 }
 
 // givenTo is how many waiters a release has given the lock.
@@ -202,7 +173,7 @@ func (l *releases) waitsNoMore(as names.Identity, id names.Lock, reserved bool) 
 		pause = 0
 	}
 	l.Timers.After(pause, func(ctx context.Context) {
-		if !reserved && l.queues.waitedFor(id) {
+		if !reserved && l.queues.WaitedFor(id) {
 			return
 		}
 		on := l.Clients.On(ctx, as, id.Key, time.Now().Add(l.Clients.Patience()))

@@ -5,6 +5,7 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/chain"
+	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
 )
@@ -19,8 +20,8 @@ func (l *releases) beginReleaseAll(
 	for i, key := range keys {
 		id := names.Lock{DB: as.DB, Key: string(key)}
 		client.Suspend(id, p)
-		offer, _ := l.queues.offer(id, noWaiter, true)
-		kinds[i] = offer.kind
+		offer, _ := l.queues.Offer(id, queue.Nobody, true)
+		kinds[i] = offer.Kind
 		r := &unlockCall{by: client.Holder, id: id, as: as, proof: p, handOver: offer}
 		r.Call.Script = script.UnlockScript
 		calls = append(calls, r)
@@ -29,7 +30,7 @@ func (l *releases) beginReleaseAll(
 	for i, r := range calls {
 		locks[i] = r.id.Key
 	}
-	c = l.Scripts.UnlockAll(as.DB, locks, p, strings.Join(kinds, " "), l.queues.waitsAs(locks[0], false))
+	c = l.Scripts.UnlockAll(as.DB, locks, p, strings.Join(kinds, " "), l.queues.WaitsAs(locks[0], false))
 	return calls, c
 }
 

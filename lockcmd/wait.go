@@ -7,6 +7,7 @@ import (
 	"lockproxy/internal/loopguard"
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
+	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 )
 
@@ -23,31 +24,18 @@ type waits struct {
 func (l *waits) wait(
 	ctx context.Context, s session, r script.Request, patience time.Duration,
 ) Reply {
-	l.queues.waiters.Add(1)
-	defer l.queues.waiters.Add(-1)
-	w := newWaiter(r, s.As)
-	id := w.id()
-	w.joined = time.Now()
-	if patience > 0 {
-		w.until = w.joined.Add(patience)
-	}
-	l.queues.mu.Lock()
-	q := l.queues.queueLocked(id)
-	permitted := q.join(w)
-	l.queues.asking[s.Connection] = w
-	isFirst, foreignTurn := q.first() == w, l.queues.foreign.haveTurn(id, w.joined)
-	l.queues.mu.Unlock()
-
+	w := queue.NewWaiter(r, s.As)
+	at := l.queues.Join(w, patience)
 	err, pause := error(nil), notPolled
 	switch {
-	case isFirst && !foreignTurn: // the lock is probably free
+	case at.First && !at.ForeignTurn: // the lock is probably free
 		pause, err = l.pollOrPause(s, w)
-	case isFirst || !permitted || r.Owner != "":
+	case at.First || !at.Permitted || r.Owner != "":
 		if err = l.check(s, w); err != nil && l.isTransient(err) {
-			pause, err = l.queues.pollAfter(w, err), nil
+			pause, err = l.queues.PollAfter(w, err), nil
 		}
 	}
-	queued := err == nil && !l.queues.ended(w)
+	queued := err == nil && !l.queues.Ended(w)
 	if queued {
 		l.seen.waitBegan(w)
 		endWatch := l.deadlocks.watch(w)
@@ -69,11 +57,11 @@ const notPolled = time.Duration(-1)
 // waitTurn returns when w has been granted the lock, its time is over, its client has gone, or a
 // poll has failed. pause is the time to the next poll.
 func (l *waits) waitTurn(
-	ctx context.Context, s session, w *waiter, patience, pause time.Duration,
+	ctx context.Context, s session, w *queue.Waiter, patience, pause time.Duration,
 ) error {
 	loopguard.MayWait()
-	id := w.id()
-	l.notifications.listen(w.as, id.Key)
+	id := w.ID()
+	l.notifications.listen(w.As, id.Key)
 	over := timerAfter(patience)
 	defer over.stop()
 	slow := l.seen.slowTimer()
@@ -85,7 +73,7 @@ func (l *waits) waitTurn(
 	}
 	woken := false
 	for {
-		if first, lease := l.queues.position(w); first && (woken || !next.armed) {
+		if first, lease := l.queues.Position(w); first && (woken || !next.armed) {
 			next.armSooner(l.pollInterval(w, lease))
 		}
 		timeToPoll := false
@@ -94,7 +82,7 @@ func (l *waits) waitTurn(
 		case <-ctx.Done():
 			return failure.ErrGone
 		case <-over.due():
-			err, stale := l.queues.outage(id)
+			err, stale := l.queues.Outage(id)
 			if stale {
 				return l.check(s, w)
 			}
@@ -106,23 +94,23 @@ func (l *waits) waitTurn(
 			continue
 		case <-next.due():
 			timeToPoll, next.armed = true, false
-		case <-w.wake:
+		case <-w.Woken():
 			woken = true
 		}
-		if ended, err := l.queues.outcome(w); ended || err != nil {
+		if ended, err := l.queues.Outcome(w); ended || err != nil {
 			return l.handedClaim(s, w, err)
 		}
-		if l.queues.takeOwnerHolds(w) {
+		if l.queues.TakeOwnerHolds(w) {
 			err := l.check(s, w)
-			if err != nil && !l.isTransient(err) || l.queues.ended(w) {
+			if err != nil && !l.isTransient(err) || l.queues.Ended(w) {
 				return err
 			}
 		}
-		if !l.queues.shouldPoll(w, timeToPoll) {
+		if !l.queues.ShouldPoll(w, timeToPoll) {
 			continue
 		}
 		pause, err := l.pollOrPause(s, w)
-		if err != nil || l.queues.ended(w) {
+		if err != nil || l.queues.Ended(w) {
 			return err
 		}
 		l.seen.findHolder(w)
@@ -136,14 +124,14 @@ const offerPatience = time.Second
 
 // awaitOffer waits until no release that names w is under way, or for offerPatience: a later one
 // finds that w has left.
-func (l *waits) awaitOffer(w *waiter) {
+func (l *waits) awaitOffer(w *queue.Waiter) {
 	loopguard.MayWait()
 	patience := time.NewTimer(offerPatience + l.cfg.ReplicaTimeout +
-		l.queues.ways.RoundTrip(w.Key))
+		l.Clients.Ways.RoundTrip(w.Key))
 	defer patience.Stop()
-	for l.queues.stateOf(w) == offered {
+	for l.queues.IsOffered(w) {
 		select {
-		case <-w.wake:
+		case <-w.Woken():
 		case <-patience.C:
 			return
 		}
@@ -153,50 +141,42 @@ func (l *waits) awaitOffer(w *waiter) {
 // endWait takes w out of the queue and makes its reply. queued says that it was not given the lock
 // at once. If it was, a client that has closed its side is answered, as by LOCK without WAIT: it
 // may still read.
-func (l *waits) endWait(ctx context.Context, s session, w *waiter, queued bool, err error) Reply {
-	id := w.id()
+func (l *waits) endWait(
+	ctx context.Context, s session, w *queue.Waiter, queued bool, err error,
+) Reply {
 	l.awaitOffer(w)
-	l.queues.mu.Lock()
-	won, unknown := w.state == granted, w.unknownOutcome
-	found := w.found
-	if !won {
-		w.state = left
-	}
-	if err == nil {
-		err = w.rejected
-	}
-	delete(l.queues.asking, s.Connection)
+	end := l.queues.End(w, err)
+	won, err := end.Won, end.Err
 	healthy := err == nil || err == failure.ErrGone || failure.IsDeadlock(err) ||
 		failure.IsUnblocked(err) // the upstream is
-	if l.queues.leaveLocked(w) && healthy {
-		l.releases.waitsNoMore(w.as, id, w.pollNow)
+	if end.Missed && healthy {
+		l.releases.waitsNoMore(w.As, w.ID(), end.PollNow)
 	}
-	l.queues.mu.Unlock()
 	if queued {
 		l.seen.waitEnded(w, won)
 	}
-	l.seen.observeWaited(w, won || found != nil, err)
+	l.seen.observeWaited(w, won || end.Found != nil, err)
 
-	if !won && unknown {
-		l.releases.releaseAbandoned(w.lock(0))
+	if !won && end.Unknown {
+		l.releases.releaseAbandoned(lockOf(w, 0))
 	}
 	switch {
-	case found != nil:
+	case end.Found != nil:
 		l.seen.counters.onceShared.Add(1)
-		return chain.Bulk(*found)
+		return chain.Bulk(*end.Found)
 	case won && (err == failure.ErrGone || queued && context.Cause(ctx) == failure.ErrGone):
 		// The client has gone while the lock was on its way.
 		if !w.Before {
-			l.releases.releaseAbandoned(w.lock(w.Token))
+			l.releases.releaseAbandoned(lockOf(w, w.Token))
 		}
 		return chain.Failed(failure.ErrGone)
 	case won:
 		if queued {
-			w.Waited = time.Since(w.joined)
+			w.Waited = time.Since(w.Joined)
 		}
 		return l.acquired(s.Client, lockRequests{w.Request}, w.Attempt)
 	case err != nil:
-		l.releases.failed(s.Holder, w.lock(0), err)
+		l.releases.failed(s.Holder, lockOf(w, 0), err)
 		return waitFailed(err)
 	}
 	return chain.Null

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -14,11 +15,11 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
-	"lockproxy/internal/testwait"
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/deadlock"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/held"
+	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
 )
@@ -72,27 +73,26 @@ func TestPollBehindGrant(t *testing.T) {
 		l := newTestLocks()
 		id := names.Lock{DB: 0, Key: "job"}
 		r := script.Request{Key: id.Key, Connection: "c", Number: "1"}
-		for name, step := range map[string]func(s session, w *waiter) error{
-			"poll":  func(s session, w *waiter) error { _, err := l.poll(s, w); return err },
-			"check": func(s session, w *waiter) error { return l.check(s, w) },
+		for name, step := range map[string]func(s session, w *queue.Waiter) error{
+			"poll":  func(s session, w *queue.Waiter) error { _, err := l.poll(s, w); return err },
+			"check": func(s session, w *queue.Waiter) error { return l.check(s, w) },
 		} {
-			w, q := newWaiter(r, names.Identity{}), &waitQueue{}
-			q.join(w)
-			l.queues.of[id] = q
+			w := queue.NewWaiter(r, names.Identity{})
+			l.queues.Join(w, 0)
 			s := &slowSession{meanwhile: func() []int64 {
-				l.queues.mu.Lock()
-				defer l.queues.mu.Unlock()
-				q.grant(w, c.granted)
+				offer, _ := l.queues.Offer(id, names.Identity{}, true)
+				l.queues.EndRelease(id, offer, queue.Released{Done: true, Token: c.granted, Given: 1})
 				if c.polled == 0 {
 					return []int64{0, 0, 1000}
 				}
 				return []int64{c.polled, 0}
 			}}
 			want := max(c.granted, c.polled)
-			if err := step(s.session(), w); err != nil || w.state != granted || w.Token != want {
-				t.Errorf("%s: %s: error %v, state %d, token %d, want %d",
-					c.what, name, err, w.state, w.Token, want)
+			if err := step(s.session(), w); err != nil || !l.queues.Has(w) || w.Token != want {
+				t.Errorf("%s: %s: error %v, has it: %t, token %d, want %d",
+					c.what, name, err, l.queues.Has(w), w.Token, want)
 			}
+			l.queues.End(w, nil)
 		}
 		l.Close()
 	}
@@ -101,48 +101,34 @@ func TestPollBehindGrant(t *testing.T) {
 // The first waiter's poll fails after a long silence. A waiter whose time is over at this moment is
 // not told that the lock is held.
 func TestOutageAsAPollFails(t *testing.T) {
-	l := newTestLocks()
-	defer l.Close()
-	w := newWaiter(script.Request{Key: "job", Connection: "c", Number: "1"}, names.Identity{})
-	l.queues.of[w.id()] = &waitQueue{}
-	l.queues.of[w.id()].join(w)
-	answered := make(chan struct{})
-	s := &slowSession{err: failure.LateError{}, meanwhile: func() []int64 {
-		w.pollStarted.Add(-int64(time.Minute))
-		l.queues.mu.Lock() // the poll goes on only once the other waiter has asked
-		close(answered)
-		return nil
-	}}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_, _ = l.pollOrPause(s.session(), w)
-	}()
-	<-answered
-	testwait.Blocked(t, "pollOrPause")
-	started := w.pollStarted.Load()
-	l.queues.mu.Unlock()
-	<-ended
-	if started == 0 {
-		t.Error("no poll is under way, and none has failed")
-	}
-	if err, _ := l.queues.outage(w.id()); err == nil {
-		t.Error("the poll has not failed")
-	}
-}
-
-// A check fails for a waiter that a release has given the lock meanwhile. Another waiter has come
-// and left since: so the queue is gone.
-func TestCheckFailsBehindGrant(t *testing.T) {
-	r := script.Request{Key: "job", Connection: "c", Number: "1"}
-	qs, w, other := newQueues(), newWaiter(r, names.Identity{}), newWaiter(r, names.Identity{})
-	q := qs.queueLocked(w.id())
-	q.join(w)
-	q.grant(w, 7)
-	q.join(other)
-	qs.leaveLocked(other)
-	if pause := qs.pollAfter(w, script.ServerError("LOADING")); pause <= 0 || w.state != granted {
-		t.Errorf("polls after %v, state %d", pause, w.state)
+	for range 300 {
+		synctest.Test(t, func(t *testing.T) {
+			l := newTestLocks()
+			w := queue.NewWaiter(script.Request{Key: "job", Connection: "c", Number: "1"}, names.Identity{})
+			l.queues.Join(w, 0)
+			silent, ended := make(chan struct{}), make(chan struct{})
+			s := &slowSession{err: failure.LateError{}, meanwhile: func() []int64 {
+				time.Sleep(time.Minute)
+				close(silent)
+				return nil
+			}}
+			go func() {
+				defer close(ended)
+				_, _ = l.pollOrPause(s.session(), w)
+			}()
+			<-silent
+			for more := true; more; {
+				select {
+				case <-ended:
+					more = false
+				default:
+				}
+				if err, _ := l.queues.Outage(w.ID()); err == nil {
+					t.Fatal("no poll is under way, and none has failed")
+				}
+			}
+			l.Close()
+		})
 	}
 }
 
@@ -151,30 +137,11 @@ func TestCheckFailsBehindGrant(t *testing.T) {
 func TestCheckFindsGracePeriod(t *testing.T) {
 	l := newTestLocks()
 	defer l.Close()
-	w := newWaiter(script.Request{Key: "job", Connection: "c", Number: "1", Owner: "o"}, names.Identity{})
-	l.queues.of[w.id()] = &waitQueue{}
-	l.queues.of[w.id()].join(w)
+	w := queue.NewWaiter(script.Request{Key: "job", Connection: "c", Number: "1", Owner: "o"}, names.Identity{})
+	l.queues.Join(w, 0)
 	s := &slowSession{meanwhile: func() []int64 { return []int64{200, 2, 1} }}
 	if err := l.check(s.session(), w); err != nil || w.Token != 200 || !w.TakenOver || !w.Renewed {
 		t.Errorf("error %v, %+v", err, w.Attempt)
-	}
-}
-
-// A waiter that must poll and leaves first passes that on to the next one, unless it was given the
-// lock.
-func TestLeavePassesPollOn(t *testing.T) {
-	for _, state := range []waiterState{waiting, left, granted} {
-		q := &waitQueue{}
-		first, next := newWaiter(script.Request{}, names.Identity{}), newWaiter(script.Request{}, names.Identity{})
-		q.join(first)
-		q.join(next)
-		q.pollNow()
-		first.state = state
-		q.leave(first)
-		if want := state != granted; next.pollNow != want || len(next.wake) != 1 {
-			t.Errorf("state %d: the next one polls: %v, want %v; is woken: %v",
-				state, next.pollNow, want, len(next.wake) == 1)
-		}
 	}
 }
 
@@ -244,10 +211,9 @@ func TestDeadlockFoundAsPollTakes(t *testing.T) {
 	defer l.Close()
 	r := script.Request{Key: "job", Connection: "c", Number: "1", Owner: "o"}
 	for range 2000 {
-		w := newWaiter(r, names.Identity{})
-		l.queues.of[w.id()] = &waitQueue{}
-		l.queues.of[w.id()].join(w)
-		v, refused, released := newWatchedWait([]*waiter{w}), make(chan bool, 1), false
+		w := queue.NewWaiter(r, names.Identity{})
+		l.queues.Join(w, 0)
+		v, refused, released := newWatchedWait([]*queue.Waiter{w}), make(chan bool, 1), false
 		cycle := deadlock.NewError([]deadlock.Step{{Owner: "o", Key: "job"}})
 		polls := 0
 		s := &slowSession{meanwhile: func() []int64 {
@@ -255,16 +221,16 @@ func TestDeadlockFoundAsPollTakes(t *testing.T) {
 				released = true
 				return []int64{1, 0, 0}
 			}
-			l.queues.mu.Lock()
 			go func() { refused <- l.deadlocks.found(v, cycle) }()
 			runtime.Gosched()
-			l.queues.mu.Unlock()
 			return []int64{200, 0}
 		}}
 		_, err := l.poll(s.session(), w)
-		if no := <-refused; no != (err != nil) || no != released || no == (w.state == granted) {
-			t.Fatalf("refused: %v, released: %v, error %v, state %d", no, released, err, w.state)
+		if no := <-refused; no != (err != nil) || no != released || no == l.queues.Has(w) {
+			t.Fatalf("refused: %v, released: %v, error %v, has it: %t", no, released, err,
+				l.queues.Has(w))
 		}
+		l.queues.End(w, nil)
 	}
 }
 
@@ -275,10 +241,9 @@ func TestReplacedAsPollTakes(t *testing.T) {
 	defer l.Close()
 	l.common.cfg.FailoverHold = time.Minute
 	r := script.Request{Key: "job", Connection: "c", Number: "1"}
-	w, other, q := newWaiter(r, names.Identity{}), newWaiter(r, names.Identity{}), &waitQueue{}
-	l.queues.of[w.id()] = q
-	q.join(w)
-	q.join(other)
+	w, other := queue.NewWaiter(r, names.Identity{}), queue.NewWaiter(r, names.Identity{})
+	l.queues.Join(w, 0)
+	l.queues.Join(other, 0)
 	scripts := 0
 	s := &slowSession{meanwhile: func() []int64 {
 		if scripts++; scripts == 1 {
@@ -291,7 +256,8 @@ func TestReplacedAsPollTakes(t *testing.T) {
 	if err == nil || strings.Contains(err.Error(), "nothing was sent") || failure.MayHaveRun(err) {
 		t.Errorf("error %v", err)
 	}
-	if scripts != 2 || w.state != left || q.failing != nil {
-		t.Errorf("%d scripts, state %d, failing %v", scripts, w.state, q.failing)
+	failing, _ := l.queues.Outage(w.ID())
+	if scripts != 2 || l.queues.StillWaits(w) || l.queues.Has(w) || failing != nil {
+		t.Errorf("%d scripts, waits: %t, failing %v", scripts, l.queues.StillWaits(w), failing)
 	}
 }

@@ -12,7 +12,7 @@ const (
 	// Reservation is how long a released lock is kept for the first waiter of a notified proxy.
 	Reservation = 100 * time.Millisecond
 	// pollReservation is how long it is kept for a proxy that cannot be notified: its first waiter
-	// polls within maxPoll. The proxy must have waited for pollPatience, so that the lock is not
+	// polls within MaxPoll. The proxy must have waited for pollPatience, so that the lock is not
 	// idle most of the time.
 	pollReservation = 400 * time.Millisecond
 	pollPatience    = 500 * time.Millisecond

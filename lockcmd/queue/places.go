@@ -1,4 +1,4 @@
-package lockcmd
+package queue
 
 import (
 	"slices"
@@ -13,31 +13,31 @@ import (
 // later time (A[14] of lock.lua). So of all that have places the one with the earliest time waits
 // for none of the others.
 
-// allPlaces says where a LOCKALL is the first waiter.
-type allPlaces struct {
+// Places says where a LOCKALL is the first waiter.
+type Places struct {
 	first   []bool // by the lock
-	any     bool
-	all     bool
-	untold  bool // the upstream does not know all of them
-	pollNow bool // one of the locks may be free
+	Any     bool
+	All     bool
+	Untold  bool // the upstream does not know all of them
+	PollNow bool // one of the locks may be free
 }
 
-// placesOf returns where a LOCKALL is first.
-func (qs *queues) placesOf(g *allWaiter) (p allPlaces) {
+// PlacesOf returns where a LOCKALL is first.
+func (qs *Queues) PlacesOf(g *All) (p Places) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	for _, w := range g.waiters {
-		first := w.place != nil && qs.of[w.id()].first() == w
+	for _, w := range g.Waiters {
+		first := w.place != nil && qs.of[w.ID()].first() == w
 		p.first = append(p.first, first)
-		p.any, p.untold = p.any || first, p.untold || first && !w.placed
-		p.pollNow = p.pollNow || w.pollNow
+		p.Any, p.Untold = p.Any || first, p.Untold || first && !w.placed
+		p.PollNow = p.PollNow || w.pollNow
 	}
-	p.all = !slices.Contains(p.first, false)
+	p.All = !slices.Contains(p.first, false)
 	return p
 }
 
-// flags are ARGV[4] of all.lua.
-func (p allPlaces) flags() string {
+// Flags are ARGV[4] of all.lua.
+func (p Places) Flags() string {
 	var text strings.Builder
 	for _, first := range p.first {
 		text.WriteString(script.Flag(first))
@@ -45,18 +45,18 @@ func (p allPlaces) flags() string {
 	return text.String()
 }
 
-// toldPlaces notes that the upstream knows where a LOCKALL is first, and since when it waits: now,
+// ToldPlaces notes that the upstream knows where a LOCKALL is first, and since when it waits: now,
 // if it has not said so before.
-func (qs *queues) toldPlaces(g *allWaiter, at allPlaces, now int64) {
+func (qs *Queues) ToldPlaces(g *All, at Places, now int64) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if g.since == 0 {
 		g.since = qs.sinceInOrder(g, now)
 	}
-	for i, w := range g.waiters {
+	for i, w := range g.Waiters {
 		if at.first[i] {
 			w.placed = true
-			qs.of[w.id()].listed = true // it keeps its place
+			qs.of[w.ID()].listed = true // it keeps its place
 		}
 	}
 }
@@ -64,26 +64,26 @@ func (qs *queues) toldPlaces(g *allWaiter, at allPlaces, now int64) {
 // sinceInOrder is since when a LOCKALL waits, which is now by its first answer: but not before one
 // that came earlier here, nor after one that came later. Answers can come in another order. mu is
 // held.
-func (qs *queues) sinceInOrder(g *allWaiter, now int64) int64 {
+func (qs *Queues) sinceInOrder(g *All, now int64) int64 {
 	for e := g.turn.Next(); e != nil; e = e.Next() {
-		if since := e.Value.(*allWaiter).since; since != 0 {
+		if since := e.Value.(*All).since; since != 0 {
 			now = min(now, since)
 			break
 		}
 	}
 	for e := g.turn.Prev(); e != nil; e = e.Prev() {
-		if since := e.Value.(*allWaiter).since; since != 0 {
+		if since := e.Value.(*All).since; since != 0 {
 			return max(now, since)
 		}
 	}
 	return now
 }
 
-// allSince is since when the first LOCKALL of the queue waits that the upstream knows of, ms; 0 if
+// AllSince is since when the first LOCKALL of the queue waits that the upstream knows of, ms; 0 if
 // there is none.
 func (q *waitQueue) allSince() int64 {
 	for place := q.waiters.Front(); place != nil; place = place.Next() {
-		if all := place.Value.(*waiter).all; all != nil && all.since != 0 {
+		if all := place.Value.(*Waiter).all; all != nil && all.since != 0 {
 			return all.since
 		}
 	}

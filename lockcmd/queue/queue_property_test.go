@@ -1,4 +1,4 @@
-package lockcmd
+package queue
 
 import (
 	"slices"
@@ -15,24 +15,24 @@ import (
 // was given.
 type queueModel struct {
 	queue   waitQueue
-	waiting []*waiter         // joined, and neither left nor granted the lock
-	offers  []handOver        // of releases under way; at most one names each waiter
-	given   map[int64]*waiter // each token that was given to a waiter
+	waiting []*Waiter         // joined, and neither left nor granted the lock
+	offers  []HandOver        // of releases under way; at most one names each waiter
+	given   map[int64]*Waiter // each token that was given to a waiter
 	token   int64
 	now     time.Time
 	gap     time.Time // as the queue counts them
 	since   int       // grants since
-	arrival map[*waiter]int
+	arrival map[*Waiter]int
 }
 
-func (m *queueModel) gone(w *waiter) {
-	m.waiting = slices.DeleteFunc(m.waiting, func(other *waiter) bool { return other == w })
+func (m *queueModel) gone(w *Waiter) {
+	m.waiting = slices.DeleteFunc(m.waiting, func(other *Waiter) bool { return other == w })
 	delete(m.arrival, w)
 }
 
 // granted notes that w must have the lock now, with this token, and that nobody who came before
 // still waits.
-func (m *queueModel) granted(t *rapid.T, w *waiter, token int64) {
+func (m *queueModel) granted(t *rapid.T, w *Waiter, token int64) {
 	if w.state != granted || w.Token != token {
 		t.Fatalf("a waiter that was given %d is in state %d with token %d", token, w.state, w.Token)
 	}
@@ -45,7 +45,7 @@ func (m *queueModel) granted(t *rapid.T, w *waiter, token int64) {
 }
 
 // told fails unless w has been signalled since it was last told.
-func told(t *rapid.T, w *waiter, why string) {
+func told(t *rapid.T, w *Waiter, why string) {
 	select {
 	case <-w.wake:
 	default:
@@ -57,7 +57,7 @@ func told(t *rapid.T, w *waiter, why string) {
 // is handed back, the new first waiter is woken, and foreign clients find a gap in time.
 func TestQueueAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := &queueModel{given: map[int64]*waiter{}, arrival: map[*waiter]int{}, token: 1000}
+		m := &queueModel{given: map[int64]*Waiter{}, arrival: map[*Waiter]int{}, token: 1000}
 		m.now = time.Unix(1e9, 0)
 		identities := []names.Identity{{}, {User: "walter"}, {DB: 3}}
 		someone := rapid.SampledFrom(identities)
@@ -65,8 +65,8 @@ func TestQueueAgainstModel(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"join": func(t *rapid.T) {
 				r := script.Request{Timeout: time.Duration(joined+1) * time.Second}
-				w, n := newWaiter(r, someone.Draw(t, "identity")), len(m.waiting)
-				permitted := n > 0 && (m.waiting[0].as == w.as || m.waiting[n-1].as == w.as)
+				w, n := NewWaiter(r, someone.Draw(t, "identity")), len(m.waiting)
+				permitted := n > 0 && (m.waiting[0].As == w.As || m.waiting[n-1].As == w.As)
 				if got := m.queue.join(w); got != permitted {
 					t.Fatalf("join: another of its identity is there: %v, want %v", got, permitted)
 				}
@@ -100,21 +100,21 @@ func TestQueueAgainstModel(t *testing.T) {
 					want = "free"
 				case m.since >= foreignGapGrants && !m.now.Before(m.gap.Add(foreignGapEvery)):
 					want, m.gap, m.since = "gap", m.now, 0
-				case m.waiting[0].as != as, slices.ContainsFunc(m.offers, func(o handOver) bool {
-					return o.next == m.waiting[0]
+				case m.waiting[0].As != as, slices.ContainsFunc(m.offers, func(o HandOver) bool {
+					return o.Next == m.waiting[0]
 				}):
 					want = "self"
 				}
-				got := offer.kind
+				got := offer.Kind
 				if got != want && (want != "next or fair" || got != "next" && got != "fair") {
 					t.Fatalf("a release with %d waiting is %q, want %q", len(m.waiting), got, want)
 				}
 				if want == "next or fair" {
-					if offer.next != m.waiting[0] {
-						t.Fatalf("the lock is offered to number %d", m.arrival[offer.next])
+					if offer.Next != m.waiting[0] {
+						t.Fatalf("the lock is offered to number %d", m.arrival[offer.Next])
 					}
 					m.offers = append(m.offers, offer)
-				} else if offer.next != nil {
+				} else if offer.Next != nil {
 					t.Fatalf("a release that is %q names a waiter", want)
 				}
 			},
@@ -130,7 +130,7 @@ func TestQueueAgainstModel(t *testing.T) {
 					m.token++
 					token = m.token
 				}
-				w, before := offer.next, offer.next.state
+				w, before := offer.Next, offer.Next.state
 				taken := m.queue.endOffer(w, token)
 				switch {
 				case token == 0 && !taken:
@@ -164,7 +164,7 @@ func TestQueueAgainstModel(t *testing.T) {
 					return
 				}
 				for range foreignGapGrants {
-					w := newWaiter(script.Request{}, names.Identity{})
+					w := NewWaiter(script.Request{}, names.Identity{})
 					m.queue.join(w)
 					m.token++
 					m.queue.grant(w, m.token)
@@ -179,7 +179,7 @@ func TestQueueAgainstModel(t *testing.T) {
 				if m.queue.len() != len(m.waiting) {
 					t.Fatalf("the line has %d waiters, want %d", m.queue.len(), len(m.waiting))
 				}
-				var first *waiter
+				var first *Waiter
 				if len(m.waiting) > 0 {
 					first = m.waiting[0]
 				}

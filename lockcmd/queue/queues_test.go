@@ -1,0 +1,84 @@
+package queue
+
+import (
+	"testing"
+
+	"lockproxy/internal/names"
+	"lockproxy/lockcmd/background"
+	"lockproxy/lockcmd/script"
+)
+
+// A release has given the last waiter of a queue the lock, and it has not ended yet. An UNLOCKALL
+// finds nobody there.
+func TestReleaseAllBehindGrant(t *testing.T) {
+	qs, w := New(&background.Ways{}), NewWaiter(script.Request{Key: "job"}, names.Identity{})
+	q := qs.queueLocked(w.ID())
+	q.join(w)
+	q.grant(w, 7)
+	if offer, _ := qs.Offer(w.ID(), Nobody, true); offer.Kind != "none" {
+		t.Errorf("the waiters want %q", offer.Kind)
+	}
+}
+
+// UNLOCKALL leaves a gap for foreign clients now and then, as UNLOCK does.
+func TestReleaseAllLeavesGap(t *testing.T) {
+	qs, w := New(&background.Ways{}), NewWaiter(script.Request{Key: "job"}, names.Identity{})
+	q := qs.queueLocked(w.ID())
+	q.join(w)
+	q.grants = foreignGapGrants
+	for _, want := range []string{"gap", "self"} {
+		if offer, _ := qs.Offer(w.ID(), Nobody, true); offer.Kind != want {
+			t.Errorf("the waiters want %q, not %q", offer.Kind, want)
+		}
+	}
+}
+
+// Until a connection is subscribed, others that release a lock must not wait for this proxy to hear
+// of it.
+func TestNothingIsHeardBeforeASubscription(t *testing.T) {
+	qs := New(&background.Ways{})
+	if how := qs.WaitsAs("job", false); how != "2" {
+		t.Errorf("it waits as %s", how)
+	}
+	qs.SetSubscribed(true)
+	if how := qs.WaitsAs("job", false); how != "0" {
+		t.Errorf("with a subscription it waits as %s", how)
+	}
+	qs.SetSubscribed(false)
+	if how := qs.WaitsAs("job", false); how != "2" {
+		t.Errorf("without one it waits as %s", how)
+	}
+}
+
+// A check fails for a waiter that a release has given the lock meanwhile. Another waiter has come
+// and left since: so the queue is gone.
+func TestCheckFailsBehindGrant(t *testing.T) {
+	r := script.Request{Key: "job", Connection: "c", Number: "1"}
+	qs, w, other := New(&background.Ways{}), NewWaiter(r, names.Identity{}), NewWaiter(r, names.Identity{})
+	q := qs.queueLocked(w.ID())
+	q.join(w)
+	q.grant(w, 7)
+	q.join(other)
+	qs.leaveLocked(other)
+	if pause := qs.PollAfter(w, script.ServerError("LOADING")); pause <= 0 || w.state != granted {
+		t.Errorf("polls after %v, state %d", pause, w.state)
+	}
+}
+
+// A waiter that must poll and leaves first passes that on to the next one, unless it was given the
+// lock.
+func TestLeavePassesPollOn(t *testing.T) {
+	for _, state := range []waiterState{waiting, left, granted} {
+		q := &waitQueue{}
+		first, next := NewWaiter(script.Request{}, names.Identity{}), NewWaiter(script.Request{}, names.Identity{})
+		q.join(first)
+		q.join(next)
+		q.pollNow()
+		first.state = state
+		q.leave(first)
+		if want := state != granted; next.pollNow != want || len(next.wake) != 1 {
+			t.Errorf("state %d: the next one polls: %v, want %v; is woken: %v",
+				state, next.pollNow, want, len(next.wake) == 1)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package queue
+
+import (
+	"time"
+
+	"lockproxy/internal/names"
+	"lockproxy/lockcmd/script"
+)
+
+// HandOver is what a release tells unlock.lua about the waiters here.
+type HandOver struct {
+	Kind   string // A[5] of unlock.lua
+	Next   *Waiter
+	Others []*Waiter // behind next, that can share the lock with it
+}
+
+// named are the waiters that the lock is offered to, in order.
+func (h HandOver) named() []*Waiter {
+	if h.Next == nil {
+		return nil
+	}
+	return append([]*Waiter{h.Next}, h.Others...)
+}
+
+// offer decides what a release by an identity does for the waiters here, and marks those that it
+// names.
+func (q *waitQueue) offer(as names.Identity, foreignCompete bool, now time.Time) HandOver {
+	first := q.first()
+	switch {
+	case first == nil:
+		return HandOver{Kind: "none"}
+	case foreignCompete:
+		return HandOver{Kind: "free"}
+	case q.foreignGapDue(now):
+		return HandOver{Kind: "gap"}
+	case first.all != nil:
+		return HandOver{Kind: "all"}
+	case first.state != waiting || first.As != as:
+		return HandOver{Kind: "self"}
+	}
+	first.state, first.AskedAt = offered, now
+	offer := HandOver{Kind: "next", Next: first, Others: q.offerShared(now)}
+	if q.quota <= 0 {
+		offer.Kind = "fair"
+	}
+	return offer
+}
+
+const (
+	// maxSharers bounds the waiters that are offered a shared lock together with the first.
+	maxSharers = 127
+	// maxSharersOwners bounds the bytes of their owners' names.
+	maxSharersOwners = 16 << 10
+)
+
+// Offer decides what a release by an identity does for the waiters of a lock, and marks those that
+// it names. If it does not hand over, the first to poll takes the lock. compete says that foreign
+// clients do.
+func (qs *Queues) Offer(
+	id names.Lock, as names.Identity, handsOver bool,
+) (offer HandOver, compete bool) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	q, now := qs.of[id], time.Now()
+	compete = qs.foreign.compete(id, now)
+	switch {
+	case q == nil || q.first() == nil:
+		offer.Kind = "none"
+	case !handsOver:
+		offer.Kind = "gap"
+	default:
+		offer = q.offer(as, compete && !qs.foreign.makeUp(id), now)
+	}
+	if offer.Kind == "free" {
+		qs.foreign.leftFree(id, now) // before anybody hears of it
+	}
+	return offer, compete
+}
+
+// Nobody is an identity that no waiter has: offer names none.
+var Nobody = names.Identity{DB: -1}
+
+// Ends is what is left to do when offers to waiters have ended.
+type Ends struct {
+	Rejected  []Handed // to waiters that must not keep it: they wait until it is released
+	Abandoned []Handed // to waiters that have left
+}
+
+// Handed is a lock that a waiter was given, or with token 0 may have been given.
+type Handed struct {
+	*Waiter
+	Token int64
+}
+
+// endOffers ends one script's offers to waiters. It has given the lock to the first ones, as many
+// as given, with tokens from token on. missing is why they must not keep it; err is why the outcome
+// is unknown.
+func (q *waitQueue) endOffers(
+	named []*Waiter, token int64, given int, missing, err error,
+) (ends Ends) {
+	for i, w := range named {
+		t := int64(0)
+		if i < given {
+			t = token + int64(i)
+		}
+		switch {
+		case t != 0 && missing != nil:
+			if !w.reject(missing) {
+				ends.Rejected = append(ends.Rejected, Handed{w, t})
+			}
+		case !q.endOffer(w, t):
+			ends.Abandoned = append(ends.Abandoned, Handed{w, t})
+		}
+		if err != nil {
+			w.unknownOutcome = true
+			if w.state == left {
+				ends.Abandoned = append(ends.Abandoned, Handed{w, 0})
+			}
+		}
+	}
+	return ends
+}
+
+// Released is what a release has done, by unlock.lua's answer.
+type Released struct {
+	Done    bool  // the lock was released
+	Token   int64 // of the first waiter that was given the lock, 0 if none was
+	Given   int   // how many were
+	Polls   bool  // the first waiter must poll
+	Failed  bool  // the answer is an error
+	Unknown error // why it is not known whether it was done
+	Missing error // why waiters must not keep the lock that they were given
+}
+
+// EndRelease ends the offer of a release that was answered, or has failed.
+func (qs *Queues) EndRelease(id names.Lock, offer HandOver, r Released) Ends {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	q := qs.of[id]
+	if q == nil {
+		q = &waitQueue{}
+	}
+	ends := q.endOffers(offer.named(), r.Token, r.Given, r.Missing, r.Unknown)
+	if r.Token != 0 && offer.Next != nil && offer.Next.Shared {
+		q.pollNow() // so that other proxies see that clients still wait
+	}
+	free := r.Done && r.Token == 0
+	if free {
+		qs.delayed.wake(id)
+		qs.foreign.leftFree(id, time.Now())
+	}
+	switch {
+	case free && offer.Next != nil:
+		q.yield(script.Reservation)
+	case offer.Kind == "gap", offer.Kind == "free":
+		q.yield(minForeignPoll)
+	}
+	// A waiter that has joined since polled before the lock was free.
+	joined := offer.Kind == "none" && !qs.foreign.compete(id, time.Now())
+	if r.Failed || r.Polls || joined {
+		q.pollNow()
+	}
+	return ends
+}

@@ -1,0 +1,142 @@
+package queue
+
+import (
+	"container/list"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"lockproxy/internal/names"
+	"lockproxy/lockcmd/deadlock"
+	"lockproxy/lockcmd/script"
+)
+
+type waiterState uint8
+
+const (
+	waiting waiterState = iota
+	offered             // a release's script is under way that may name this waiter
+	granted             // token is valid
+	served              // it waited for a value (ONCE), and has it
+	left                // its client has gone, its time is over, or it has its answer
+)
+
+// Waiter is one LOCK … WAIT.
+type Waiter struct {
+	script.Request
+	As             names.Identity
+	state          waiterState
+	script.Attempt // how it got the lock: the token is valid once it is granted
+	Joined         time.Time
+	until          time.Time     // when its wait ends; zero is never
+	unknownOutcome bool          // a release or poll has failed that may have given it the lock
+	rejected       error         // why it must not keep the lock that it was given
+	wake           chan struct{} // holds one: something has changed, or the lock may be free
+	found          *string       // the value that it waited for, once it is answered
+	pollNow        bool          // the lock may be free: poll at once
+	polled         bool          // it has polled before
+	ownerHolds     bool          // its owner seems to have the lock: check, even behind others
+	placed         bool          // of a LOCKALL: the upstream knows that it is first
+	pollStarted    atomic.Int64  // when the poll under way began, as monotonic.Now; 0 if none is
+	place          *list.Element // nil outside the queue
+	all            *All          // of a LOCKALL: the waiters of all its locks
+}
+
+func NewWaiter(r script.Request, as names.Identity) *Waiter {
+	return &Waiter{Request: r, As: as, wake: make(chan struct{}, 1)}
+}
+
+func (w *Waiter) ID() names.Lock { return names.Lock{DB: w.As.DB, Key: w.Key} }
+
+func (w *Waiter) Signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// supersede notes that a poll has taken the lock for w although a release had given it the lock:
+// the poll ran after the end of that lease, or before it. w has the higher token. With the other
+// one, its client could not release the lock.
+func (w *Waiter) supersede(a script.Attempt) {
+	if a.Token > w.Token {
+		w.Attempt = a
+	}
+}
+
+// RequestID is the request's name, unique among all proxies.
+func (w *Waiter) RequestID() string { return w.Connection + "/" + w.Number }
+
+// HasPolled reports whether w has polled before. Only its own command may ask.
+func (w *Waiter) HasPolled() bool { return w.polled }
+
+// OfLockAll reports whether w waits with others, for a LOCKALL.
+func (w *Waiter) OfLockAll() bool { return w.all != nil }
+
+// Woken holds one when something has changed for w.
+func (w *Waiter) Woken() <-chan struct{} { return w.wake }
+
+// asksAs reports whether two waiters need the same rights.
+func (w *Waiter) asksAs(other *Waiter) bool { return w.As == other.As && w.Shared == other.Shared }
+
+// answer gives w the value that it waited for.
+func (w *Waiter) answer(value *string) { w.state, w.found = served, value }
+
+// reject takes back an offer to w because of err. The caller undoes it and then signals w. found
+// says that a poll has given w the lock meanwhile: then w keeps it.
+func (w *Waiter) reject(err error) (found bool) {
+	if w.state == granted {
+		return true
+	}
+	if w.state == offered {
+		w.state, w.rejected = left, err
+	}
+	return false
+}
+
+// calledAs returns w's names in places. Queues.mu is held.
+func (w *Waiter) calledAs(first bool) (as []string) {
+	if w.all != nil {
+		as = append(as, w.RequestID())
+	}
+	if !first {
+		return as
+	}
+	switch {
+	case !w.Shared:
+		as = append(as, deadlock.AsExclusive)
+	case w.Limit > 0:
+		as = append(as, deadlock.AsLimit)
+	}
+	if w.all != nil && w.all.since != 0 {
+		as = append(as, deadlock.AsListed(w.all.since))
+	}
+	return as
+}
+
+// behind returns the last LOCKALL before w in its queue, nil if there is none. Another of its locks
+// can hold it up. Queues.mu is held.
+func (w *Waiter) behind() *All {
+	for place := w.place.Prev(); place != nil; place = place.Prev() {
+		if all := place.Value.(*Waiter).all; all != nil {
+			return all
+		}
+	}
+	return nil
+}
+
+// enough returns how many holders of a shared lock keep w waiting: one if w or a waiter before it
+// is exclusive, otherwise their lowest limit. Queues.mu is held.
+func (w *Waiter) enough() int {
+	least := math.MaxInt
+	for place := w.place; place != nil; place = place.Prev() {
+		v := place.Value.(*Waiter)
+		if !v.Shared {
+			return 1
+		}
+		if v.Limit > 0 && v.Limit < int64(least) {
+			least = int(v.Limit)
+		}
+	}
+	return least
+}

@@ -33,7 +33,7 @@
 //	held.Sessions         finds session locks that are lost
 //	foreignTraffic        learns about locks from the commands of foreign clients
 //	releases              frees locks, also abandoned ones, and hands them over
-//	deadlocks             finds owners that wait for each other, with other proxies
+//	search.Deadlocks      finds owners that wait for each other, with other proxies
 //	releaseNotifications  receives other proxies' messages about releases
 //	keyTracking           learns from the upstream that keys of locks have changed
 //	held.Renewals         records the locks of connections, and renews session locks

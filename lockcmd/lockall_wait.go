@@ -23,7 +23,7 @@ func (l *waits) waitAll(
 			l.seen.waitBegan(w)
 			l.notifications.listen(w.As, w.Key)
 		}
-		endWatch := l.deadlocks.watch(g.Waiters...)
+		endWatch := l.deadlocks.Watch(g.Waiters...)
 		err = l.waitTurns(ctx, s, g, rs, patience, pause)
 		endWatch()
 		for _, w := range g.Waiters {

@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
@@ -14,6 +15,7 @@ import (
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/search"
 	"lockproxy/lockcmd/syntax"
 )
 
@@ -58,7 +60,8 @@ func New(
 	l.Sessions = held.NewSessions(all.Jobs, seen.registry, seen.observeLost)
 	l.foreignTraffic = newForeignTraffic(all, qs, seen)
 	l.releases = &releases{common: all, queues: qs, seen: seen, sessions: l.Sessions}
-	deadlocks := newDeadlocks(all.Jobs, cfg.Deadlock, qs, seen)
+	deadlocks := search.New(all.Jobs, cfg.Deadlock, qs, seen.registry,
+		func() { seen.counters.deadlocks.Add(1) })
 	l.notifications = newReleaseNotifications(l.releases, deadlocks)
 	l.tracking = newKeyTracking(qs, l.Sessions)
 	l.renewals = held.NewRenewals(l.Sessions, l.notifications.listen, l.tracking.want,
@@ -82,6 +85,9 @@ func (l *Locks) Waiting() bool { return l.queues.Waiting() }
 func (l *Locks) Waiters(id names.Lock, limit int) []queue.Entry {
 	return l.queues.Waiters(id, limit)
 }
+
+// Deadlocks returns the last ones that this proxy has found since a time, the newest first.
+func (l *Locks) Deadlocks(since time.Time) []search.Deadlock { return l.deadlocks.Found(since) }
 
 // Waits reports whether a client waits for a lock.
 func (l *Locks) Waits(h *held.Holder) bool { return l.queues.Waits(h.Connection) }

@@ -15,6 +15,7 @@ import (
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/queue"
+	"lockproxy/lockcmd/search"
 )
 
 // releaseNotifications hears from other proxies that a lock is reserved for the first waiter here.
@@ -30,7 +31,7 @@ type releaseNotifications struct {
 	sessions *held.Sessions
 	releases *releases
 
-	deadlocks *deadlocks
+	deadlocks *search.Deadlocks
 
 	mu         sync.Mutex
 	listening  map[names.Identity]*shardedSubscriptions // guarded by mu; user and password only
@@ -47,7 +48,7 @@ const (
 // maxListening bounds the connections that listen. One is enough, if its user may subscribe.
 const maxListening = 8
 
-func newReleaseNotifications(of *releases, deadlocks *deadlocks) *releaseNotifications {
+func newReleaseNotifications(of *releases, deadlocks *search.Deadlocks) *releaseNotifications {
 	return &releaseNotifications{
 		Jobs: of.common.Jobs, queues: of.queues, sessions: of.sessions, releases: of,
 		deadlocks: deadlocks, listening: map[names.Identity]*shardedSubscriptions{},
@@ -84,7 +85,7 @@ func (w *releaseNotifications) listenWhileWanted(
 		defer others.Wait()
 		waitsCtx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		for _, channel := range w.deadlocks.channels() {
+		for _, channel := range w.deadlocks.Channels() {
 			others.Go(func() { w.listenToWaits(waitsCtx, as, channel) })
 		}
 	}
@@ -193,7 +194,7 @@ func (w *releaseNotifications) receiveFrom(
 	var err error
 	if sh == nil {
 		err = sub.Subscribe(connecting,
-			append([]string{keyname.NotifyChannel + w.Scripts.Proxy}, w.deadlocks.channels()...)...)
+			append([]string{keyname.NotifyChannel + w.Scripts.Proxy}, w.deadlocks.Channels()...)...)
 	} else if err = sub.Ping(connecting); err == nil {
 		subscribing.Go(func() { // ends with ctx, or when it fails
 			sh.subscribe(ctx, sub)
@@ -230,12 +231,12 @@ var neverConnect = func() context.Context {
 	return ctx
 }()
 
-// onMessage makes the first waiter poll the lock that a message names. If no client waits any more,
+// OnMessage makes the first waiter poll the lock that a message names. If no client waits any more,
 // it releases the reservation. If another proxy has released a session lock, it verifies that lock.
 // It also passes on messages about deadlocks.
 func (w *releaseNotifications) onMessage(as names.Identity, m *redis.Message) {
-	if isWaits(m.Channel) {
-		w.deadlocks.onMessage(m.Payload)
+	if search.IsWaits(m.Channel) {
+		w.deadlocks.OnMessage(m.Payload)
 		return
 	}
 	payload, lost := strings.CutPrefix(m.Payload, "lost:")

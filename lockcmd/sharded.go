@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/loopguard"
+	"lockproxy/internal/names"
 	"lockproxy/internal/slot"
 	"lockproxy/lockcmd/keyname"
 )
@@ -126,4 +127,52 @@ func (w *releaseNotifications) slotsInUse() map[uint16]bool {
 		used[keyname.SlotOf([]byte(lock.Key))] = true
 	}
 	return used
+}
+
+// listenToWaits receives what other proxies say on one of a cluster's channels, until ctx ends or
+// the user is refused.
+func (w *releaseNotifications) listenToWaits(
+	ctx context.Context, as names.Identity, channel string,
+) {
+	loopguard.MayWait()
+	for pause := minListenRetry; ; pause = min(2*pause, maxListenRetry) {
+		subscribed, err := w.receiveWaits(ctx, as, channel)
+		if subscribed {
+			pause = minListenRetry
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		if isRefused(err) || redis.HasErrorPrefix(err, "unknown command") {
+			return
+		}
+	}
+}
+
+// receiveWaits receives messages on a new connection until that fails.
+func (w *releaseNotifications) receiveWaits(
+	ctx context.Context, as names.Identity, channel string,
+) (subscribed bool, err error) {
+	sub := w.Clients.Client(as).Subscribe(ctx)
+	defer sub.Close()
+	stop := context.AfterFunc(ctx, func() { sub.Close() }) // Receive ignores the end of its ctx
+	defer stop()
+	connecting, connected := context.WithTimeout(ctx, w.Clients.Patience())
+	err = sub.SSubscribe(connecting, channel)
+	connected()
+	for err == nil {
+		var message any
+		message, err = sub.Receive(neverConnect)
+		switch m := message.(type) {
+		case *redis.Message:
+			w.deadlocks.OnMessage(m.Payload)
+		case *redis.Subscription:
+			if subscribed = m.Kind == "ssubscribe"; !subscribed {
+				return false, nil // its slot has moved
+			}
+		}
+	}
+	return subscribed, err
 }

@@ -9,6 +9,7 @@ import (
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/search"
 )
 
 // waits waits for locks.
@@ -16,7 +17,7 @@ type waits struct {
 	*locking
 	notifications *releaseNotifications
 	tracking      *keyTracking
-	deadlocks     *deadlocks
+	deadlocks     *search.Deadlocks
 }
 
 // wait is LOCK … WAIT for patience, 0 without end. It joins the lock's queue, and replies when the
@@ -38,7 +39,7 @@ func (l *waits) wait(
 	queued := err == nil && !l.queues.Ended(w)
 	if queued {
 		l.seen.waitBegan(w)
-		endWatch := l.deadlocks.watch(w)
+		endWatch := l.deadlocks.Watch(w)
 		err = l.waitTurn(ctx, s, w, patience, pause)
 		endWatch()
 	}

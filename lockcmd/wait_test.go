@@ -213,7 +213,7 @@ func TestDeadlockFoundAsPollTakes(t *testing.T) {
 	for range 2000 {
 		w := queue.NewWaiter(r, names.Identity{})
 		l.queues.Join(w, 0)
-		v, refused, released := newWatchedWait([]*queue.Waiter{w}), make(chan bool, 1), false
+		refused, released := make(chan bool, 1), false
 		cycle := deadlock.NewError([]deadlock.Step{{Owner: "o", Key: "job"}})
 		polls := 0
 		s := &slowSession{meanwhile: func() []int64 {
@@ -221,7 +221,7 @@ func TestDeadlockFoundAsPollTakes(t *testing.T) {
 				released = true
 				return []int64{1, 0, 0}
 			}
-			go func() { refused <- l.deadlocks.found(v, cycle) }()
+			go func() { refused <- l.queues.Refuse(w, cycle) }()
 			runtime.Gosched()
 			return []int64{200, 0}
 		}}

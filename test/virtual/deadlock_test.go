@@ -11,7 +11,7 @@ import (
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testwait"
 	"lockproxy/internal/virtualtest"
-	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/search"
 	"lockproxy/proxy"
 )
 
@@ -136,7 +136,7 @@ func deadlockMode(mode string) func(*proxy.Config) {
 }
 
 func TestADeadlockIsOnlyLoggedOrIgnored(t *testing.T) {
-	for mode, want := range map[string]uint64{lockcmd.DeadlockLog: 1, lockcmd.DeadlockOff: 0} {
+	for mode, want := range map[string]uint64{search.Log: 1, search.Off: 0} {
 		for _, proxies := range []int{1, 2} {
 			t.Run(fmt.Sprint(mode, proxies), func(t *testing.T) {
 				virtualtest.Run(t, func(t *testing.T) {

@@ -1,4 +1,4 @@
-package lockcmd
+package search
 
 import (
 	"slices"
@@ -9,7 +9,7 @@ import (
 )
 
 // waitAt returns the wait at a place here, nil if there is none.
-func (d *deadlocks) waitAt(at deadlock.Place) *watchedWait {
+func (d *Deadlocks) waitAt(at deadlock.Place) *watchedWait {
 	waiters := d.queues.At(names.Lock{DB: at.DB, Key: string(at.Key)}, at.As)
 	if waiters == nil {
 		return nil
@@ -30,7 +30,7 @@ func (d *deadlocks) waitAt(at deadlock.Place) *watchedWait {
 
 // waitOf returns v with what it waits for. ok is false if it no longer waits. A waiter whose owner
 // has the lock already is woken to check that.
-func (d *deadlocks) waitOf(
+func (d *Deadlocks) waitOf(
 	v *watchedWait, of map[*queue.Waiter]*holding,
 ) (w deadlock.Wait, ok bool) {
 	lead := v.lead()

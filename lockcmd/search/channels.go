@@ -1,15 +1,13 @@
-package lockcmd
+package search
 
 import (
 	"context"
 	"encoding/json"
 	"hash/maphash"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"lockproxy/internal/loopguard"
 	"lockproxy/internal/names"
 	"lockproxy/internal/slot"
 	"lockproxy/lockcmd/deadlock"
@@ -31,13 +29,13 @@ func clusterWaits(slot uint16) string {
 	return keyname.NotifyChannel + "{" + keyname.SlotTag(slot) + "}waits"
 }
 
-// isWaits reports whether a channel is one of these. The others end with the name of a proxy.
-func isWaits(channel string) bool {
+// IsWaits reports whether a channel is one of these. The others end with the name of a proxy.
+func IsWaits(channel string) bool {
 	return channel == waitsChannel || strings.HasSuffix(channel, "}waits")
 }
 
-// channels are those on which proxies ask and answer each other.
-func (d *deadlocks) channels() (list []string) {
+// Channels are those on which proxies ask and answer each other.
+func (d *Deadlocks) Channels() (list []string) {
 	switch {
 	case d.off():
 	case !d.Scripts.Cluster:
@@ -51,17 +49,17 @@ func (d *deadlocks) channels() (list []string) {
 }
 
 // publish sends a message to all proxies. It can be lost: the next search asks again.
-func (d *deadlocks) publish(as names.Identity, m deadlock.Message) {
+func (d *Deadlocks) publish(as names.Identity, m deadlock.Message) {
 	text, err := json.Marshal(m)
 	if err != nil {
 		return // it cannot fail with these types
 	}
-	for _, channel := range d.channels() {
+	for _, channel := range d.Channels() {
 		d.Timers.After(0, func(ctx context.Context) { d.publishOn(ctx, as, channel, text) })
 	}
 }
 
-func (d *deadlocks) publishOn(ctx context.Context, as names.Identity, channel string, text []byte) {
+func (d *Deadlocks) publishOn(ctx context.Context, as names.Identity, channel string, text []byte) {
 	ctx, cancel := context.WithTimeout(ctx, d.Clients.Patience())
 	defer cancel()
 	client := d.Clients.Near(as, channel)
@@ -84,7 +82,7 @@ type askedBefore struct {
 var askedSeed = maphash.MakeSeed()
 
 // askedAgain reports whether a question has come before, and remembers it.
-func (d *deadlocks) askedAgain(payload string) bool {
+func (d *Deadlocks) askedAgain(payload string) bool {
 	hash := maphash.String(askedSeed, payload)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -96,52 +94,4 @@ func (d *deadlocks) askedAgain(payload string) bool {
 	d.asked.hashes[d.asked.next%len(d.asked.hashes)] = hash
 	d.asked.next++
 	return false
-}
-
-// listenToWaits receives what other proxies say on one of a cluster's channels, until ctx ends or
-// the user is refused.
-func (w *releaseNotifications) listenToWaits(
-	ctx context.Context, as names.Identity, channel string,
-) {
-	loopguard.MayWait()
-	for pause := minListenRetry; ; pause = min(2*pause, maxListenRetry) {
-		subscribed, err := w.receiveWaits(ctx, as, channel)
-		if subscribed {
-			pause = minListenRetry
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-		}
-		if isRefused(err) || redis.HasErrorPrefix(err, "unknown command") {
-			return
-		}
-	}
-}
-
-// receiveWaits receives messages on a new connection until that fails.
-func (w *releaseNotifications) receiveWaits(
-	ctx context.Context, as names.Identity, channel string,
-) (subscribed bool, err error) {
-	sub := w.Clients.Client(as).Subscribe(ctx)
-	defer sub.Close()
-	stop := context.AfterFunc(ctx, func() { sub.Close() }) // Receive ignores the end of its ctx
-	defer stop()
-	connecting, connected := context.WithTimeout(ctx, w.Clients.Patience())
-	err = sub.SSubscribe(connecting, channel)
-	connected()
-	for err == nil {
-		var message any
-		message, err = sub.Receive(neverConnect)
-		switch m := message.(type) {
-		case *redis.Message:
-			w.deadlocks.onMessage(m.Payload)
-		case *redis.Subscription:
-			if subscribed = m.Kind == "ssubscribe"; !subscribed {
-				return false, nil // its slot has moved
-			}
-		}
-	}
-	return subscribed, err
 }

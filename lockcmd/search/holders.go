@@ -1,4 +1,4 @@
-package lockcmd
+package search
 
 import (
 	"cmp"
@@ -27,12 +27,12 @@ type holding struct {
 }
 
 // registered finds the holders of the locks that waits are for, if this proxy has given them.
-func (d *deadlocks) registered(list []*watchedWait) map[*queue.Waiter]*holding {
+func (d *Deadlocks) registered(list []*watchedWait) map[*queue.Waiter]*holding {
 	found := map[*queue.Waiter]*holding{}
 	for _, v := range list {
 		for _, w := range v.waiters {
 			h := &holding{}
-			d.seen.registry.Visit(w.ID(), func(lock *held.Lock) {
+			d.locks.Visit(w.ID(), func(lock *held.Lock) {
 				h.shared = lock.Shared
 				h.by = append(h.by,
 					deadlock.Holder{Owner: deadlock.Binary(lock.Owner), Token: lock.Token})
@@ -48,7 +48,7 @@ func (d *deadlocks) registered(list []*watchedWait) map[*queue.Waiter]*holding {
 const heldWithin = 500 * time.Millisecond
 
 // held asks the upstream for the holders of the locks that waits are for, as their clients.
-func (d *deadlocks) held(list []*watchedWait) map[*queue.Waiter]*holding {
+func (d *Deadlocks) held(list []*watchedWait) map[*queue.Waiter]*holding {
 	loopguard.MayWait()
 	type lockAs struct {
 		as  names.Identity
@@ -71,7 +71,7 @@ func (d *deadlocks) held(list []*watchedWait) map[*queue.Waiter]*holding {
 	return found
 }
 
-func (d *deadlocks) askHolders(w *queue.Waiter) (h holding) {
+func (d *Deadlocks) askHolders(w *queue.Waiter) (h holding) {
 	until := time.Now().Add(heldWithin + 4*d.Clients.Ways.RoundTrip(w.Key))
 	on := d.Clients.On(d.Timers.Ctx, w.As, w.Key, until)
 	got, err := d.Ask(on, script.InfoScript, w.Key, "holders", strconv.Itoa(maxBlockers))

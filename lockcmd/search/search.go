@@ -1,4 +1,4 @@
-package lockcmd
+package search
 
 import (
 	"context"
@@ -10,14 +10,15 @@ import (
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/deadlock"
+	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/queue"
 )
 
 // The values of Config.Deadlock. "" is DeadlockRefuse.
 const (
-	DeadlockRefuse = "refuse" // its youngest wait is answered DEADLOCK
-	DeadlockLog    = "log"    // it is logged and counted
-	DeadlockOff    = "off"    // it is not searched for
+	Refuse = "refuse" // its youngest wait is answered DEADLOCK
+	Log    = "log"    // it is logged and counted
+	Off    = "off"    // it is not searched for
 )
 
 const (
@@ -36,7 +37,7 @@ const (
 	maxBlockers   = 128              // holders that a search follows, for one wait
 )
 
-// deadlocks finds cycles of owners that wait for each other's locks.
+// Deadlocks finds cycles of owners that wait for each other's locks.
 //
 // A new wait is checked at once against what this proxy knows: the waits here, and the registry. If
 // a wait lasts, a search starts in the background. It asks the upstream who has the lock and who
@@ -44,11 +45,13 @@ const (
 // only if a search that begins after it was found finds the same waits and tokens: so all of the
 // cycle existed at one time, since a lock that is lost is never held again with the same token. The
 // proxy of the youngest wait finds the cycle, and refuses that wait.
-type deadlocks struct {
+type Deadlocks struct {
 	*background.Jobs
 	mode   string // DeadlockRefuse, DeadlockLog or DeadlockOff
 	queues *queue.Queues
-	seen   *observed
+	locks  *held.Registry
+	// onFound notes a deadlock.
+	onFound func()
 
 	answering atomic.Int32 // questions from other proxies that are being answered
 
@@ -97,17 +100,19 @@ func idsOf(list []*watchedWait) (ids []string) {
 	return ids
 }
 
-func newDeadlocks(bg *background.Jobs, mode string, qs *queue.Queues, seen *observed) *deadlocks {
-	return &deadlocks{
-		Jobs: bg, mode: mode, queues: qs, seen: seen,
+func New(
+	bg *background.Jobs, mode string, qs *queue.Queues, locks *held.Registry, onFound func(),
+) *Deadlocks {
+	return &Deadlocks{
+		Jobs: bg, mode: mode, queues: qs, locks: locks, onFound: onFound,
 		of: map[string][]*watchedWait{}, searches: map[string]chan []deadlock.Wait{},
 	}
 }
 
-func (d *deadlocks) off() bool { return d.mode == DeadlockOff }
+func (d *Deadlocks) off() bool { return d.mode == Off }
 
-// watch searches for deadlocks of a wait until end is called. A LOCKALL has several waiters.
-func (d *deadlocks) watch(waiters ...*queue.Waiter) (end func()) {
+// Watch searches for deadlocks of a wait until end is called. A LOCKALL has several waiters.
+func (d *Deadlocks) Watch(waiters ...*queue.Waiter) (end func()) {
 	if waiters[0].Owner == "" || d.off() || tooLong(waiters) {
 		return func() {}
 	}
@@ -139,7 +144,7 @@ func tooLong(waiters []*queue.Waiter) bool {
 	})
 }
 
-func (d *deadlocks) unwatch(v *watchedWait) {
+func (d *Deadlocks) unwatch(v *watchedWait) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	owner := v.lead().Owner
@@ -152,7 +157,7 @@ func (d *deadlocks) unwatch(v *watchedWait) {
 }
 
 // tick searches from the waits that are due. It is called again as long as there are any waits.
-func (d *deadlocks) tick(context.Context) {
+func (d *Deadlocks) tick(context.Context) {
 	var due []*watchedWait
 	keys := 0
 	d.mu.Lock()
@@ -182,7 +187,7 @@ func (d *deadlocks) tick(context.Context) {
 
 // byPart divides waits by where their locks are in a cluster: so a node that does not answer holds
 // up no search for the locks of others.
-func (d *deadlocks) byPart(list []*watchedWait) map[uint16][]*watchedWait {
+func (d *Deadlocks) byPart(list []*watchedWait) map[uint16][]*watchedWait {
 	parts := map[uint16][]*watchedWait{}
 	for _, v := range list {
 		part := d.Clients.PartOf(v.lead().Key)
@@ -192,7 +197,7 @@ func (d *deadlocks) byPart(list []*watchedWait) map[uint16][]*watchedWait {
 }
 
 // search finds the deadlocks that waits have closed, here and elsewhere.
-func (d *deadlocks) search(ctx context.Context, due []*watchedWait) {
+func (d *Deadlocks) search(ctx context.Context, due []*watchedWait) {
 	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
 	known := d.newSearch(due, d.registered)
@@ -212,7 +217,7 @@ func (d *deadlocks) search(ctx context.Context, due []*watchedWait) {
 
 // confirm searches again from suspects, and refuses those that close a cycle of what an earlier
 // search has found. elsewhere asks other proxies, too.
-func (d *deadlocks) confirm(
+func (d *Deadlocks) confirm(
 	ctx context.Context, before *deadlockSearch, suspects []*watchedWait, elsewhere bool,
 ) {
 	var g deadlock.Graph
@@ -238,10 +243,10 @@ func (d *deadlocks) confirm(
 }
 
 // found refuses v, which closes a deadlock. It reports whether v was still waiting.
-func (d *deadlocks) found(v *watchedWait, err deadlock.Error) bool {
+func (d *Deadlocks) found(v *watchedWait, err deadlock.Error) bool {
 	lead := v.lead()
 	waits := false
-	if d.mode == DeadlockLog {
+	if d.mode == Log {
 		waits = d.queues.StillWaits(lead)
 	} else {
 		waits = d.queues.Refuse(lead, err)
@@ -258,15 +263,14 @@ func (d *deadlocks) found(v *watchedWait, err deadlock.Error) bool {
 		Deadlock{now, names.Lock{DB: lead.As.DB, Key: key}, lead.Owner, lead.Client,
 			err.Describe()})
 	d.mu.Unlock()
-	d.seen.counters.deadlocks.Add(1)
+	d.onFound()
 	d.Log.Warn("deadlock between owners", "key", key, "owner", lead.Owner, "client", lead.Client,
-		"refused", d.mode != DeadlockLog, "cycle", err.Describe())
+		"refused", d.mode != Log, "cycle", err.Describe())
 	return true
 }
 
-// Deadlocks returns the last ones that this proxy has found since a time, the newest first.
-func (l *waits) Deadlocks(since time.Time) []Deadlock {
-	d := l.deadlocks
+// Found returns the last ones that this proxy has found since a time, the newest first.
+func (d *Deadlocks) Found(since time.Time) []Deadlock {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	list := slices.DeleteFunc(slices.Clone(d.recent), func(one Deadlock) bool {
@@ -277,7 +281,7 @@ func (l *waits) Deadlocks(since time.Time) []Deadlock {
 }
 
 // waitsOf returns the waits here of some owners.
-func (d *deadlocks) waitsOf(owners []deadlock.Binary) (list []*watchedWait) {
+func (d *Deadlocks) waitsOf(owners []deadlock.Binary) (list []*watchedWait) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, owner := range owners {

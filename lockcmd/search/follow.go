@@ -1,4 +1,4 @@
-package lockcmd
+package search
 
 import (
 	"context"
@@ -24,7 +24,7 @@ const (
 
 // deadlockSearch follows waits to those that they wait for, as long as these wait, too.
 type deadlockSearch struct {
-	*deadlocks
+	*Deadlocks
 	seeds    []*watchedWait
 	holders  func([]*watchedWait) map[*queue.Waiter]*holding
 	graph    deadlock.Graph
@@ -38,10 +38,10 @@ type deadlockSearch struct {
 	missing  map[any]bool      // asked for, and not answered
 }
 
-func (d *deadlocks) newSearch(
+func (d *Deadlocks) newSearch(
 	seeds []*watchedWait, holders func([]*watchedWait) map[*queue.Waiter]*holding,
 ) *deadlockSearch {
-	l := &deadlockSearch{deadlocks: d, seeds: seeds, holders: holders, graph: deadlock.Graph{},
+	l := &deadlockSearch{Deadlocks: d, seeds: seeds, holders: holders, graph: deadlock.Graph{},
 		known: map[string]bool{}, wanted: map[any]bool{}, missing: map[any]bool{}}
 	l.followAll(seeds)
 	return l
@@ -166,7 +166,7 @@ func (l *deadlockSearch) follow(
 }
 
 // expectAnswers returns the id for a question, and the channel of its answers.
-func (d *deadlocks) expectAnswers() (id string, answers chan []deadlock.Wait) {
+func (d *Deadlocks) expectAnswers() (id string, answers chan []deadlock.Wait) {
 	answers = make(chan []deadlock.Wait, answersQueued)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -176,14 +176,14 @@ func (d *deadlocks) expectAnswers() (id string, answers chan []deadlock.Wait) {
 	return id, answers
 }
 
-func (d *deadlocks) forgetAnswers(id string) {
+func (d *Deadlocks) forgetAnswers(id string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.searches, id)
 }
 
-// onMessage answers a question, or takes an answer to one of this proxy's.
-func (d *deadlocks) onMessage(payload string) {
+// OnMessage answers a question, or takes an answer to one of this proxy's.
+func (d *Deadlocks) OnMessage(payload string) {
 	var m deadlock.Message
 	if d.off() || len(payload) > maxMessage || json.Unmarshal([]byte(payload), &m) != nil {
 		return
@@ -224,7 +224,7 @@ func (d *deadlocks) onMessage(payload string) {
 }
 
 // answer tells the asking proxy of waits here.
-func (d *deadlocks) answer(id string, list []*watchedWait) {
+func (d *Deadlocks) answer(id string, list []*watchedWait) {
 	of := d.held(list)
 	for _, v := range list {
 		if w, ok := d.waitOf(v, of); ok {

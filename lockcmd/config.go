@@ -14,7 +14,7 @@ type Config struct {
 	Durability
 	// History is how many bytes of memory the history of locks may take.
 	History  int64
-	Deadlock string        // DeadlockRefuse, DeadlockLog or DeadlockOff
+	Deadlock string        // search.Refuse, search.Log or search.Off
 	SlowWait time.Duration // log a client that has waited this long for a lock; 0 logs none
 	Observer Observer      // nil is none
 	// CanFence reports whether a command may run in a transaction that the proxy begins.

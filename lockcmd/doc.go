@@ -8,8 +8,8 @@
 //
 // # A command
 //
-// Package syntax lists the commands as Specs. Locks.Begin parses a request and returns its first Step,
-// which asks for one thing; Step.Finish turns the Answer into a Reply, or into the next Step.
+// Package syntax lists the commands as Specs. Locks.Begin parses a request and returns its first
+// Step, which asks for one thing; Step.Finish turns the Answer into a Reply, or into the next Step.
 // Nothing in a Step can wait, so an event loop drives it as well as a goroutine. And the proxy can
 // send the scripts of several requests together, also of several clients: then batch.lua runs them.
 // LOCK … WAIT, LOCKALL … WAIT, and ONCE … WAIT if there is no value, take a goroutine (Step.Wait).
@@ -18,10 +18,10 @@
 // order. Work for a connection that is busy or gone (renewals, releases of
 // abandoned locks, repairs of timestamps) runs on background clients, logged in as the same user.
 //
-// A LOCK … WAIT joins the queue of its lock (package queue). Only the first waiter polls. A release, in the
-// same script, hands the lock over to the first waiter of this proxy, or reserves it for one of
-// another proxy, which it notifies by pub/sub. If foreign clients compete, it leaves the lock free
-// for all.
+// A LOCK … WAIT joins the queue of its lock (package queue). Only the first waiter polls. A
+// release, in the same script, hands the lock over to the first waiter of this proxy, or reserves
+// it for one of another proxy, which it notifies by pub/sub. If foreign clients compete, it leaves
+// the lock free for all.
 //
 // # Parts
 //
@@ -34,8 +34,8 @@
 //	foreignTraffic        learns about locks from the commands of foreign clients
 //	releases              frees locks, also abandoned ones, and hands them over
 //	search.Deadlocks      finds owners that wait for each other, with other proxies
-//	releaseNotifications  receives other proxies' messages about releases
-//	keyTracking           learns from the upstream that keys of locks have changed
+//	hints.Notifications   receives other proxies' messages about releases
+//	hints.Tracking        learns from the upstream that keys of locks have changed
 //	held.Renewals         records the locks of connections, and renews session locks
 //	grace.Periods         repairs locks after takeovers
 //	locking, waits        take locks, at once or after others
@@ -63,7 +63,7 @@
 //
 // Commands run in event loops and in their sessions' goroutines. Background goroutines run the jobs
 // of timers, the batches of the background clients, a receiver of release notifications for each
-// user that waits (at most maxListening), and a reader and a writer of keyTracking (at most
+// user that waits (at most maxListening), and a reader and a writer of Tracking (at most
 // maxTracking).
 // Locks.Close ends all of them.
 //

@@ -21,7 +21,7 @@ func (l *waits) waitAll(
 	if queued {
 		for _, w := range g.Waiters {
 			l.seen.waitBegan(w)
-			l.notifications.listen(w.As, w.Key)
+			l.notifications.Listen(w.As, w.Key)
 		}
 		endWatch := l.deadlocks.Watch(g.Waiters...)
 		err = l.waitTurns(ctx, s, g, rs, patience, pause)
@@ -162,7 +162,7 @@ func (l *waits) pollAllInterval(g *queue.All, remaining time.Duration) time.Dura
 	pause := queue.MaxPoll
 	for _, w := range g.Waiters {
 		if l.queues.ForeignCompete(w.ID()) {
-			l.tracking.want(w.As, w.Key)
+			l.tracking.Want(w.As, w.Key)
 		}
 		pause = min(pause, l.pollInterval(w, remaining))
 	}

@@ -13,6 +13,7 @@ import (
 	"lockproxy/lockcmd/fence"
 	"lockproxy/lockcmd/grace"
 	"lockproxy/lockcmd/held"
+	"lockproxy/lockcmd/hints"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/search"
@@ -28,8 +29,8 @@ type Locks struct {
 	*held.Sessions
 	*foreignTraffic
 	*releases
-	notifications *releaseNotifications
-	tracking      *keyTracking
+	notifications *hints.Notifications
+	tracking      *hints.Tracking
 	renewals      *held.Renewals
 	*locking
 	*waits
@@ -62,9 +63,10 @@ func New(
 	l.releases = &releases{common: all, queues: qs, seen: seen, sessions: l.Sessions}
 	deadlocks := search.New(all.Jobs, cfg.Deadlock, qs, seen.registry,
 		func() { seen.counters.deadlocks.Add(1) })
-	l.notifications = newReleaseNotifications(l.releases, deadlocks)
-	l.tracking = newKeyTracking(qs, l.Sessions)
-	l.renewals = held.NewRenewals(l.Sessions, l.notifications.listen, l.tracking.want,
+	l.notifications = hints.NewNotifications(qs, l.Sessions, deadlocks,
+		func(as names.Identity, id names.Lock) { l.releases.waitsNoMore(as, id, true) })
+	l.tracking = hints.NewTracking(qs, l.Sessions)
+	l.renewals = held.NewRenewals(l.Sessions, l.notifications.Listen, l.tracking.Want,
 		func(lock *held.Lock) { l.releases.startRelease(lock, func() {}) })
 	l.locking = &locking{
 		common: all, queues: qs, seen: seen, releases: l.releases, renewals: l.renewals,

@@ -9,7 +9,7 @@ import (
 	"lockproxy/lockcmd/script"
 )
 
-// maxTrustedPoll is how often the first waiter polls where keyTracking follows a foreign client's
+// maxTrustedPoll is how often the first waiter polls where Tracking follows a foreign client's
 // lock: every change is reported, and the lock's end is known. But a connection can be dead without
 // a sign.
 const maxTrustedPoll = 5 * time.Second
@@ -18,20 +18,20 @@ const maxTrustedPoll = 5 * time.Second
 func (l *waits) pollOrPause(s session, w *queue.Waiter) (pause time.Duration, err error) {
 	id := w.ID()
 	again := w.HasPolled()
-	before, _ := l.tracking.follows(w.As, w.Key)
+	before, _ := l.tracking.Follows(w.As, w.Key)
 	w.PollBegan()
 	defer w.PollEnded() // once the queue knows how the poll ended
 	a, err := l.poll(s, w)
 	switch {
 	case err == nil:
-		after, _ := l.tracking.follows(w.As, w.Key)
+		after, _ := l.tracking.Follows(w.As, w.Key)
 		trusted := a.Foreign && before && after
 		l.queues.Answered(id, trusted)
 		if trusted {
 			return min(maxTrustedPoll, a.Remaining+time.Millisecond), nil
 		}
 		if a.Remaining > 0 && (again || l.queues.ForeignCompete(id)) {
-			l.tracking.want(w.As, w.Key)
+			l.tracking.Want(w.As, w.Key)
 		}
 		return l.pollInterval(w, a.Remaining), nil
 	case l.isTransient(err):
@@ -128,6 +128,6 @@ func (l *waits) settle(s session, w *queue.Waiter, a script.Attempt, err error) 
 
 // PollInterval is the time to the next poll of w, which is first, if the lock ends after remaining.
 func (l *waits) pollInterval(w *queue.Waiter, remaining time.Duration) time.Duration {
-	_, followed := l.tracking.follows(w.As, w.Key)
+	_, followed := l.tracking.Follows(w.As, w.Key)
 	return l.queues.PollInterval(w, remaining, followed)
 }

@@ -41,34 +41,6 @@ func yesConn(context.Context, string, string) (net.Conn, error) {
 	return near, nil
 }
 
-// The connection that tracked a session lock's key has failed. The key is tracked again once the
-// lock has been renewed: otherwise the client would learn of a DEL only at the next renewal.
-func TestRenewalTracksAgain(t *testing.T) {
-	connect := func(names.Identity) *redis.Client {
-		return redis.NewClient(&redis.Options{Protocol: 2, DisableIdentity: true, MaxRetries: -1,
-			Dialer: yesConn})
-	}
-	l := New(Config{MaxTimeout: time.Minute}, "proxy", connect, hclog.NewNullLogger())
-	defer l.Close()
-	s := &slowSession{holder: held.Holder{Connection: "c"}}
-	lock := &held.Lock{Token: 7, Request: script.Request{
-		Key: "job", Timeout: 600 * time.Millisecond, Session: true, Connection: "c", Number: "1"}}
-	l.tracking.refused[lock.As] = time.Now() // the connection has just failed
-	l.recordAcquired(&s.holder, lock, script.Attempt{Token: 7, AskedAt: time.Now()})
-	defer l.Gone(&s.holder)
-	time.Sleep(2 * held.SessionTracked) // so that the lock could not be tracked when it was new
-	l.tracking.mu.Lock()                // and now there is another connection
-	l.tracking.conns[lock.As] = &trackingConn{by: l.tracking, tracked: map[string]trackedKey{},
-		more: make(chan struct{}, 1)}
-	l.tracking.mu.Unlock()
-	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if _, soon := l.tracking.follows(lock.As, "job"); soon {
-			return
-		}
-	}
-	t.Error("the key is not tracked")
-}
-
 // A client's RELOCK and another's LOCK, which finds that the same lock has expired, do not disturb
 // each other. The race detector says so.
 func TestRelockWhileAnotherTakesTheLock(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"lockproxy/internal/loopguard"
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
+	"lockproxy/lockcmd/hints"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/search"
@@ -15,8 +16,8 @@ import (
 // waits waits for locks.
 type waits struct {
 	*locking
-	notifications *releaseNotifications
-	tracking      *keyTracking
+	notifications *hints.Notifications
+	tracking      *hints.Tracking
 	deadlocks     *search.Deadlocks
 }
 
@@ -62,7 +63,7 @@ func (l *waits) waitTurn(
 ) error {
 	loopguard.MayWait()
 	id := w.ID()
-	l.notifications.listen(w.As, id.Key)
+	l.notifications.Listen(w.As, id.Key)
 	over := timerAfter(patience)
 	defer over.stop()
 	slow := l.seen.slowTimer()

@@ -15,7 +15,7 @@ import (
 //     over, and no waiter here takes it for a moment: the two kinds take turns. If foreign clients
 //     have had more turns, as many hand-overs in a row make up for that.
 //   - Where they compete, the first waiter polls when a release of theirs is relayed, or the
-//     upstream reports one. It polls often, unless keyTracking follows the lock.
+//     upstream reports one. It polls often, unless Tracking follows the lock.
 //   - Now and then a release leaves the key free although none has been seen: a gap. Otherwise
 //     foreign clients that do not use this proxy would never find it free.
 //   - After LOCK has taken over a lock from an expired timestamp there is a grace period. In it

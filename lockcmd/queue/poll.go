@@ -25,7 +25,7 @@ func jitter(lo, hi time.Duration) time.Duration { return lo + rand.N(hi-lo) }
 func IdlePause() time.Duration { return jitter(minPoll, MaxPoll) }
 
 // PollInterval is the time to the next poll of w, which is first, if the lock ends after remaining.
-// followed says that keyTracking follows it.
+// followed says that Tracking follows it.
 func (qs *Queues) PollInterval(w *Waiter, remaining time.Duration, followed bool) time.Duration {
 	pause := IdlePause()
 	if !followed && qs.ForeignCompete(w.ID()) {

@@ -24,7 +24,7 @@ type waitQueue struct {
 
 	listed     bool // the lock record can list this proxy
 	heldShared bool // the last poll found the lock shared
-	trusted    bool // the first waiter relies on keyTracking since its last poll
+	trusted    bool // the first waiter relies on Tracking since its last poll
 
 	lastTouch time.Time // when a script may last have released the lock
 }

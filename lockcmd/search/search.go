@@ -47,7 +47,7 @@ const (
 // proxy of the youngest wait finds the cycle, and refuses that wait.
 type Deadlocks struct {
 	*background.Jobs
-	mode   string // DeadlockRefuse, DeadlockLog or DeadlockOff
+	mode   string // Refuse, Log or Off
 	queues *queue.Queues
 	locks  *held.Registry
 	// onFound notes a deadlock.

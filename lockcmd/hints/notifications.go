@@ -1,4 +1,4 @@
-package lockcmd
+package hints
 
 import (
 	"context"
@@ -18,20 +18,20 @@ import (
 	"lockproxy/lockcmd/search"
 )
 
-// releaseNotifications hears from other proxies that a lock is reserved for the first waiter here.
+// Notifications hears from other proxies that a lock is reserved for the first waiter here.
 // The first waiter polls, too: a message may be lost, or the user may not be allowed to subscribe.
 //
 // It also hears that another proxy has released a lock of a holder here: see VerifySessions.
 //
 // It listens while any client waits or has a session lock: on one channel for all locks, or in a
 // cluster on one for each slot of such locks (shardedSubscriptions).
-type releaseNotifications struct {
+type Notifications struct {
 	*background.Jobs
-	queues   *queue.Queues
-	sessions *held.Sessions
-	releases *releases
-
+	queues    *queue.Queues
+	sessions  *held.Sessions
 	deadlocks *search.Deadlocks
+	// unwanted releases a lock that is reserved for this proxy, where nobody waits for it any more.
+	unwanted func(as names.Identity, id names.Lock)
 
 	mu         sync.Mutex
 	listening  map[names.Identity]*shardedSubscriptions // guarded by mu; user and password only
@@ -48,15 +48,18 @@ const (
 // maxListening bounds the connections that listen. One is enough, if its user may subscribe.
 const maxListening = 8
 
-func newReleaseNotifications(of *releases, deadlocks *search.Deadlocks) *releaseNotifications {
-	return &releaseNotifications{
-		Jobs: of.common.Jobs, queues: of.queues, sessions: of.sessions, releases: of,
-		deadlocks: deadlocks, listening: map[names.Identity]*shardedSubscriptions{},
+func NewNotifications(
+	qs *queue.Queues, s *held.Sessions, deadlocks *search.Deadlocks,
+	unwanted func(names.Identity, names.Lock),
+) *Notifications {
+	return &Notifications{
+		Jobs: s.Jobs, queues: qs, sessions: s, deadlocks: deadlocks, unwanted: unwanted,
+		listening: map[names.Identity]*shardedSubscriptions{},
 	}
 }
 
-// listen subscribes to messages about a lock, as a waiter's user, unless that user is subscribed.
-func (w *releaseNotifications) listen(as names.Identity, key string) {
+// Listen subscribes to messages about a lock, as a waiter's user, unless that user is subscribed.
+func (w *Notifications) Listen(as names.Identity, key string) {
 	as.DB = 0
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,7 +79,7 @@ func (w *releaseNotifications) listen(as names.Identity, key string) {
 
 // listenWhileWanted receives messages until no client waits or has a session lock, or the user is
 // refused. The user's next waiter or session lock tries again.
-func (w *releaseNotifications) listenWhileWanted(
+func (w *Notifications) listenWhileWanted(
 	ctx context.Context, as names.Identity, sh *shardedSubscriptions,
 ) {
 	loopguard.MayWait()
@@ -116,7 +119,7 @@ func isRefused(err error) bool {
 
 // forget removes a connection that is no longer needed, or has ended for good, and reports whether
 // it did.
-func (w *releaseNotifications) forget(as names.Identity, ended bool) bool {
+func (w *Notifications) forget(as names.Identity, ended bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !ended && (w.queues.Waiting() || w.sessions.AnySession()) {
@@ -127,7 +130,7 @@ func (w *releaseNotifications) forget(as names.Identity, ended bool) bool {
 }
 
 // receive receives messages until the connection fails. subscribed says that it was subscribed.
-func (w *releaseNotifications) receive(
+func (w *Notifications) receive(
 	ctx context.Context, as names.Identity, sh *shardedSubscriptions,
 ) (subscribed bool, err error) {
 	onSubscribed := func() {
@@ -162,14 +165,14 @@ func (w *releaseNotifications) receive(
 }
 
 // countSubscribed adds n to the connections that are subscribed.
-func (w *releaseNotifications) countSubscribed(n int) {
+func (w *Notifications) countSubscribed(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.subscribed += n
 	w.queues.SetSubscribed(w.subscribed > 0)
 }
 
-func (w *releaseNotifications) lacksSharded() bool {
+func (w *Notifications) lacksSharded() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.noSharded
@@ -177,7 +180,7 @@ func (w *releaseNotifications) lacksSharded() bool {
 
 // receiveFrom receives messages on a new connection: on the one channel for all locks, or on those
 // of sh. It calls onSubscribed with each subscription.
-func (w *releaseNotifications) receiveFrom(
+func (w *Notifications) receiveFrom(
 	ctx context.Context, as names.Identity, sh *shardedSubscriptions, onSubscribed func(),
 ) error {
 	loopguard.MayWait()
@@ -234,7 +237,7 @@ var neverConnect = func() context.Context {
 // OnMessage makes the first waiter poll the lock that a message names. If no client waits any more,
 // it releases the reservation. If another proxy has released a session lock, it verifies that lock.
 // It also passes on messages about deadlocks.
-func (w *releaseNotifications) onMessage(as names.Identity, m *redis.Message) {
+func (w *Notifications) onMessage(as names.Identity, m *redis.Message) {
 	if search.IsWaits(m.Channel) {
 		w.deadlocks.OnMessage(m.Payload)
 		return
@@ -252,6 +255,6 @@ func (w *releaseNotifications) onMessage(as names.Identity, m *redis.Message) {
 	as.DB = n
 	id := names.Lock{DB: n, Key: key}
 	if !w.queues.Reserved(id) {
-		w.releases.waitsNoMore(as, id, true)
+		w.unwanted(as, id)
 	}
 }

@@ -1,4 +1,4 @@
-package lockcmd
+package hints
 
 import (
 	"context"
@@ -17,9 +17,9 @@ import (
 // channel's slot, which has the lock. When a slot moves to another node, the old one ends the
 // subscription and it is made again.
 type shardedSubscriptions struct {
-	notifications *releaseNotifications
+	notifications *Notifications
 	pending       chan uint16 // slots to subscribe to soon. If it is full, the review does
-	// wanted are slots to listen for, and when a waiter last wanted them. releaseNotifications.mu
+	// wanted are slots to listen for, and when a waiter last wanted them. Notifications.mu
 	// guards it.
 	wanted map[uint16]time.Time
 }
@@ -33,7 +33,7 @@ const (
 	subscriptionIdle = 30 * time.Second
 )
 
-func newShardedSubscriptions(w *releaseNotifications) *shardedSubscriptions {
+func newShardedSubscriptions(w *Notifications) *shardedSubscriptions {
 	return &shardedSubscriptions{notifications: w, pending: make(chan uint16, slot.Count),
 		wanted: map[uint16]time.Time{}}
 }
@@ -43,7 +43,7 @@ func (sh *shardedSubscriptions) channel(slot uint16) string {
 	return keyname.SlotChannel(slot, sh.notifications.Scripts.Proxy)
 }
 
-// wantLocked subscribes for the locks in a slot. releaseNotifications.mu is held.
+// wantLocked subscribes for the locks in a slot. Notifications.mu is held.
 func (sh *shardedSubscriptions) wantLocked(slot uint16) {
 	if _, known := sh.wanted[slot]; !known {
 		sh.subscribeLocked(slot)
@@ -51,7 +51,7 @@ func (sh *shardedSubscriptions) wantLocked(slot uint16) {
 	sh.wanted[slot] = time.Now()
 }
 
-// subscribeLocked subscribes to a slot's channel soon. releaseNotifications.mu is held.
+// subscribeLocked subscribes to a slot's channel soon. Notifications.mu is held.
 func (sh *shardedSubscriptions) subscribeLocked(slot uint16) {
 	select {
 	case sh.pending <- slot:
@@ -118,7 +118,7 @@ func (sh *shardedSubscriptions) review() (used, idle []uint16) {
 }
 
 // slotsInUse are the slots in which clients wait here, or have session locks.
-func (w *releaseNotifications) slotsInUse() map[uint16]bool {
+func (w *Notifications) slotsInUse() map[uint16]bool {
 	used := map[uint16]bool{}
 	for _, line := range w.queues.Lines() {
 		used[keyname.SlotOf([]byte(line.Key))] = true
@@ -131,7 +131,7 @@ func (w *releaseNotifications) slotsInUse() map[uint16]bool {
 
 // listenToWaits receives what other proxies say on one of a cluster's channels, until ctx ends or
 // the user is refused.
-func (w *releaseNotifications) listenToWaits(
+func (w *Notifications) listenToWaits(
 	ctx context.Context, as names.Identity, channel string,
 ) {
 	loopguard.MayWait()
@@ -152,7 +152,7 @@ func (w *releaseNotifications) listenToWaits(
 }
 
 // receiveWaits receives messages on a new connection until that fails.
-func (w *releaseNotifications) receiveWaits(
+func (w *Notifications) receiveWaits(
 	ctx context.Context, as names.Identity, channel string,
 ) (subscribed bool, err error) {
 	sub := w.Clients.Client(as).Subscribe(ctx)

@@ -1,4 +1,4 @@
-package lockcmd
+package hints
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 	"lockproxy/lockcmd/queue"
 )
 
-// keyTracking learns by CLIENT TRACKING that the key of a lock has changed: a foreign client has
+// Tracking learns by CLIENT TRACKING that the key of a lock has changed: a foreign client has
 // released it, or somebody has deleted or overwritten it. So a waiter need not poll often next to
 // foreign clients, a lost message delays no client, and a session is told at once that its lock is
 // gone.
@@ -29,7 +29,7 @@ import (
 // reports the next change of each. If the upstream has no CLIENT TRACKING, or the user may not use
 // it, waiters poll and sessions learn by their next renewals. In a cluster the connection goes to
 // each node with such a key.
-type keyTracking struct {
+type Tracking struct {
 	*background.Jobs
 	queues   *queue.Queues
 	sessions *held.Sessions
@@ -59,7 +59,7 @@ const (
 
 // trackingConn is one connection. A key is wanted until its EXISTS is answered, then tracked.
 type trackingConn struct {
-	by      *keyTracking
+	by      *Tracking
 	as      names.Identity
 	mu      sync.Mutex
 	wanted  []string              // guarded by mu; in order
@@ -75,15 +75,15 @@ type trackedKey struct {
 	now  bool // false while it is wanted
 }
 
-func newKeyTracking(qs *queue.Queues, s *held.Sessions) *keyTracking {
-	return &keyTracking{
+func NewTracking(qs *queue.Queues, s *held.Sessions) *Tracking {
+	return &Tracking{
 		Jobs: s.Jobs, queues: qs, sessions: s,
 		conns: map[names.Identity]*trackingConn{}, refused: map[names.Identity]time.Time{},
 	}
 }
 
-// want asks the upstream to report the next change of a lock's key. It returns at once.
-func (k *keyTracking) want(as names.Identity, key string) {
+// Want asks the upstream to report the next change of a lock's key. It returns at once.
+func (k *Tracking) Want(as names.Identity, key string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	c := k.conns[as]
@@ -99,9 +99,9 @@ func (k *keyTracking) want(as names.Identity, key string) {
 	c.want(key)
 }
 
-// follows reports whether the upstream reports the next change of a lock's key, and whether it soon
+// Follows reports whether the upstream reports the next change of a lock's key, and whether it soon
 // will.
-func (k *keyTracking) follows(as names.Identity, key string) (now, soon bool) {
+func (k *Tracking) Follows(as names.Identity, key string) (now, soon bool) {
 	k.mu.Lock()
 	c := k.conns[as]
 	k.mu.Unlock()
@@ -313,17 +313,17 @@ func (c *trackingConn) forgetUnneeded() {
 
 // KeyChanged makes the first waiter poll, unless it is the turn of foreign clients. For them, and
 // for a session, it has the key tracked again.
-func (k *keyTracking) keyChanged(as names.Identity, key string) {
+func (k *Tracking) keyChanged(as names.Identity, key string) {
 	id := names.Lock{DB: as.DB, Key: key}
 	if again := k.queues.KeyChanged(id); again || k.sessions.Has(id) {
-		k.want(as, key)
+		k.Want(as, key)
 	}
 }
 
 // KeyTracked notes that a lock's key is tracked from now on. If the key is missing, the first
 // waiter polls, after the turn of foreign clients; otherwise that turn is over. Sessions are
 // verified: the key may have changed before.
-func (k *keyTracking) keyTracked(as names.Identity, key string, missing bool) {
+func (k *Tracking) keyTracked(as names.Identity, key string, missing bool) {
 	id := names.Lock{DB: as.DB, Key: key}
 	k.queues.KeyTracked(id, missing)
 	k.sessions.VerifySessions(id.DB, []string{key}, "")

@@ -31,7 +31,7 @@
 //	queue.Queues          clients that wait here, by the lock, and competing foreign clients
 //	observed              what has happened to locks: counters, journal, registry
 //	held.Sessions         finds session locks that are lost
-//	foreignTraffic        learns about locks from the commands of foreign clients
+//	relayed.Traffic       learns about locks from the commands of foreign clients
 //	releases              frees locks, also abandoned ones, and hands them over
 //	search.Deadlocks      finds owners that wait for each other, with other proxies
 //	hints.Notifications   receives other proxies' messages about releases
@@ -63,8 +63,7 @@
 //
 // Commands run in event loops and in their sessions' goroutines. Background goroutines run the jobs
 // of timers, the batches of the background clients, a receiver of release notifications for each
-// user that waits (at most maxListening), and a reader and a writer of Tracking (at most
-// maxTracking).
+// user that waits, and a reader and a writer of hints.Tracking, at most eight of each.
 // Locks.Close ends all of them.
 //
 // # Guarantees

@@ -12,6 +12,7 @@ import (
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/lockinfo"
 	"lockproxy/lockcmd/queue"
+	"lockproxy/lockcmd/relayed"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
 )
@@ -21,7 +22,7 @@ type queries struct {
 	*common
 	queues   *queue.Queues
 	seen     *observed
-	traffic  *foreignTraffic
+	traffic  *relayed.Traffic
 	releases *releases
 }
 
@@ -132,7 +133,7 @@ func (l *queries) infoReply(id names.Lock, v resp.Value, err error) Reply {
 		return chain.Failed(script.Unexpected(script.InfoScript, v))
 	}
 	name := lockinfo.TakeName(v.Elems)
-	seen := l.traffic.addHolder(id, v.Elems)
+	seen := l.traffic.AddHolder(id, v.Elems)
 	if name == "" {
 		name = seen.Holder.Name
 	}

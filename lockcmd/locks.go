@@ -15,6 +15,7 @@ import (
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/hints"
 	"lockproxy/lockcmd/queue"
+	"lockproxy/lockcmd/relayed"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/search"
 	"lockproxy/lockcmd/syntax"
@@ -27,7 +28,7 @@ type Locks struct {
 	queues *queue.Queues
 	*observed
 	*held.Sessions
-	*foreignTraffic
+	*relayed.Traffic
 	*releases
 	notifications *hints.Notifications
 	tracking      *hints.Tracking
@@ -59,7 +60,7 @@ func New(
 	qs, seen := queue.New(all.Clients.Ways), newObserved(all)
 	l := &Locks{common: all, queues: qs, observed: seen}
 	l.Sessions = held.NewSessions(all.Jobs, seen.registry, seen.observeLost)
-	l.foreignTraffic = newForeignTraffic(all, qs, seen)
+	l.Traffic = relayed.New(all.Jobs, qs, seen.registry, seen.journal)
 	l.releases = &releases{common: all, queues: qs, seen: seen, sessions: l.Sessions}
 	deadlocks := search.New(all.Jobs, cfg.Deadlock, qs, seen.registry,
 		func() { seen.counters.deadlocks.Add(1) })
@@ -73,7 +74,7 @@ func New(
 		graces: grace.New(all.Jobs),
 	}
 	l.waits = &waits{l.locking, l.notifications, l.tracking, deadlocks}
-	l.queries = &queries{common: all, queues: qs, seen: seen, traffic: l.foreignTraffic,
+	l.queries = &queries{common: all, queues: qs, seen: seen, traffic: l.Traffic,
 		releases: l.releases}
 	l.fences = &fence.Fences{Scripts: all.Scripts, Cluster: cfg.Cluster, Can: cfg.CanFence,
 		OnRefused: func() { seen.counters.fenced.Add(1) }}

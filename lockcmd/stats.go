@@ -64,7 +64,7 @@ func (l *queries) Stats() Stats {
 		Deadlocks: t.deadlocks.Load(),
 		Once: Once{Hits: t.onceHits.Load(), Makers: t.onceMakers.Load(), Shared: t.onceShared.Load(),
 			Stored: t.onceStored.Load(), GivenUp: t.onceGivenUp.Load()},
-		Foreign: l.traffic.known.Counts(time.Now()),
+		Foreign: l.traffic.Counts(),
 		Waiters: l.queues.Count(), OldestWait: oldest, Waiting: waiting,
 		Queues: lines, Holding: holding,
 	}

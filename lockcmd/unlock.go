@@ -39,7 +39,7 @@ func (l *Locks) beginUnlock(c Client, args [][]byte) *Step {
 		l.renewals.Unlocked(c.Holder, id, p, r.token, released)
 		switch {
 		case err != nil:
-			return chain.Failed(l.foreignTraffic.notForced(id, err))
+			return chain.Failed(l.Traffic.NotForced(id, err))
 		case released:
 			return chain.Int(1)
 		}

@@ -8,9 +8,9 @@ import (
 	"lockproxy/internal/loopguard"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd"
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/keyname"
+	"lockproxy/lockcmd/relayed"
 	"lockproxy/passthrough"
 )
 
@@ -67,7 +67,7 @@ type delayedSet struct {
 	raw   []byte
 	args  [][]byte
 	cmd   *command
-	line  *lockcmd.DelayedSet
+	line  *relayed.DelayedSet
 	over  *time.Timer
 	reply []byte // the last answer; nil if there is none yet
 }

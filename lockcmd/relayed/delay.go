@@ -1,4 +1,4 @@
-package lockcmd
+package relayed
 
 import (
 	"context"
@@ -15,12 +15,12 @@ import (
 // DelayedSet is one SET key value NX PX ms with a delayed answer. Only its session uses it.
 type DelayedSet struct {
 	*queue.Delayed
-	among *foreignTraffic
+	among *Traffic
 	id    names.Lock
 }
 
 // DelaySet puts a SET into the line, in the order in which clients began to ask. Leave must follow.
-func (f *foreignTraffic) DelaySet(db int, key string, since time.Time) *DelayedSet {
+func (f *Traffic) DelaySet(db int, key string, since time.Time) *DelayedSet {
 	id := names.Lock{DB: db, Key: key}
 	return &DelayedSet{f.queues.Delay(id, since), f, id}
 }
@@ -39,7 +39,7 @@ func (d *DelayedSet) Pause() time.Duration {
 func (d *DelayedSet) SeenHeld() bool {
 	f := d.among
 	taken, ok := f.known.Get(d.id, time.Now())
-	return ok && taken.Holder.Addr != "" || f.queues.WaitedFor(d.id) || f.seen.registry.Has(d.id)
+	return ok && taken.Holder.Addr != "" || f.queues.WaitedFor(d.id) || f.locks.Has(d.id)
 }
 
 // undoSet deletes a key that still has its SET's value.
@@ -47,7 +47,7 @@ const undoSet = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call
 return 0`
 
 // UndoSet releases a lock that a delayed SET has taken for a client that has gone.
-func (f *foreignTraffic) UndoSet(as names.Identity, key, value string) {
+func (f *Traffic) UndoSet(as names.Identity, key, value string) {
 	f.Timers.After(0, func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, f.Clients.Patience())
 		defer cancel()

@@ -1,4 +1,4 @@
-package lockcmd
+package relayed
 
 import (
 	"fmt"
@@ -6,45 +6,54 @@ import (
 
 	"lockproxy/internal/commands"
 	"lockproxy/internal/foreign"
+	"lockproxy/internal/journal"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/background"
+	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 )
 
-// foreignTraffic learns about locks from the relayed commands of foreign clients.
-type foreignTraffic struct {
-	*common
+// Traffic learns about locks from the relayed commands of foreign clients.
+type Traffic struct {
+	*background.Jobs
 	queues *queue.Queues
-	seen   *observed
+	locks  *held.Registry
 	known  *foreign.Locks  // held by foreign clients
 	shapes *foreign.Shapes // of their scripts
 }
 
-func newForeignTraffic(all *common, qs *queue.Queues, seen *observed) *foreignTraffic {
+func New(
+	bg *background.Jobs, qs *queue.Queues, locks *held.Registry, j *journal.Journal,
+) *Traffic {
 	known := foreign.NewLocks()
-	known.Watch(foreignJournal{seen.journal})
-	return &foreignTraffic{
-		common: all, queues: qs, seen: seen, known: known, shapes: foreign.NewShapes(),
+	known.Watch(foreignJournal{j})
+	return &Traffic{
+		Jobs: bg, queues: qs, locks: locks, known: known, shapes: foreign.NewShapes(),
 	}
 }
 
+// Counts are those of the locks of foreign clients, when the journal has been told of all that have
+// expired.
+func (f *Traffic) Counts() foreign.Counts { return f.known.Counts(time.Now()) }
+
 // WatchesForeign reports whether it matters if a foreign client releases or extends a lock.
-func (f *foreignTraffic) WatchesForeign() bool { return f.queues.Waiting() || f.known.Any() }
+func (f *Traffic) WatchesForeign() bool { return f.queues.Waiting() || f.known.Any() }
 
 // MayConcern reports whether clients may wait for a key's lock, or a foreign client may hold it. It
 // is cheap.
-func (f *foreignTraffic) MayConcern(key []byte) bool {
+func (f *Traffic) MayConcern(key []byte) bool {
 	return f.known.MayKnow(key) || f.queues.MayWait(key)
 }
 
 // TakesForeign reports whether a script, called by EVAL or EVALSHA, can take a lock.
-func (f *foreignTraffic) TakesForeign(args [][]byte) bool { return f.shapes.Takes(args) }
+func (f *Traffic) TakesForeign(args [][]byte) bool { return f.shapes.Takes(args) }
 
 // ObserveForeign notes a foreign client's request; role is its command's. replied must be called
 // with the head of the reply. It is nil if no lock of the request matters here. ObserveForeign
 // returns at once, and any goroutine can call it.
-func (f *foreignTraffic) ObserveForeign(
+func (f *Traffic) ObserveForeign(
 	db int, by foreign.Client, role foreign.Role, args [][]byte, keys *commands.Keys,
 ) (replied func(resp.Head)) {
 	var room [4]int
@@ -77,20 +86,20 @@ func (f *foreignTraffic) ObserveForeign(
 
 // ForeignLocks returns up to limit locks of foreign clients that this proxy has seen being taken,
 // or asked for without success. The upstream may know better.
-func (f *foreignTraffic) ForeignLocks(limit int) []foreign.Lock {
+func (f *Traffic) ForeignLocks(limit int) []foreign.Lock {
 	return f.known.List(limit, time.Now())
 }
 
 // Trying returns the foreign clients that this proxy has lately seen refused a lock.
-func (f *foreignTraffic) Trying(id names.Lock) []foreign.Try {
+func (f *Traffic) Trying(id names.Lock) []foreign.Try {
 	lock, _ := f.known.Get(id, time.Now())
 	return lock.Trying
 }
 
-// addHolder adds the holder to info.lua's reply about a foreign client's lock, if this proxy has
+// AddHolder adds the holder to info.lua's reply about a foreign client's lock, if this proxy has
 // seen the lock taken: the client's name as the owner, its address, and since when. It returns what
 // it has seen, without a Holder if another has the lock by now.
-func (f *foreignTraffic) addHolder(id names.Lock, fields []resp.Value) (seen foreign.Lock) {
+func (f *Traffic) AddHolder(id names.Lock, fields []resp.Value) (seen foreign.Lock) {
 	now := time.Now()
 	seen, _ = f.known.Get(id, now)
 	left := script.FromMS(fields[7].Int)
@@ -109,9 +118,9 @@ func (f *foreignTraffic) addHolder(id names.Lock, fields []resp.Value) (seen for
 	return seen
 }
 
-// notForced is err, the answer to an UNLOCK … FORCE. If that is about another library's lock, it
+// NotForced is err, the answer to an UNLOCK … FORCE. If that is about another library's lock, it
 // says whose it is and what frees it.
-func (f *foreignTraffic) notForced(id names.Lock, err error) error {
+func (f *Traffic) NotForced(id names.Lock, err error) error {
 	said, ok := err.(script.ServerError)
 	if !ok || said != "WRONGTYPE Key holds another library's lock" { // by unlock.lua
 		return err

@@ -143,7 +143,7 @@ func TestOpenListenerBeforeAPasswordlessRedis(t *testing.T) {
 		if c.warn {
 			p.waitFor("[WARN]  lockproxy: other machines can connect, and " + line)
 		} else if c.of == closed {
-			p.waitFor("cannot look whether the upstream may evict locks")
+			p.waitFor("the upstream wants a login, and --upstream has none")
 		} else {
 			p.waitFor("would evict locks")
 		}

@@ -21,8 +21,10 @@ type home struct {
 	heardAt int64         // guarded by mu; when it last gave the client something, as monotonic.Now
 	id      int64         // guarded by mu; see ClientID
 	asked   chan struct{} // guarded by mu; closed once id is known; nil if it was not asked for
-	given   spare         // guarded by mu; what the pool gets when the reader has left
-	asNew   bool          // guarded by mu; and whether that is as new already
+	// guarded by mu; runs closeIdle once everything is answered; nil if it must not: see leaveFirst
+	leaveTimer *time.Timer
+	given      spare // guarded by mu; what the pool gets when the reader has left
+	asNew      bool  // guarded by mu; and whether that is as new already
 	// Only the reader: pushes that came while the lane replied, the last one perhaps in part.
 	early []byte
 	said  firstWords // only the reader
@@ -95,6 +97,7 @@ func (h *home) deliver(data []byte) (rest []byte, err error) {
 	}
 	h.sendLocked(r.out...)
 	r.forget()
+	h.leaveLocked()
 	h.room.Broadcast()
 	if _, _, gone := h.out.status(); gone != nil && err == nil {
 		err = errors.Join(errors.New("client is gone"), gone)

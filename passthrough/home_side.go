@@ -18,6 +18,7 @@ type homeSide struct {
 	unsent    []byte      // not yet sent
 	calls     callBatch   // go behind unsent
 	idleTimer *time.Timer // calls closeIdle; nil if nothing does
+	greeted   bool        // see leaveFirst
 }
 
 // homeUse tells closeIdle whether the open home is in use.
@@ -206,6 +207,27 @@ func (p *Pool) homeIdle() time.Duration {
 		return min(p.HomeIdle, shortIdle)
 	}
 	return p.HomeIdle
+}
+
+// leaveFirst says that a client has asked for what could go by a lane, and whether it did. One that
+// has needed its first home to say what libraries say when they connect does not keep it until it is
+// idle, if there are many: thousands that connect at once would have one each.
+func (s *homeSide) leaveFirst(byLane bool) {
+	if s.greeted || s.lastHome == nil {
+		return
+	}
+	s.greeted = true
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.home == nil || s.idleTimer == nil || !s.pending.replaceable() ||
+		s.pool.homes.open.Load() <= fewHomes {
+		return
+	}
+	s.home.leaveTimer = s.idleTimer
+	if byLane {
+		s.homeUse = recent // nothing of it is under way
+		s.home.leaveLocked()
+	}
 }
 
 // closeIdle closes the home if it was not used since the last call.

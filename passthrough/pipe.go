@@ -126,6 +126,7 @@ func (p *Pipe) Route(ctx context.Context, way Way, it *eventloop.Iteration) erro
 			return err
 		}
 		if uses {
+			p.leaveFirst(true)
 			return nil
 		}
 	}
@@ -133,6 +134,9 @@ func (p *Pipe) Route(ctx context.Context, way Way, it *eventloop.Iteration) erro
 		return ErrWaits
 	}
 	if p.useHome() {
+		if shares {
+			p.leaveFirst(false)
+		}
 		return nil
 	}
 	if it != nil {

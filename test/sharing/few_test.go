@@ -64,6 +64,60 @@ func TestClientsThatGreetKeepFewConnections(t *testing.T) {
 	}
 }
 
+// While there are many homes, one that was needed to greet only is given up at the first request that
+// can go by a lane, even if there is none yet: a crowd that connects at once does not have one each
+// until they are idle.
+func TestGreetersLeaveTheirHomesAtOnce(t *testing.T) {
+	server := testredis.Start(t)
+	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
+		cfg.Dedicated, cfg.HomeIdle = false, time.Hour
+	})
+	var greeters []*proxytest.Conn
+	for range 4 {
+		c := proxytest.Dial(t, p.Addr)
+		c.Expect("CLIENT SETNAME app", "+OK\r\n")
+		greeters = append(greeters, c)
+	}
+	alone := proxytest.Dial(t, p.Addr)
+	alone.Expect("SELECT 5", "+OK\r\n")
+	const others = 9
+	for range others {
+		proxytest.Dial(t, p.Addr).Expect("MULTI", "+OK\r\n")
+	}
+	alone.Expect("GET k", "$-1\r\n")
+	testwait.Until(t, "those who have greeted have no homes", func() bool {
+		for _, c := range greeters {
+			c.Expect("GET k", "$-1\r\n")
+		}
+		return p.Server.Stats().Connections.Homes == others
+	})
+	for _, c := range greeters {
+		c.Expect("CLIENT GETNAME", proxytest.Bulk("app"))
+	}
+}
+
+// Clients that log in, ask and leave find the connections of one another even if they are many: as
+// many are kept as are in use.
+func TestSparesOfACrowd(t *testing.T) {
+	server := testredis.Start(t)
+	p := sharing(t, server, 1)
+	server.Ask("ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all")
+	var leaving []*proxytest.Conn
+	for range 50 {
+		proxytest.Dial(t, p.Addr).Expect("MULTI", "+OK\r\n")
+		proxytest.Dial(t, p.Addr).Expect("MULTI", "+OK\r\n")
+		c := proxytest.Dial(t, p.Addr)
+		c.Expect("AUTH ann pw", "+OK\r\n")
+		leaving = append(leaving, c)
+	}
+	for _, c := range leaving {
+		c.Close()
+	}
+	testwait.Until(t, "all their connections wait for others", func() bool {
+		return p.Server.Stats().Connections.Spares >= len(leaving)
+	})
+}
+
 // leavers are ways to use a connection of one's own and to leave it.
 var leavers = []struct {
 	say    []string

@@ -9,8 +9,13 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// maxSpares is how many spares there are at most, with those that clients have given back.
-const maxSpares = 32
+// maxSpares is how many spares there are at most, with those that clients have given back; while
+// there are more homes, as many as these, up to manySpares: clients that log in, ask and leave would
+// not find one otherwise when many of them come at once.
+const (
+	maxSpares  = 32
+	manySpares = 128
+)
 
 // asNew reports whether the connection is as a new one.
 func (s *State) asNew() bool {
@@ -42,12 +47,25 @@ func (c *client) releaseHomeLocked() (released bool) {
 	return true
 }
 
-// takesSpare reports whether there is room for another spare, and keeps it free for that.
+// leaveLocked has the home given up that leaveFirst says is not needed further, once everything is
+// answered. mu is held.
+func (h *home) leaveLocked() {
+	if h.leaveTimer == nil || h.home != h || h.homeUse != recent || !h.pending.empty() {
+		return
+	}
+	h.homeUse = unneeded
+	h.leaveTimer.Reset(0)
+	h.leaveTimer = nil
+}
+
+// takesSpare reports whether there is room for another spare, and keeps it free for that. Where
+// clients share nothing, each has a connection that no other has had.
 func (p *Pool) takesSpare() bool {
+	room := max(maxSpares, min(int(p.homes.open.Load()), manySpares))
 	s := &p.spares
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p.Spares == 0 || s.closed || len(s.list)+s.coming >= maxSpares {
+	if p.Spares == 0 || p.LanesPerKey == 0 || s.closed || len(s.list)+s.coming >= room {
 		return false
 	}
 	s.coming++

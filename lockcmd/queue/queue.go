@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"time"
 
+	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
 )
 
@@ -16,6 +17,7 @@ import (
 // the waiters behind it that can share it.
 type waitQueue struct {
 	waiters list.List     // of *Waiter
+	joined  int64         // the sum of when they joined, as monotonic.Now
 	quota   int           // grants left before waiters of other proxies go first
 	grants  int           // since the last gap
 	lastGap time.Time     // when a release last left the lock free although clients waited
@@ -45,6 +47,7 @@ func (q *waitQueue) join(w *Waiter) (permitted bool) {
 		permitted = last.Value.(*Waiter).asksAs(w) || q.first().asksAs(w)
 	}
 	w.place = q.waiters.PushBack(w)
+	q.joined += monotonic.Of(w.Joined)
 	return permitted
 }
 
@@ -58,6 +61,7 @@ func (q *waitQueue) leave(w *Waiter) {
 	wasFirst := q.first() == w
 	q.waiters.Remove(w.place)
 	w.place = nil
+	q.joined -= monotonic.Of(w.Joined)
 	if next := q.first(); wasFirst && next != nil {
 		next.pollNow = next.pollNow ||
 			w.state != granted && (w.pollNow || q.heldShared || w.all != nil)

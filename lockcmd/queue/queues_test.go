@@ -2,6 +2,8 @@ package queue
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/background"
@@ -31,6 +33,34 @@ func TestReleaseAllLeavesGap(t *testing.T) {
 			t.Errorf("the waiters want %q, not %q", offer.Kind, want)
 		}
 	}
+}
+
+// How long clients have waited is known without looking at each, as they come and leave.
+func TestWaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		qs := New(&background.Ways{})
+		join := func(key string) *Waiter {
+			w := NewWaiter(script.Request{Key: key, Connection: key}, names.Identity{})
+			qs.Join(w, 0)
+			time.Sleep(time.Minute)
+			return w
+		}
+		check := func(queues int, oldest, sum time.Duration) {
+			t.Helper()
+			if q, o, s := qs.Waited(); q != queues || o != oldest || s != sum {
+				t.Errorf("%d queues, the oldest waits for %v, all for %v", q, o, s)
+			}
+		}
+		check(0, 0, 0)
+		first := join("a")
+		join("b")
+		last := join("a")
+		check(2, 3*time.Minute, 6*time.Minute)
+		qs.End(first, nil)
+		check(2, 2*time.Minute, 3*time.Minute)
+		qs.End(last, nil)
+		check(1, 2*time.Minute, 2*time.Minute)
+	})
 }
 
 // Until a connection is subscribed, others that release a lock must not wait for this proxy to hear

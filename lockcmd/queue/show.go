@@ -3,6 +3,7 @@ package queue
 import (
 	"time"
 
+	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
 )
 
@@ -65,15 +66,17 @@ func (qs *Queues) Lines() (list []Line) {
 	return list
 }
 
-// Waited is for how long clients have waited until now: the longest, and together.
-func (qs *Queues) Waited(now time.Time) (queues int, oldest, sum time.Duration) {
+// Waited is for how long clients have waited until now: the longest, and together. It looks at each
+// queue, not at each client.
+func (qs *Queues) Waited() (queues int, oldest, sum time.Duration) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
+	now := monotonic.Now()
 	for _, q := range qs.of {
-		for place := q.waiters.Front(); place != nil; place = place.Next() {
-			waited := now.Sub(place.Value.(*Waiter).Joined)
-			oldest, sum = max(oldest, waited), sum+max(waited, 0)
+		if first := q.first(); first != nil {
+			oldest = max(oldest, time.Duration(now-monotonic.Of(first.Joined)))
 		}
+		sum += time.Duration(int64(q.len())*now - q.joined)
 	}
 	return len(qs.of), oldest, sum
 }

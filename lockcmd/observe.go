@@ -62,7 +62,7 @@ func newObserved(all *common) *observed {
 }
 
 // observeAcquired notes a LOCK that is answered with an attempt's token. It returns what
-// registry.put does.
+// Registry.Put does.
 func (o *observed) observeAcquired(lock *held.Lock, a script.Attempt) (earlier []*held.Lock) {
 	if a.Renewed {
 		o.counters.renewed.Add(1)

@@ -117,7 +117,7 @@ func (l *waits) try(
 	return l.finishTry(t, answer, err)
 }
 
-// settle is queues.settle, and takes back what w must not keep.
+// settle is Queues.Settle, and takes back what w must not keep.
 func (l *waits) settle(s session, w *queue.Waiter, a script.Attempt, err error) error {
 	rejected := l.queues.Settle(w, a, err)
 	if (rejected != nil || err != nil) && a.Token != 0 && !a.Before {

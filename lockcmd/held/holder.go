@@ -112,7 +112,7 @@ func (h *Holder) removeLocked(id ID) {
 }
 
 // Suspend stops the renewal of the session locks that an UNLOCK with a proof may release: a renewal
-// after the UNLOCK would take the lock for lost. renewals.unlocked must follow.
+// after the UNLOCK would take the lock for lost. Renewals.Unlocked must follow.
 func (h *Holder) Suspend(id names.Lock, p script.Proof) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -127,7 +127,7 @@ func (qs *Queues) firstEverywhere(g *All) bool {
 	})
 }
 
-// OutageAll is queues.outage for any of the locks that a LOCKALL waits for.
+// OutageAll is Queues.Outage for any of the locks that a LOCKALL waits for.
 func (qs *Queues) OutageAll(g *All) (err error, stale bool) {
 	for _, w := range g.Waiters {
 		err, old := qs.Outage(w.ID())

@@ -163,7 +163,7 @@ func (qs *Queues) PollAfter(w *Waiter, err error) time.Duration {
 	if q := qs.of[w.ID()]; q != nil { // otherwise a release has given w the lock meanwhile
 		q.failing = err
 	}
-	if failure.MayHaveRun(err) && w.Owner == "" { // as in releases.failed
+	if failure.MayHaveRun(err) && w.Owner == "" { // otherwise an older lock may be its owner's
 		w.unknownOutcome = true
 	}
 	qs.mu.Unlock()

@@ -80,8 +80,8 @@ type watchedWait struct {
 	waiters []*queue.Waiter // for its keys
 	id      string
 	since   int64
-	next    time.Time // when a search starts from it; guarded by deadlocks.mu
-	found   bool      // it closes a deadlock; guarded by deadlocks.mu
+	next    time.Time // when a search starts from it; guarded by Deadlocks.mu
+	found   bool      // it closes a deadlock; guarded by Deadlocks.mu
 }
 
 func newWatchedWait(waiters []*queue.Waiter) *watchedWait {

@@ -6,11 +6,9 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/loopguard"
-	"lockproxy/internal/monotonic"
 	"lockproxy/internal/upstream"
 )
 
@@ -20,8 +18,6 @@ const (
 	// largeReply is the size from which a reply is too large for a lane, where others wait for all
 	// of it, bytes.
 	largeReply = 256 << 10
-	// maxSilence is for how long answers can be due before sessions leave the lane.
-	maxSilence = 100 * time.Millisecond
 )
 
 // lane is one upstream connection that sessions with the same poolKey share. add gathers requests,
@@ -39,9 +35,8 @@ type lane struct {
 	onReadOnly func()
 
 	retired atomic.Bool // sessions leave it, and none joins
-	// since when answers have been due, as monotonic.Now; 0 if none are
-	silentSince atomic.Int64
-	laneUse     // guarded by Pool.mu
+	silence silence
+	laneUse // guarded by Pool.mu
 
 	mu      sync.Mutex
 	room    *sync.Cond
@@ -81,14 +76,15 @@ func newLane(key poolKey, conn net.Conn, p *Pool) *lane {
 	l := &lane{key: key, batchScript: p.BatchScript}
 	l.init(conn, l, loopBuf, p.loops)
 	l.replies.shared = true
+	l.silence.distance = &p.distance
 	l.room = sync.NewCond(&l.mu)
 	return l
 }
 
-// serves reports whether sessions can use the lane further. After maxSilence they can't: Redis may
-// be busy with a script, which it tells them on another connection.
+// serves reports whether sessions can use the lane further. When it has been silent for too long
+// they can't: Redis may be busy with a script, which it tells them on another connection.
 func (l *lane) serves() bool {
-	if since := l.silentSince.Load(); since != 0 && monotonic.Since(since) > maxSilence {
+	if l.silence.tooLong() {
 		l.retired.Store(true)
 	}
 	return !l.retired.Load()
@@ -138,9 +134,7 @@ func (l *lane) add(c *client, e pendingReply, raw []byte, mayWait bool) error {
 	if call != nil && l.out.calls.add(e.answer, l.batchScript) {
 		l.closeCallsLocked()
 	}
-	if l.silentSince.Load() == 0 {
-		l.silentSince.Store(monotonic.Now())
-	}
+	l.silence.asked()
 	return nil
 }
 
@@ -299,11 +293,7 @@ func (l *lane) consume(data []byte, it *eventloop.Iteration) error {
 	err := l.distribute(data, it)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	since := int64(0)
-	if l.current.replies > 0 || l.out.replies > 0 || len(l.spans.list) > l.spans.first {
-		since = monotonic.Now()
-	}
-	l.silentSince.Store(since)
+	l.silence.answered(l.current.replies > 0 || l.out.replies > 0 || len(l.spans.list) > l.spans.first)
 	return err
 }
 

@@ -216,8 +216,8 @@ func TestFrozenLaneWithoutSessionsIsClosed(t *testing.T) {
 		c.Wait()
 	}
 	// The lane says so itself behind its last reply.
-	testwait.Until(t, "nothing is owed", func() bool { return frozen.silentSince.Load() == 0 })
-	frozen.silentSince.Store(monotonic.Now() - int64(time.Minute))
+	testwait.Until(t, "nothing is owed", func() bool { return frozen.silence.since.Load() == 0 })
+	frozen.silence.since.Store(monotonic.Now() - int64(time.Minute))
 	next := s.client(t)
 	defer next.Wait()
 	defer next.End(AtOnce)

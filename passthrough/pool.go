@@ -52,6 +52,7 @@ type Pool struct {
 	unread     unreadTotal
 	loops      *eventloop.Loops // read upstream connections; nil for none
 	sharing    sharing
+	distance   distance
 	homes      homes
 	door       door
 	spares     spares

@@ -3,7 +3,8 @@
 // A lock is a timestamp lock. Its key holds the time at which the lock expires, as programs with
 // SETNX recipes have always written it: so these foreign clients and LOCK exclude each other.
 // A second key, the lock record, holds the token, the owner and the times. Each step is one Lua
-// script, atomic, by the upstream's clock alone: see package script, and read.lua there for the two keys.
+// script, atomic, by the upstream's clock alone: see package script, and read.lua there for the two
+// keys.
 // Package model explores the scripts and the proxies in every order.
 //
 // # A command

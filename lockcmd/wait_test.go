@@ -46,12 +46,12 @@ func (s *slowSession) Eval(*script.Call) (a script.Answer, err error) {
 	return a, s.err
 }
 
-// session is what a command that waits sees of it.
-// Get implements upstream: there is no value.
+// Get implements chain.Upstream: there is no value.
 func (s *slowSession) Get(string, time.Time) (resp.Value, error) {
 	return resp.Value{Type: '_'}, nil
 }
 
+// session is what a command that waits sees of it.
 func (s *slowSession) session() session { return session{Client{Holder: &s.holder}, s} }
 
 // A release gives the lock to a waiter while its poll is under way, and the lease ends before the

@@ -6,18 +6,28 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"lockproxy/internal/admin"
+	"lockproxy/proxy"
 )
 
 // Names that break pages are shown as they are, in few lines, on large and small screens, in light
 // and dark; so is what a claim of ONCE makes.
 func TestPageOfOddNames(t *testing.T) {
-	s := startSite(t, withToken)
+	s := startSite(t, func(a *admin.Config, p *proxy.Config) {
+		withToken(a, p)
+		remembering(a, p)
+	})
 	c := s.client()
 	const markup = "<b>bold</b><script>document.title='run'</script>"
 	for _, key := range []string{markup, "ключ-鍵-🔒-مفتاح", "\x00\xff\x01 \r\n",
 		strings.Repeat("k", 300), "a key"} {
 		s.lock(c, key, 3600)
 	}
+	long := strings.Repeat("w", 300)
+	s.lock(c, long, 3600, "OWNER", long)
+	c.Do(ctx, "LOCK", long, 10, "WAIT", 0.1)
+	c.Do(ctx, "UNLOCK", long, "FORCE")
 	if err := c.Do(ctx, "ONCE", "page:home", 3600).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -35,6 +45,9 @@ func TestPageOfOddNames(t *testing.T) {
 			e.textContent === %q)`, markup), "true")
 		b.until(`document.title === "run" || document.querySelectorAll("#rows b").length > 0`, "false")
 		b.until(`Math.max(...[...document.querySelectorAll("#rows tr")].map(e =>
+			e.offsetHeight)) < 150`, "true")
+		b.until(`document.querySelectorAll("#top li a, #feed li a").length`, "3")
+		b.until(`Math.max(...[...document.querySelectorAll("#top li, #feed li")].map(e =>
 			e.offsetHeight)) < 150`, "true")
 		b.until(`document.documentElement.scrollWidth <= innerWidth`, "true")
 		b.shot(look.name)

@@ -13,13 +13,13 @@ function showSeen(seen) {
     bar.style.width = (100 * cost.wait_ms / most).toFixed(1) + "%";
     const blamed = cost.blame.find((b) => b.holder !== "unknown"); // that can be several
     li.append(bar, lockLink(cost), note(` ${span(cost.wait_ms)} in ${cost.waits.toLocaleString()} ${cost.waits === 1 ? "wait" : "waits"}` +
-      (blamed ? `, mostly behind ${blamed.holder}` : "")));
+      (blamed ? `, mostly behind ${shorten(blamed.holder)}` : "")));
   });
   lines($("feed"), seen.events, "Nothing notable within the last hour.", (li, e) => {
     const what = document.createElement("b");
     what.className = e.event === "acquired" ? "" : e.event === "gave up" ? "warn" : "bad";
     what.textContent = e.event;
-    li.append(note(new Date(e.at_ms).toLocaleTimeString() + " "), what, " ", lockLink(e), note(" " + [who(e), lasted(e)].filter(Boolean).join(", ")));
+    li.append(note(new Date(e.at_ms).toLocaleTimeString() + " "), what, " ", lockLink(e), note(" " + [who({ owner: shorten(e.owner || e.name || ""), client: e.client }), lasted(e)].filter(Boolean).join(", ")));
   });
 }
 
@@ -35,7 +35,7 @@ function lines(list, items, none, fill) {
 
 function lockLink(lock) {
   const a = document.createElement("a");
-  a.textContent = lock.key + (lock.db ? ` (db ${lock.db})` : "");
+  a.textContent = shorten(lock.key, 60) + (lock.db ? ` (db ${lock.db})` : "");
   if (lock.id !== undefined) a.href = `#lock/${lock.db}/${lock.id}`;
   return a;
 }

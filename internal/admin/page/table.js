@@ -100,7 +100,7 @@ function update(row, lock) {
   setText(row.tag, tags.join(" · "));
   row.tag.hidden = !tags.length;
   const owner = lock.owner || lock.name;
-  setText(cells.owner, owner.length > 40 ? owner.slice(0, 37) + "…" : owner);
+  setText(cells.owner, shorten(owner));
   cells.owner.title = owner.length > 40 ? owner : "";
   setText(cells.client, lock.client);
   setText(cells.held, lock.held_ms < 0 ? "–" : span(lock.held_ms));

@@ -22,6 +22,11 @@ function note(text) {
   return e;
 }
 
+// shorten cuts a name for a list; the dialog has it whole.
+function shorten(name, most = 40) {
+  return name.length > most ? name.slice(0, most - 3) + "…" : name;
+}
+
 // who is a client by its owner's name, or else its connection's, and its address.
 function who(e) {
   return [e.owner || e.name, e.client].filter(Boolean).join(" at ");

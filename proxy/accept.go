@@ -28,7 +28,7 @@ func (s *Server) accept(conn redcon.Conn) bool {
 	// The goroutine ends with its client, by drain or kill, or when the session is parked. Shutdown
 	// and Close wait for the session.
 	go func() {
-		if s.handshake(sess.ctx, sess.client) {
+		if s.handshake(sess.x.ctx, sess.client) {
 			sess.serve()
 		} else {
 			sess.cancel()
@@ -67,14 +67,17 @@ func newSession(s *Server, raw net.Conn) *session {
 	if s.cfg.TLS != nil {
 		direct = nil
 	}
-	sess := &session{}
-	sess.client, sess.quota, sess.server = c, &s.buffers, s
-	sess.framer = resp.NewFramer(s.cfg.Limits)
-	sess.framer.Unauthenticated(true) // it may have to log in
-	sess.pipe = passthrough.NewPipe(s.pool, c, direct, encodeError)
-	sess.pipe.Waiter = sess
-	c.holder.LockLost, c.holder.Login = sess.lockLost, sess.login
-	sess.ctx, sess.cancel = context.WithCancel(s.ctx)
+	pipe := passthrough.NewPipe(s.pool, c, direct, encodeError)
+	sess := &session{common: common{client: c, server: s, pipe: pipe}}
+	all, in, x := &sess.common, &sess.in, &sess.x
+	*in = input{client: c, framer: resp.NewFramer(s.cfg.Limits), quota: &s.buffers}
+	in.framer.Unauthenticated(true) // it may have to log in
+	*x = exchange{common: all, in: in, command: commandContext{common: all, in: in}}
+	x.ctx, sess.cancel = context.WithCancel(s.ctx)
+	sess.locks = locker{common: all, x: x, steps: lockSession{common: all, x: x}}
+	sess.requests = dispatcher{common: all, in: in, x: x, locks: &sess.locks,
+		ends: lockEnds{common: all}}
+	pipe.Waiter, c.holder.LockLost, c.holder.Login = sess, sess.locks.lockLost, sess.locks.login
 	if _, isTCP := raw.(*net.TCPConn); isTCP && !c.wrapped() {
 		c.reg = s.loops.NewRegistration(sess, c.socket.Raw())
 	}

@@ -39,15 +39,15 @@ func (d *dispatcher) addToBatch(req resp.Request, it *eventloop.Iteration) bool 
 		return false
 	}
 	cmd := d.batch.lookup(req.Args[0])
-	if !cmd.batchable() || d.observesForeign(cmd, req.Args) ||
-		d.mayEndSession(cmd, req.Args) {
+	if !cmd.batchable() || d.x.observesForeign(cmd, req.Args) ||
+		d.ends.mayEnd(cmd, req.Args) {
 		return false
 	}
 	if d.batch.requests == maxBatch && !d.relayBatch(it) {
 		return false
 	}
 	d.client.count(cmd.kind)
-	d.start += len(req.Raw)
+	d.in.start += len(req.Raw)
 	d.batch.requests++
 	d.batch.bytes += len(req.Raw)
 	return true
@@ -59,8 +59,8 @@ func (d *dispatcher) relayBatch(it *eventloop.Iteration) (done bool) {
 	if n == 0 {
 		return true
 	}
-	raw := d.buf[d.start-d.batch.bytes : d.start]
-	err := d.route(passthrough.Shared, it)
+	raw := d.in.buf[d.in.start-d.batch.bytes : d.in.start]
+	err := d.x.route(passthrough.Shared, it)
 	if err == passthrough.ErrWaits ||
 		err == nil && !d.pipe.Relay(passthrough.Request{Raw: raw, N: n}, it) {
 		return false
@@ -68,7 +68,7 @@ func (d *dispatcher) relayBatch(it *eventloop.Iteration) (done bool) {
 	d.batch.requests, d.batch.bytes = 0, 0
 	if err != nil {
 		for range n {
-			d.reply(encodeError(err))
+			d.x.reply(encodeError(err))
 		}
 	}
 	return true

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"net"
 	"syscall"
@@ -12,34 +11,35 @@ import (
 
 // commandContext is the context of a session's lock command, for the session's goroutine alone. It
 // ends when chain.Step.Wait should return. To watch the client costs a goroutine, which few
-// commands need: the first call of Done starts it, and endWatch ends it. Err checks the client
-// without one.
-type commandContext exchange
-
-// command is the context of the lock command that is running.
-func (x *exchange) command() context.Context { return (*commandContext)(x) }
+// commands need: the first call of Done starts it, and end ends it. Err checks the client without
+// one.
+type commandContext struct {
+	*common
+	in    *input
+	watch *clientWatch // nil while the client is not watched
+}
 
 // Done is closed soon after the client has closed, or the server has begun to shut down.
 func (c *commandContext) Done() <-chan struct{} {
 	if c.watch == nil {
-		(*exchange)(c).beginWatch(watchWaiterAfter)
+		c.begin(watchWaiterAfter)
 	}
 	return c.watch.gone
 }
 
-// beginWatch begins to watch the client after a time, until endWatch.
-func (x *exchange) beginWatch(after time.Duration) {
-	if x.client.setPhase(locking); x.client.drains() {
-		x.client.interruptRead() // the command ends at once
+// begin begins to watch the client after a time, until end.
+func (c *commandContext) begin(after time.Duration) {
+	if c.client.setPhase(locking); c.client.drains() {
+		c.client.interruptRead() // the command ends at once
 	}
-	x.client.guard.Start()
-	x.watch = x.startWatch(after)
+	c.client.guard.Start()
+	c.watch = c.in.startWatch(after)
 }
 
 // Err is why the command is useless by now, as far as is known: ErrGone or ErrLost.
 func (c *commandContext) Err() error {
 	switch {
-	case (*exchange)(c).gone():
+	case c.gone():
 		return failure.ErrGone
 	case c.pipe.Status().Lost:
 		return failure.ErrLost
@@ -55,29 +55,29 @@ func (c *commandContext) Value(any) any { return nil }
 
 // gone reports whether the client is known to have closed: whether the kernel has its FIN or reset,
 // and nothing sent before it is left to read. It reads nothing.
-func (x *exchange) gone() bool {
-	if x.readErr != nil {
+func (c *commandContext) gone() bool {
+	if c.in.readErr != nil {
 		return true
 	}
-	if x.watch != nil {
+	if c.watch != nil {
 		select {
-		case <-x.watch.gone:
+		case <-c.watch.gone:
 			return true
 		default:
 		}
 	}
-	n, err := x.peek()
+	n, err := c.in.peek()
 	return n == 0 && err == nil || errors.Is(err, syscall.ECONNRESET) ||
 		errors.Is(err, net.ErrClosed)
 }
 
-// endWatch ends the watch of a lock command. It comes after the answer, which must not wait for it.
-func (x *exchange) endWatch() {
-	if x.watch == nil {
+// end ends the watch of a lock command. It comes after the answer, which must not wait for it.
+func (c *commandContext) end() {
+	if c.watch == nil {
 		return
 	}
-	x.client.setPhase(serving)
-	x.watch.end()
-	x.watch = nil
-	x.pipe.Flush(nil) // forgets a route that failed during the wait
+	c.client.setPhase(serving)
+	c.watch.end()
+	c.watch = nil
+	c.pipe.Flush(nil) // forgets a route that failed during the wait
 }

@@ -93,7 +93,7 @@ func (c *command) of(args [][]byte) *command {
 }
 
 // batchable reports whether every request of the command can go by a lane, and is relayed as it is,
-// unless observesForeign or concernsSessions says otherwise.
+// unless exchange.observesForeign or lockEnds.needsWatch says otherwise.
 func (c *command) batchable() bool {
 	return c.way == passthrough.Shared && c.Effect == commands.NoEffect && !c.mustBeWhole() &&
 		c.oneStep()

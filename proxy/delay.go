@@ -25,14 +25,14 @@ func (d *dispatcher) delays(cmd *command, args [][]byte) bool {
 // from the client, the answer is delayed by at most --park. It reports false if the request must be
 // relayed as any other.
 func (d *dispatcher) delaySet(cmd *command, req resp.Request) (done bool) {
-	if d.start < d.end || d.client.drains() || d.route(passthrough.Shared, nil) != nil {
+	if d.in.start < d.in.end || d.client.drains() || d.x.route(passthrough.Shared, nil) != nil {
 		return false
 	}
-	state := d.awaitState()
+	state := d.x.awaitState()
 	if !state.Plain() {
 		return false
 	}
-	s := &delayedSet{dispatcher: d, as: d.runsAs(state).As, raw: routeOf(cmd, req).Raw,
+	s := &delayedSet{x: d.x, as: d.locks.runsAs(state).As, raw: routeOf(cmd, req).Raw,
 		args: req.Args, cmd: cmd, over: time.NewTimer(d.server.cfg.Park)}
 	defer s.over.Stop()
 	key, since := string(req.Args[1]), time.Now()
@@ -46,8 +46,8 @@ func (d *dispatcher) delaySet(cmd *command, req resp.Request) (done bool) {
 	if !took {
 		d.lastDelay = lastDelay{key, since, time.Now()}
 	}
-	d.reply(reply)
-	d.endWatch()
+	d.x.reply(reply)
+	d.x.command.end()
 	return true
 }
 
@@ -62,7 +62,7 @@ const delayMemory = 500 * time.Millisecond
 
 // delayedSet is a SET of one session whose answer can be delayed.
 type delayedSet struct {
-	*dispatcher
+	x     *exchange
 	as    names.Identity
 	raw   []byte
 	args  [][]byte
@@ -80,16 +80,16 @@ func (s *delayedSet) answer() (reply []byte, took bool) {
 			return s.reply, took
 		}
 	}
-	s.beginWatch(0)
+	s.x.command.begin(0)
 	again := time.NewTimer(s.line.Pause())
 	defer again.Stop()
 	for ended := false; !ended; {
 		select {
 		case <-s.line.Woken():
 		case <-again.C:
-		case <-s.watch.came:
+		case <-s.x.command.watch.came:
 			ended = true
-		case <-s.watch.gone:
+		case <-s.x.command.watch.gone:
 			ended = true
 		case <-s.over.C:
 			ended = true
@@ -108,7 +108,7 @@ func (s *delayedSet) answer() (reply []byte, took bool) {
 // ask asks the upstream. ended says that the answer is not a nil. A lock that was taken for a
 // client that has gone is released again.
 func (s *delayedSet) ask() (ended, took bool) {
-	replied := s.observeForeign(s.cmd, s.args)
+	replied := s.x.observeForeign(s.cmd, s.args)
 	raw, err := s.askSet()
 	if err != nil {
 		s.reply = encodeError(err)
@@ -122,9 +122,9 @@ func (s *delayedSet) ask() (ended, took bool) {
 		s.reply = raw
 		return !bytes.HasPrefix(raw, nilReply) && raw[0] != '_', false
 	}
-	if s.watch != nil && s.gone() { // it was delayed
-		s.server.locks.UndoSet(s.as, string(s.args[1]), string(s.args[2]))
-		state, _ := s.pipe.State()
+	if s.x.command.watch != nil && s.x.command.gone() { // it was delayed
+		s.x.server.locks.UndoSet(s.as, string(s.args[1]), string(s.args[2]))
+		state, _ := s.x.pipe.State()
 		s.reply = appendReply(nil, chain.Reply{Kind: chain.NullReply}, state.Proto)
 		return true, false
 	}
@@ -134,10 +134,10 @@ func (s *delayedSet) ask() (ended, took bool) {
 
 // askSet is one SET, in the order of the session's requests.
 func (s *delayedSet) askSet() ([]byte, error) {
-	if err := s.retryRoute(passthrough.Shared); err != nil {
+	if err := s.x.retryRoute(passthrough.Shared); err != nil {
 		return nil, err
 	}
-	return s.exchange.ask(s.raw).Raw()
+	return s.x.ask(s.raw).Raw()
 }
 
 var (

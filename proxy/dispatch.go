@@ -10,10 +10,13 @@ import (
 
 // dispatcher sends each request of a session where it belongs.
 type dispatcher struct {
-	locker
-	batch     batch   // requests that are relayed together
-	touched   touches // by the transaction that may be under way
-	streaming bool    // a request too large to hold is on its way
+	*common
+	in        *input
+	x         *exchange
+	locks     *locker
+	ends      lockEnds
+	batch     batch // requests that are relayed together
+	streaming bool  // a request too large to hold is on its way
 	lastDelay lastDelay
 	skipped   *syntax.Spec // it is this lock command, which is not relayed; nil for others
 }
@@ -24,10 +27,10 @@ func (d *dispatcher) dispatch(req resp.Request, it *eventloop.Iteration) verdict
 	cmd := lookup(req.Args[0])
 	r := routeOf(cmd, req)
 	if it != nil {
-		if d.takesSteps(cmd, req.Args, r.Effect) || d.route(r.Way, it) != nil {
+		if d.takesSteps(cmd, req.Args, r.Effect) || d.x.route(r.Way, it) != nil {
 			return waits
 		}
-		r.Replied = d.observeForeign(cmd, req.Args)
+		r.Replied = d.x.observeForeign(cmd, req.Args)
 		if !d.pipe.Relay(r, it) {
 			return waits
 		}
@@ -36,16 +39,16 @@ func (d *dispatcher) dispatch(req resp.Request, it *eventloop.Iteration) verdict
 	}
 	d.client.count(cmd.kind)
 	if cmd.lock != nil {
-		d.runLock(cmd.lock, req)
+		d.locks.runLock(cmd.lock, req)
 		return goesOn
 	}
-	if answer := cmd.answers(req.Args); answer != nil && answer(&d.exchange, req) {
+	if answer := cmd.answers(req.Args); answer != nil && answer(d.x, req) {
 		return goesOn
 	}
 	if d.delays(cmd, req.Args) && d.delaySet(cmd, req) {
 		return goesOn
 	}
-	r.Replied = d.watchLockEnds(cmd, req.Args, d.observeForeign(cmd, req.Args))
+	r.Replied = d.ends.watch(cmd, req.Args, d.x.observeForeign(cmd, req.Args))
 	if cmd.perNode && d.server.cfg.Upstream.IsCluster() {
 		// There is no node whose state it could change.
 		r.Way, r.Effect = passthrough.Shared, commands.NoEffect
@@ -53,8 +56,8 @@ func (d *dispatcher) dispatch(req resp.Request, it *eventloop.Iteration) verdict
 	if cmd.syncFirst != nil {
 		defer d.pipe.Pin(passthrough.Unpinned) // the home, until the command goes there
 		var err error
-		if r.SyncsWrites, err = d.syncWrites(cmd.syncFirst); err != nil {
-			d.reply(encodeError(err))
+		if r.SyncsWrites, err = d.x.syncWrites(cmd.syncFirst); err != nil {
+			d.x.reply(encodeError(err))
 			if err == errWritesUnknown {
 				return ends
 			}
@@ -80,7 +83,7 @@ func (d *dispatcher) takesSteps(cmd *command, args [][]byte, effect commands.Eff
 			return true // see awaitReplies
 		}
 	}
-	return !cmd.oneStep() || cmd.answers(args) != nil || d.concernsSessions(cmd, args) ||
+	return !cmd.oneStep() || cmd.answers(args) != nil || d.ends.needsWatch(cmd, args) ||
 		d.delays(cmd, args) || cmd.perNode && d.server.cfg.Upstream.IsCluster()
 }
 
@@ -91,13 +94,13 @@ func (d *dispatcher) isNobody() bool {
 	if state, _ := d.pipe.State(); !state.LoginFailed {
 		return false
 	}
-	reply, _ := d.noAuth()
+	reply, _ := d.x.noAuth()
 	return reply == nil
 }
 
 // awaitReplies is for a login: behind a request without an answer, Redis as of 7.2 and Valkey can
 // leave out that they refuse it. Then every reply would be taken for that of the request before.
-func (d *dispatcher) awaitReplies() { d.await(d.pipe.Barrier()) }
+func (d *dispatcher) awaitReplies() { d.x.await(d.pipe.Barrier()) }
 
 func (d *dispatcher) relay(r passthrough.Request) {
 	switch r.Effect {
@@ -109,24 +112,24 @@ func (d *dispatcher) relay(r passthrough.Request) {
 		if state, _ := d.pipe.State(); state.Streaming { // of a replica it is what it should be
 			break
 		}
-		state := d.awaitState()
+		state := d.x.awaitState()
 		if !state.InMulti && !state.Subscribed() && !state.Untracked && !state.Streaming {
-			d.reply(d.unlessNoAuth(state, nil)) // Redis ignores it
+			d.x.reply(d.x.unlessNoAuth(state, nil)) // Redis ignores it
 			return
 		}
 	}
 	d.pipe.Relay(r, nil)
 	if r.Effect == commands.Reset { // nothing may be sent behind a login that can fail
-		d.await(d.pipe.Barrier())
+		d.x.await(d.pipe.Barrier())
 		d.pipe.Flush(nil)
-		d.await(d.pipe.Barrier())
-		d.framer.Unauthenticated(true) // perhaps
+		d.x.await(d.pipe.Barrier())
+		d.in.framer.Unauthenticated(true) // perhaps
 	}
 }
 
 // connected makes sure that there is a way for a request, or answers the request.
 func (d *dispatcher) connected(way passthrough.Way, effect commands.Effect) bool {
-	err := d.route(way, nil)
+	err := d.x.route(way, nil)
 	switch {
 	case err == nil:
 		return true
@@ -134,7 +137,7 @@ func (d *dispatcher) connected(way passthrough.Way, effect commands.Effect) bool
 		d.client.lingering.Store(true)
 		d.pipe.Reply([]byte("+OK\r\n"), passthrough.Finally)
 	default:
-		d.reply(encodeError(err))
+		d.x.reply(encodeError(err))
 	}
 	return false
 }
@@ -149,16 +152,17 @@ func (d *dispatcher) addLock(req resp.Request, it *eventloop.Iteration) bool {
 	}
 	cmd := d.batch.lookup(req.Args[0])
 	if cmd.lock == nil || cmd.lock.CheckArity(req.Args) != nil ||
-		cmd.lock.Waits(req.Args) && !cmd.lock.ReadsFirst || it != nil && cmd.lock.Heavy || d.client.drains() {
+		cmd.lock.Waits(req.Args) && !cmd.lock.ReadsFirst || it != nil && cmd.lock.Heavy ||
+		d.client.drains() {
 		return false
 	}
-	if !d.begun.takes(cmd.lock, req.Args) {
+	if !d.locks.begun.takes(cmd.lock, req.Args) {
 		if it != nil {
 			return false
 		}
-		d.finishLocks(false)
+		d.locks.finishLocks(false)
 	}
-	if len(d.begun) == 0 {
+	if len(d.locks.begun) == 0 {
 		if !d.relayBatch(it) {
 			return false
 		}
@@ -169,7 +173,7 @@ func (d *dispatcher) addLock(req resp.Request, it *eventloop.Iteration) bool {
 		}
 	}
 	d.client.count(cmd.kind)
-	d.start += len(req.Raw)
-	d.startLock(cmd, req.Args, it)
+	d.in.start += len(req.Raw)
+	d.locks.startLock(cmd, req.Args, it)
 	return true
 }

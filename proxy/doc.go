@@ -16,9 +16,9 @@
 //	passthrough.Pipe   home or lane, there and back
 //	client.Write       replies, in the order of the requests     client.go
 //
-// Each client has a session. It is made of parts, each built on the next: dispatcher, locker,
+// Each client has a session. It is made of parts, each with those that it uses: dispatcher, locker,
 // lockSession (how its lock commands ask the upstream), exchange, input, client. A part calls only
-// those after it.
+// those after it. All know the client, the Pipe and the Server (common).
 //
 // The session's goroutine reads its client until there is nothing to read. Then the session is
 // parked: the goroutine ends, and an event loop reads the client. The loop relays in place whatever

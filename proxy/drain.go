@@ -36,15 +36,15 @@ func (s *session) drain(idle time.Time) {
 // returns true if there is something to handle, and otherwise leaves the next read to Resume.
 func (s *session) tryClose(asked bool) (more bool) {
 	s.client.SetReadDeadline(time.Time{})
-	had := s.watched
+	had := s.in.watched
 	if answers := s.pipe.Barrier(); !answers.Arrived() {
 		asked = true
-		s.await(answers)
+		s.x.await(answers)
 	}
-	if s.watched != had && s.readErr == nil {
+	if s.in.watched != had && s.in.readErr == nil {
 		return true
 	}
-	if s.readErr != nil {
+	if s.in.readErr != nil {
 		return false
 	}
 	next := s.idleEnd
@@ -56,8 +56,8 @@ func (s *session) tryClose(asked bool) (more bool) {
 		// The end of the connection would release a session lock. A lock that only this connection
 		// can release, without a token, would stay until its lease ends.
 		next = leaseEnd
-	case s.hasUnread():
-		return s.end > s.start
+	case s.in.hasUnread():
+		return s.in.end > s.in.start
 	case asked || !time.Now().Before(s.idleEnd):
 		s.client.setPhase(drained)
 		s.client.SetReadDeadline(time.Now().Add(lingerTimeout))
@@ -72,5 +72,5 @@ func (s *session) tryClose(asked bool) (more bool) {
 // atCommandBoundary reports whether the session is between two commands, and not in a transaction.
 func (s *session) atCommandBoundary() bool {
 	state, _ := s.pipe.State()
-	return s.start == s.end && !s.streaming && !state.InMulti && !state.Watching
+	return s.in.start == s.in.end && !s.requests.streaming && !state.InMulti && !state.Watching
 }

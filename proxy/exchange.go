@@ -12,12 +12,11 @@ import (
 
 // exchange is how a session asks the upstream and answers its client, on the session's goroutine.
 type exchange struct {
-	input
-	server *Server
-	pipe   *passthrough.Pipe
-	ctx    context.Context // ends with the session
-	timer  *time.Timer     // of await; nil until it is needed
-	watch  *clientWatch    // of a lock command that waits; nil while none does
+	*common
+	in      *input
+	command commandContext
+	ctx     context.Context // ends with the session
+	timer   *time.Timer     // of await; nil until it is needed
 }
 
 // route is passthrough.Pipe.Route.
@@ -27,10 +26,10 @@ func (x *exchange) route(way passthrough.Way, it *eventloop.Iteration) error {
 
 // watchWaiting watches the client while its requests wait for a connection.
 func (x *exchange) watchWaiting() (end func()) {
-	if x.watch != nil || x.readErr != nil {
+	if x.command.watch != nil || x.in.readErr != nil {
 		return func() {}
 	}
-	return x.startWatch(watchAfter).end
+	return x.in.startWatch(watchAfter).end
 }
 
 // retryRoute is route that forgets an earlier failure: a waiter asks again and again.
@@ -130,8 +129,8 @@ func (x *exchange) awaitUntil(
 		over = timer.C
 	}
 	expired := false
-	if x.readErr == nil && x.watch == nil {
-		w, had := x.startWatch(0), x.watched
+	if x.in.readErr == nil && x.command.watch == nil {
+		w, had := x.in.startWatch(0), x.in.watched
 		var came <-chan struct{}
 		if orInput {
 			came = w.came
@@ -144,11 +143,11 @@ func (x *exchange) awaitUntil(
 			expired = true
 		}
 		w.end()
-		if orInput && x.watched != had && x.readErr == nil {
+		if orInput && x.in.watched != had && x.in.readErr == nil {
 			return answer.Arrived()
 		}
 	}
-	if x.readErr != nil {
+	if x.in.readErr != nil {
 		x.timer.Reset(goneTimeout)
 		select {
 		case <-answer.Done:

@@ -11,33 +11,33 @@ import (
 
 // observesForeign reports whether a request that is relayed unchanged must be examined. The table
 // says that those of most commands need not.
-func (d *dispatcher) observesForeign(cmd *command, args [][]byte) bool {
+func (x *exchange) observesForeign(cmd *command, args [][]byte) bool {
 	switch cmd.Foreign {
 	case foreign.None:
 		return false
 	case foreign.Sets:
 		return foreign.MaySetNX(args)
 	case foreign.Deletes, foreign.Expires:
-		return slices.ContainsFunc(args[1:], d.server.locks.MayConcern)
+		return slices.ContainsFunc(args[1:], x.server.locks.MayConcern)
 	case foreign.Runs:
-		return d.server.locks.TakesForeign(args) ||
-			d.server.locks.WatchesForeign() && cmd.Keys.Match(args, d.server.locks.MayConcern)
+		return x.server.locks.TakesForeign(args) ||
+			x.server.locks.WatchesForeign() && cmd.Keys.Match(args, x.server.locks.MayConcern)
 	case foreign.Replaces:
-		return d.server.locks.Waiting()
+		return x.server.locks.Waiting()
 	}
 	return true
 }
 
 // observeForeign returns the function to call with the reply to a request, or nil.
-func (d *dispatcher) observeForeign(cmd *command, args [][]byte) func(resp.Head) {
+func (x *exchange) observeForeign(cmd *command, args [][]byte) func(resp.Head) {
 	cmd = cmd.of(args)
-	if !d.observesForeign(cmd, args) {
+	if !x.observesForeign(cmd, args) {
 		return nil
 	}
-	state, _ := d.pipe.State()
-	by := foreign.Client{Addr: d.client.holder.Addr, Name: state.Name, Library: state.LibName}
+	state, _ := x.pipe.State()
+	by := foreign.Client{Addr: x.client.holder.Addr, Name: state.Name, Library: state.LibName}
 	if state.LibVer != "" {
 		by.Library += " " + state.LibVer
 	}
-	return d.server.locks.ObserveForeign(state.DB, by, cmd.Foreign, args, &cmd.Keys)
+	return x.server.locks.ObserveForeign(state.DB, by, cmd.Foreign, args, &cmd.Keys)
 }

@@ -29,11 +29,10 @@ func BenchmarkRecognition(b *testing.B) {
 	for _, known := range []int{0, 1000} {
 		locks := lockcmd.New(lockcmd.Config{}, "p", nil, hclog.NewNullLogger())
 		defer locks.Close()
-		d := &dispatcher{}
-		d.server, d.pipe, d.client = &Server{locks: locks}, &passthrough.Pipe{}, &client{}
-		d.client.holder.Addr = "127.0.0.1:1"
+		x := &exchange{common: &common{&client{}, &Server{locks: locks}, &passthrough.Pipe{}}}
+		x.client.holder.Addr = "127.0.0.1:1"
 		for i := range known {
-			d.observe(fmt.Sprintf("SET job:%d mine NX PX 60000", i), "+OK")
+			x.observe(fmt.Sprintf("SET job:%d mine NX PX 60000", i), "+OK")
 		}
 		for _, line := range []string{
 			"GET job:1", "HSET hash field value", "SET job:1 value", "SET job:1 value EX 10",
@@ -45,7 +44,7 @@ func BenchmarkRecognition(b *testing.B) {
 				args, head := bytes.Fields([]byte(line)), resp.Head{Type: '$', Line: []byte("-1")}
 				cmd := lookup(args[0])
 				for b.Loop() {
-					if replied := d.observeForeign(cmd, args); replied != nil {
+					if replied := x.observeForeign(cmd, args); replied != nil {
 						replied(head)
 					}
 				}
@@ -55,7 +54,7 @@ func BenchmarkRecognition(b *testing.B) {
 }
 
 // observe is for a request that was answered.
-func (d *dispatcher) observe(line, reply string) {
+func (x *exchange) observe(line, reply string) {
 	args := bytes.Fields([]byte(line))
-	d.observeForeign(lookup(args[0]), args)(resp.Head{Type: reply[0], Line: []byte(reply[1:])})
+	x.observeForeign(lookup(args[0]), args)(resp.Head{Type: reply[0], Line: []byte(reply[1:])})
 }

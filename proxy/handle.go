@@ -11,12 +11,12 @@ import (
 // handle handles every whole request in the buffer. It returns false when the session has no
 // further requests.
 func (d *dispatcher) handle() (more bool) {
-	for had := -1; had != d.watched; {
-		had = d.watched
+	for had := -1; had != d.in.watched; {
+		had = d.in.watched
 		if d.handleWhole(nil) == ends {
 			return false
 		}
-		d.finishLocks(true) // more may come before these are answered
+		d.locks.finishLocks(true) // more may come before these are answered
 	}
 	d.relayBatch(nil)
 	more = d.makeRoom()
@@ -28,10 +28,10 @@ func (d *dispatcher) handle() (more bool) {
 // handleInLoop handles what is in the buffer as far as that needs no waiting, in an event loop. The
 // last request can be incomplete. It returns false if the session's goroutine must go on.
 func (d *dispatcher) handleInLoop(it *eventloop.Iteration) bool {
-	ok := d.handleWhole(it) == goesOn && d.batch.requests < maxBatch && d.end < len(d.buf) &&
+	ok := d.handleWhole(it) == goesOn && d.batch.requests < maxBatch && d.in.end < len(d.in.buf) &&
 		d.relayBatch(it)
 	if ok {
-		d.compact()
+		d.in.compact()
 	}
 	sent := d.pipe.Flush(it)
 	d.client.publish()
@@ -53,38 +53,38 @@ const (
 // first, and where a batch is full: a goroutine gives way to others.
 func (d *dispatcher) handleWhole(it *eventloop.Iteration) verdict {
 	// A batch that is open has not been relayed yet.
-	for d.start < d.end && (it != nil || d.batch.requests > 0 || !d.pipe.Status().Lost) {
+	for d.in.start < d.in.end && (it != nil || d.batch.requests > 0 || !d.pipe.Status().Lost) {
 		if it != nil && d.batch.requests == maxBatch {
 			break
 		}
-		req, whole, err := d.framer.Next(d.buf[d.start:d.end])
+		req, whole, err := d.in.framer.Next(d.in.buf[d.in.start:d.in.end])
 		switch {
 		case it != nil && err != nil:
 			return waits
 		case it != nil && !whole:
 			return goesOn
 		case err != nil:
-			d.finishLocks(false)
+			d.locks.finishLocks(false)
 			d.relayBatch(nil)
-			if err = d.admit(err); err == nil {
+			if err = d.x.admit(err); err == nil {
 				continue
 			}
 			if d.streaming && d.skipped == nil {
 				d.pipe.Relay(passthrough.Request{Piece: passthrough.Broken}, nil)
 			}
-			d.reply(encodeError(err))
+			d.x.reply(encodeError(err))
 			return ends
 		case whole && d.addLock(req, it):
-			if it != nil && d.begun.stuck() {
+			if it != nil && d.locks.begun.stuck() {
 				return waits
 			}
 			continue
 		}
-		if len(d.begun) > 0 {
+		if len(d.locks.begun) > 0 {
 			if it != nil {
 				return goesOn // it has to wait for them
 			}
-			if d.finishLocks(false); d.pipe.Status().Lost {
+			if d.locks.finishLocks(false); d.pipe.Status().Lost {
 				break
 			}
 		}
@@ -94,14 +94,14 @@ func (d *dispatcher) handleWhole(it *eventloop.Iteration) verdict {
 		if !d.relayBatch(it) {
 			return waits
 		}
-		d.start += len(req.Raw)
+		d.in.start += len(req.Raw)
 		switch {
 		case d.streaming:
 			d.handlePiece(req.Raw, whole)
 		case whole && len(req.Args) > 0:
 			next := d.dispatch(req, it)
 			if next == waits {
-				d.start -= len(req.Raw)
+				d.in.start -= len(req.Raw)
 			}
 			if next != goesOn {
 				return next
@@ -126,30 +126,30 @@ func (d *dispatcher) handlePiece(raw []byte, last bool) {
 	case spec == nil:
 		d.pipe.Relay(passthrough.Request{Raw: raw, Piece: passthrough.Further}, nil)
 	case last:
-		d.refuseLarge(spec)
+		d.locks.refuseLarge(spec)
 	}
 }
 
 // makeRoom prepares the buffer for the next read, and begins to stream a request that has outgrown
 // it. It returns false when a request that can't be streamed is too large.
 func (d *dispatcher) makeRoom() bool {
-	d.compact()
-	if d.end < len(d.buf) {
+	d.in.compact()
+	if d.in.end < len(d.in.buf) {
 		return true
 	}
 	limit := maxSessionBuf
-	args, argc := d.framer.Head(d.buf[:d.end], 1)
+	args, argc := d.in.framer.Head(d.in.buf[:d.in.end], 1)
 	held := lookupHead(args).mustBeWhole()
 	if held {
 		limit = max(limit, d.server.cfg.ClientBuffer)
 	}
 	// An inline request and a header line have their own limits, which the framer enforces.
-	if len(d.buf) < limit || argc == 0 {
-		if d.grow(limit) {
+	if len(d.in.buf) < limit || argc == 0 {
+		if d.in.grow(limit) {
 			return true
 		}
 		if argc == 0 || held {
-			d.reply(encodeError(errNoRoom))
+			d.x.reply(encodeError(errNoRoom))
 			return false
 		}
 	}
@@ -167,11 +167,11 @@ func lookupHead(args [][]byte) *command {
 
 // stream begins to relay the request in the buffer before it is complete.
 func (d *dispatcher) stream(argc int) {
-	args, _ := d.framer.Head(d.buf[:d.end], math.MaxInt)
+	args, _ := d.in.framer.Head(d.in.buf[:d.in.end], math.MaxInt)
 	cmd := lookupHead(args)
 	d.streaming, d.skipped = true, cmd.lock
 	d.client.count(cmd.kind)
-	raw := d.framer.Stream(d.buf[:d.end])
+	raw := d.in.framer.Stream(d.in.buf[:d.in.end])
 	expect := passthrough.Expect{Effect: cmd.Effect, Count: argc - 1}
 	if cmd.Effect == commands.Hello {
 		expect.Proto = int(commands.ParseLogin(args).Proto)
@@ -179,9 +179,9 @@ func (d *dispatcher) stream(argc int) {
 	if cmd.Effect == commands.Auth || cmd.Effect == commands.Hello {
 		d.awaitReplies()
 	}
-	expect.Replied = d.watchLockEnds(cmd, args, nil)
+	expect.Replied = d.ends.watch(cmd, args, nil)
 	if d.skipped == nil && d.connected(passthrough.Home, expect.Effect) {
 		d.pipe.Relay(passthrough.Request{Raw: raw, Expect: expect, Piece: passthrough.First}, nil)
 	}
-	d.end = copy(d.buf, d.buf[len(raw):d.end])
+	d.in.end = copy(d.in.buf, d.in.buf[len(raw):d.in.end])
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
@@ -17,7 +18,9 @@ import (
 
 // locker runs the lock commands of a session.
 type locker struct {
-	lockSession
+	*common
+	x     *exchange
+	steps lockSession
 	begun lockBatch   // commands that are asked together
 	done  lockReplies // to those that have been finished
 }
@@ -30,11 +33,11 @@ func (l *locker) runLock(spec *syntax.Spec, req resp.Request) {
 	state, settled := l.pipe.State()
 	// LOCK joins the queue before there is a way to the upstream: when its turn comes it finds one.
 	if spec.Name != "lock" || !settled || !state.Shareable() {
-		if err := l.route(way, nil); err != nil {
-			l.reply(encodeError(err))
+		if err := l.x.route(way, nil); err != nil {
+			l.x.reply(encodeError(err))
 			return
 		}
-		state = l.awaitState()
+		state = l.x.awaitState()
 	}
 	err := spec.CheckArity(req.Args)
 	switch {
@@ -52,7 +55,7 @@ func (l *locker) runLock(spec *syntax.Spec, req resp.Request) {
 		err = errSubscribed(spec.Name)
 	}
 	if err != nil {
-		l.reply(l.unlessNoAuth(state, encodeError(err)))
+		l.x.reply(l.x.unlessNoAuth(state, encodeError(err)))
 		return
 	}
 	if way == passthrough.Home {
@@ -71,16 +74,16 @@ func (l *locker) give(spec *syntax.Spec, reply chain.Reply) {
 	var late failure.LateError
 	isLate := errors.As(reply.Err, &late)
 	if !isLate { // whether the client must log in would be known even later
-		text = l.unlessNoAuth(state, text)
+		text = l.x.unlessNoAuth(state, text)
 	}
 	if reply.Given != nil && !state.Muted() { // a muted client has asked for no token
 		l.client.holder.MarkSent(reply.Given, l.sentPosition(len(text)))
 	}
 	// A reply in its turn would come behind the answer that is late.
 	if !isLate || state.Muted() || !l.pipe.Reply(text, passthrough.Now) {
-		l.reply(text)
+		l.x.reply(text)
 	}
-	l.endWatch()
+	l.x.command.end()
 }
 
 // timed runs a lock command and tells the Observer how long it took.
@@ -91,15 +94,15 @@ func (l *locker) timed(
 	began := time.Now()
 	q := question{Step: l.server.locks.Begin(spec, client, args), began: began, again: true}
 	for {
-		reply, ended := l.goOn(&q, nil)
+		reply, ended := l.steps.goOn(&q, nil)
 		switch {
 		case ended:
 			l.observeLock(spec, began)
 			return reply
 		case q.Wait != nil:
-			return q.Wait(l.command(), &l.lockSession)
+			return q.Wait(&l.x.command, &l.steps)
 		}
-		l.await(q.answer)
+		l.x.await(q.answer)
 	}
 }
 
@@ -115,14 +118,41 @@ func (l *locker) refuseLarge(spec *syntax.Spec) {
 	name, limit := strings.ToUpper(spec.Name), l.server.cfg.ClientBuffer
 	err := syntax.UsageError(fmt.Sprintf("ERR the %s command is larger than %d bytes "+
 		"(--client-buffer): nothing was run", name, limit))
-	state := l.awaitState()
-	if state.InMulti && l.route(passthrough.Home, nil) == nil {
+	state := l.x.awaitState()
+	if state.InMulti && l.x.route(passthrough.Home, nil) == nil {
 		l.pipe.Relay(passthrough.Request{Raw: abortMulti, Instead: encodeError(err)}, nil)
 		return
 	}
-	l.reply(l.unlessNoAuth(state, encodeError(err)))
+	l.x.reply(l.x.unlessNoAuth(state, encodeError(err)))
 }
 
 // abortMulti is a request that every Redis refuses to queue, so that it aborts the transaction, as
 // a command does that is not allowed there.
 var abortMulti = resp.AppendCommand(nil, "GET")
+
+// runsAs is what a lock command runs as on a connection in this state.
+func (l *locker) runsAs(state passthrough.State) chain.Client {
+	l.client.holder.SetName(state.Name)
+	return chain.Client{Holder: &l.client.holder, As: state.AnyProto()}
+}
+
+// login is the client's present login, according to the replies so far.
+func (l *locker) login() names.Identity {
+	state, _ := l.pipe.State()
+	return state.AnyProto()
+}
+
+// lostPush is how long a client may take to read the push that a session lock is lost. Then its
+// connection is closed.
+const lostPush = 50 * time.Millisecond
+
+// lockLost closes the connection of a client whose session lock has been lost. With RESP3 the
+// client gets a push before. The push alone would not do: client libraries drop pushes that they do
+// not know.
+func (l *locker) lockLost(key string, token int64) {
+	if state, _ := l.pipe.State(); state.Proto == 3 && l.pipe.Push(encodeLockLost(key, token)) {
+		time.AfterFunc(lostPush, l.client.closeRaw)
+		return
+	}
+	l.client.closeRaw()
+}

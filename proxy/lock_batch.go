@@ -80,7 +80,7 @@ func (l *locker) startLock(cmd *command, args [][]byte, it *eventloop.Iteration)
 		l.pipe.Pin(passthrough.Pinned) // until it is done
 	}
 	if !one.asksNothing() {
-		l.settle(&one.question, it)
+		l.steps.settle(&one.question, it)
 	}
 	l.begun = append(l.begun, one)
 	switch {
@@ -106,10 +106,10 @@ func (l *locker) finishLocks(orInput bool) {
 		one := &l.begun[0]
 		if one.Wait != nil { // it is alone
 			l.begun = l.begun[:0]
-			l.give(one.cmd.lock, one.Wait(l.command(), &l.lockSession))
+			l.give(one.cmd.lock, one.Wait(&l.x.command, &l.steps))
 			return
 		}
-		if !l.awaitUntil(one.answer, time.Time{}, orInput) {
+		if !l.x.awaitUntil(one.answer, time.Time{}, orInput) {
 			return
 		}
 	}
@@ -120,13 +120,13 @@ func (l *locker) finishLocks(orInput bool) {
 func (l *locker) advance(it *eventloop.Iteration) {
 	for i := range l.begun { // what has to be asked again goes together
 		if one := &l.begun[i]; one.answer != nil {
-			l.settle(&one.question, it)
+			l.steps.settle(&one.question, it)
 		}
 	}
 	done := 0
 	for ; done < len(l.begun); done++ {
 		one := &l.begun[done]
-		reply, ended := l.goOn(&one.question, it)
+		reply, ended := l.steps.goOn(&one.question, it)
 		if !ended {
 			break
 		}
@@ -155,7 +155,7 @@ func (l *locker) sendDone() {
 		sent = l.sentPosition(0)
 	}
 	if len(l.begun) == 0 {
-		l.reply(l.done.text)
+		l.x.reply(l.done.text)
 	} else if !l.pipe.Reply(l.done.text, passthrough.Now) {
 		return
 	}

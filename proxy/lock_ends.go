@@ -32,64 +32,70 @@ var endsLocks = func() map[string]bool {
 // maxTouched bounds the session locks that are remembered for one transaction.
 const maxTouched = 64
 
-// mayEndSession reports whether a request may end the session lock of a client.
-func (d *dispatcher) mayEndSession(cmd *command, args [][]byte) bool {
-	if !cmd.endsLock || !d.server.locks.AnySession() {
+// lockEnds notices when what a client asks for may end session locks.
+type lockEnds struct {
+	*common
+	touched touches // by the transaction that may be under way
+}
+
+// mayEnd reports whether a request may end the session lock of a client.
+func (e *lockEnds) mayEnd(cmd *command, args [][]byte) bool {
+	if !cmd.endsLock || !e.server.locks.AnySession() {
 		return false
 	}
-	return !cmd.Keys.Any() || cmd.Keys.Match(args, d.server.locks.MayBeSession) &&
+	return !cmd.Keys.Any() || cmd.Keys.Match(args, e.server.locks.MayBeSession) &&
 		!(cmd.Name == "set" && foreign.MaySetNX(args))
 }
 
-// concernsSessions reports whether watchLockEnds must be called for a request, in its turn.
-func (d *dispatcher) concernsSessions(cmd *command, args [][]byte) bool {
-	return d.touched != nil && (cmd.Effect == commands.Exec || cmd.Effect == commands.Discard) ||
-		d.mayEndSession(cmd, args)
+// needsWatch reports whether watch must be called for a request, in its turn.
+func (e *lockEnds) needsWatch(cmd *command, args [][]byte) bool {
+	return e.touched != nil && (cmd.Effect == commands.Exec || cmd.Effect == commands.Discard) ||
+		e.mayEnd(cmd, args)
 }
 
-// watchLockEnds returns the function to call with the reply to a request. That calls replied too,
-// unless it is nil.
-func (d *dispatcher) watchLockEnds(
+// watch returns the function to call with the reply to a request. That calls replied too, unless it
+// is nil.
+func (e *lockEnds) watch(
 	cmd *command, args [][]byte, replied func(resp.Head),
 ) func(resp.Head) {
 	var list touches
 	switch {
-	case !d.concernsSessions(cmd, args):
+	case !e.needsWatch(cmd, args):
 		return replied
 	case cmd.Effect == commands.Discard:
-		d.touched = nil
+		e.touched = nil
 		return replied
 	case cmd.Effect == commands.Exec:
-		list, d.touched = d.touched, nil
+		list, e.touched = e.touched, nil
 	default:
-		list = touches{d.touch(cmd, args)}
+		list = touches{e.touch(cmd, args)}
 	}
 	return func(head resp.Head) {
 		if replied != nil {
 			replied(head)
 		}
 		if !head.IsError() {
-			list.verify(d.server.locks)
+			list.verify(e.server.locks)
 		}
 	}
 }
 
 // touch returns a request that may end session locks. Within a transaction EXEC ends them, so it is
 // remembered until then.
-func (d *dispatcher) touch(cmd *command, args [][]byte) touch {
-	state, settled := d.pipe.State()
+func (e *lockEnds) touch(cmd *command, args [][]byte) touch {
+	state, settled := e.pipe.State()
 	t := touch{db: state.DB,
-		why: fmt.Sprintf("%s by %s", strings.ToUpper(cmd.Name), d.client.holder.Addr)}
+		why: fmt.Sprintf("%s by %s", strings.ToUpper(cmd.Name), e.client.holder.Addr)}
 	for _, i := range cmd.Keys.Positions(args, nil) {
-		if d.server.locks.MayBeSession(args[i]) && len(t.keys) < maxTouched {
+		if e.server.locks.MayBeSession(args[i]) && len(t.keys) < maxTouched {
 			t.keys = append(t.keys, string(args[i]))
 		}
 	}
 	if settled && !state.InMulti {
-		d.touched = nil
+		e.touched = nil
 	}
-	if len(d.touched) < maxTouched {
-		d.touched = append(d.touched, t)
+	if len(e.touched) < maxTouched {
+		e.touched = append(e.touched, t)
 	}
 	return t
 }

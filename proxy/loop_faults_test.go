@@ -92,14 +92,14 @@ func faultAtStep(t *testing.T, name string, s *Server, before, ask string, step 
 	other, otherFar := unread(t, s)
 	if before != "" {
 		arrives(sess, far, before+"\r\n")
-		for len(sess.begun) > 0 {
-			testwait.For(t, name+": an answer before", sess.begun[0].answer.Done)
+		for len(sess.locks.begun) > 0 {
+			testwait.For(t, name+": an answer before", sess.locks.begun[0].answer.Done)
 			ready(sess, false)
 		}
 		ask = strings.Replace(ask, " T", " "+strings.Trim(heard(far), ":\r\n"), 1)
 	}
 	next := arrives(sess, far, ask+"\r\n")
-	for at := 0; next == eventloop.Stay && len(sess.begun) > 0; at++ {
+	for at := 0; next == eventloop.Stay && len(sess.locks.begun) > 0; at++ {
 		if at == step {
 			fault.happens(redis, link, s)
 			if !fault.loses {
@@ -112,7 +112,7 @@ func faultAtStep(t *testing.T, name string, s *Server, before, ask string, step 
 				expect(t, otherFar, "+PONG\r\n")
 			}
 		}
-		testwait.For(t, name+": an answer", sess.begun[0].answer.Done)
+		testwait.For(t, name+": an answer", sess.locks.begun[0].answer.Done)
 		next, more = ready(sess, false), at >= step
 	}
 	more = more && next == eventloop.Stay

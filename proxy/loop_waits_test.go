@@ -36,23 +36,23 @@ func TestLoopDoesNotWaitForUndo(t *testing.T) {
 	sess, far := unread(t, s)
 	redis := testwait.For(t, "a home", conns)
 	defer redis.Close()
-	if arrives(sess, far, "LOCK a 300\r\n") != eventloop.Stay || len(sess.begun) != 1 {
+	if arrives(sess, far, "LOCK a 300\r\n") != eventloop.Stay || len(sess.locks.begun) != 1 {
 		t.Fatal("LOCK is left to the goroutine")
 	}
 	s.locks.FailedOver()
 	io.WriteString(redis, ":1790000000000001\r\n")
-	<-sess.begun[0].answer.Done
+	<-sess.locks.begun[0].answer.Done
 	next := make(chan eventloop.Next)
 	go func() { next <- ready(sess, false) }() // ends once it is received
 	if got := testwait.For(t, "the loop goes on while Redis is silent", next); got !=
-		eventloop.Stay || len(sess.begun) != 1 || sess.begun[0].answer == nil {
+		eventloop.Stay || len(sess.locks.begun) != 1 || sess.locks.begun[0].answer == nil {
 		t.Fatal("the second script is left to the goroutine")
 	}
 	io.WriteString(redis, "*3\r\n:1\r\n:0\r\n:0\r\n")
-	<-sess.begun[0].answer.Done
+	<-sess.locks.begun[0].answer.Done
 	ready(sess, false)
 	expect(t, far, "-UPSTREAM was replaced by another server")
-	if len(sess.begun) != 0 {
+	if len(sess.locks.begun) != 0 {
 		t.Error("the LOCK is not finished")
 	}
 }
@@ -81,8 +81,8 @@ func TestLoopRunsAllSteps(t *testing.T) {
 					t.Fatalf("%s is left to the goroutine", text)
 				}
 				steps := 0
-				for ; len(sess.begun) > 0; steps++ {
-					<-sess.begun[0].answer.Done
+				for ; len(sess.locks.begun) > 0; steps++ {
+					<-sess.locks.begun[0].answer.Done
 					if next := ready(sess, false); next != eventloop.Stay {
 						t.Fatalf("step %d of %s is left to the goroutine", steps, text)
 					}
@@ -138,12 +138,12 @@ func TestLoopLoadsForAPipeline(t *testing.T) {
 	sess, far := unread(t, serverWith(t, testredis.Start(t).URL(), lockcmd.Config{
 		MaxTimeout: time.Hour, FenceRetention: time.Hour}))
 	if arrives(sess, far, "LOCK a 600\r\nLOCK b 600\r\nLOCKINFO c\r\nUNLOCK d\r\nRELOCK e 1 600\r\n") !=
-		eventloop.Stay || len(sess.begun) != 5 {
+		eventloop.Stay || len(sess.locks.begun) != 5 {
 		t.Fatal("the pipeline is left to the goroutine")
 	}
 	rounds := 0
-	for ; len(sess.begun) > 0; rounds++ {
-		for _, one := range sess.begun {
+	for ; len(sess.locks.begun) > 0; rounds++ {
+		for _, one := range sess.locks.begun {
 			<-one.answer.Done
 		}
 		if ready(sess, false) != eventloop.Stay {

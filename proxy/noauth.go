@@ -56,6 +56,6 @@ func (x *exchange) admit(err error) error {
 	case reply != nil:
 		return err
 	}
-	x.framer.Unauthenticated(false)
+	x.in.framer.Unauthenticated(false)
 	return nil
 }

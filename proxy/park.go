@@ -12,7 +12,7 @@ import (
 // park leaves the client to the event loop. It returns false if the goroutine must read on: no loop
 // can read the client, or something has come that needs the goroutine.
 func (s *session) park() bool {
-	return s.socketEmpty && !s.streaming && !s.client.drains() && s.client.reg.Park()
+	return s.in.socketEmpty && !s.requests.streaming && !s.client.drains() && s.client.reg.Park()
 }
 
 // Ready reads what has arrived, finishes the lock commands that have been answered, and relays. It
@@ -23,21 +23,21 @@ func (s *session) Ready(it *eventloop.Iteration, arrived bool) eventloop.Next {
 		return eventloop.Leave
 	}
 	if arrived {
-		if n, err := s.client.socket.TryRead(s.buf[s.end:]); err != syscall.EAGAIN {
-			s.filled(n, err)
+		if n, err := s.client.socket.TryRead(s.in.buf[s.in.end:]); err != syscall.EAGAIN {
+			s.in.filled(n, err)
 		}
-		if s.readErr != nil {
-			s.unhandled = true
+		if s.in.readErr != nil {
+			s.in.unhandled = true
 			return eventloop.Leave
 		}
 	}
-	if len(s.begun) > 0 {
-		if s.advance(it); s.begun.stuck() || s.pipe.Status().Lost {
+	if len(s.locks.begun) > 0 {
+		if s.locks.advance(it); s.locks.begun.stuck() || s.pipe.Status().Lost {
 			return eventloop.Leave
 		}
 	}
-	ok := s.handleInLoop(it) && s.socketEmpty && !s.begun.stuck()
-	s.unhandled = !ok || len(s.begun) > 0
+	ok := s.requests.handleInLoop(it) && s.in.socketEmpty && !s.locks.begun.stuck()
+	s.in.unhandled = !ok || len(s.locks.begun) > 0
 	if !ok {
 		return eventloop.Leave
 	}

@@ -54,13 +54,13 @@ func unread(t *testing.T, s *Server) (*session, *net.TCPConn) {
 	sess, _ := s.add(func() *session { return newSession(s, near) })
 	t.Cleanup(func() {
 		far.Close()
-		if sess.ctx.Err() == nil {
+		if sess.x.ctx.Err() == nil {
 			sess.Resume()
 		}
 	})
 	sess.client.setPhase(serving)
-	sess.buf, sess.socketEmpty = make([]byte, minSessionBuf), true
-	if err := sess.route(passthrough.Home, nil); err != nil {
+	sess.in.buf, sess.in.socketEmpty = make([]byte, minSessionBuf), true
+	if err := sess.x.route(passthrough.Home, nil); err != nil {
 		t.Fatal(err)
 	}
 	arrives(sess, far, "PING\r\n")
@@ -100,14 +100,15 @@ func expect(t *testing.T, far net.Conn, want string) {
 // handles what has been read, and the loop does not report the arrival again.
 func TestArrivalWithAnswer(t *testing.T) {
 	sess, far := unread(t, server(t, testredis.Start(t).URL()))
-	if arrives(sess, far, "ONCE a 600 WAIT 600\r\n") != eventloop.Stay || len(sess.begun) != 1 {
+	next := arrives(sess, far, "ONCE a 600 WAIT 600\r\n")
+	if next != eventloop.Stay || len(sess.locks.begun) != 1 {
 		t.Fatal("ONCE is left to the goroutine")
 	}
-	<-sess.begun[0].answer.Done // that there is no value: from then on it waits for others
+	<-sess.locks.begun[0].answer.Done // that there is no value: from then on it waits for others
 	if arrives(sess, far, "ECHO x\r\n") != eventloop.Leave {
 		t.Fatal("the answer is not left to the goroutine")
 	}
-	if sess.end == 0 && sess.socketEmpty {
+	if sess.in.end == 0 && sess.in.socketEmpty {
 		t.Error("what has arrived is forgotten")
 	}
 }
@@ -118,14 +119,15 @@ func TestEndWithAnswer(t *testing.T) {
 	s := server(t, testredis.Start(t).URL())
 	first, far := unread(t, s)
 	arrives(first, far, "UNLOCK a\r\n")
-	first.handle() // it waits for the answer, and now Redis knows the script
+	first.requests.handle() // it waits for the answer, and now Redis knows the script
 	expect(t, far, ":0\r\n")
 
 	sess, far := unread(t, s)
-	if arrives(sess, far, "UNLOCK a\r\nECHO x\r\n") != eventloop.Stay || len(sess.begun) != 1 {
+	next := arrives(sess, far, "UNLOCK a\r\nECHO x\r\n")
+	if next != eventloop.Stay || len(sess.locks.begun) != 1 {
 		t.Fatal("UNLOCK is left to the goroutine")
 	}
-	<-sess.begun[0].answer.Done
+	<-sess.locks.begun[0].answer.Done
 	far.CloseWrite()
 	testwait.Until(t, "the end has come", func() bool {
 		_, err := sess.client.peek()
@@ -142,15 +144,15 @@ func TestEndWithAnswer(t *testing.T) {
 // ordinary end then.
 func TestResetIsToldOnce(t *testing.T) {
 	sess, far := unread(t, server(t, testredis.Start(t).URL()))
-	w := sess.startWatch(time.Hour)
+	w := sess.in.startWatch(time.Hour)
 	w.start.Stop()
 	far.SetLinger(0)
 	far.Close()
-	testwait.Until(t, "the reset has come", sess.gone)
+	testwait.Until(t, "the reset has come", sess.x.command.gone)
 	w.watch()
 	w.end()
-	if !errors.Is(sess.readErr, syscall.ECONNRESET) || sess.readEnded.After(w.at) {
-		t.Errorf("the end is %v at %v; want the reset", sess.readErr, sess.readEnded)
+	if !errors.Is(sess.in.readErr, syscall.ECONNRESET) || sess.in.readEnded.After(w.at) {
+		t.Errorf("the end is %v at %v; want the reset", sess.in.readErr, sess.in.readEnded)
 	}
 }
 
@@ -173,7 +175,7 @@ func TestTokenBehindPush(t *testing.T) {
 	redis := <-conns
 	defer redis.Close()
 	if arrives(sess, far, "LOCK a 600\r\n") != eventloop.Stay ||
-		arrives(sess, far, "LOCK b 600\r\n") != eventloop.Stay || len(sess.begun) != 2 {
+		arrives(sess, far, "LOCK b 600\r\n") != eventloop.Stay || len(sess.locks.begun) != 2 {
 		t.Fatal("LOCK is left to the goroutine")
 	}
 	const first, second = ":1790000000000001\r\n", ":1790000000000002\r\n"
@@ -181,11 +183,11 @@ func TestTokenBehindPush(t *testing.T) {
 	io.WriteString(redis, first+push[:8])
 	expect(t, far, push[:8])
 	ready(sess, false)
-	if _, ok := sess.client.holder.LastUndelivered(); ok || len(sess.begun) != 1 {
+	if _, ok := sess.client.holder.LastUndelivered(); ok || len(sess.locks.begun) != 1 {
 		t.Error("the token counts as sent")
 	}
 	io.WriteString(redis, push[8:]+second)
-	<-sess.begun[0].answer.Done
+	<-sess.locks.begun[0].answer.Done
 	ready(sess, false)
 	expect(t, far, push[8:]+first+second)
 	if sent, ok := sess.client.holder.LastUndelivered(); !ok ||

@@ -110,7 +110,7 @@ func (s *lockSession) ask(q *question, it *eventloop.Iteration) bool {
 	switch {
 	case q.Wait != nil:
 		return false
-	case q.Further && time.Since(q.began) > chain.GoneFor && s.gone():
+	case q.Further && time.Since(q.began) > chain.GoneFor && s.x.command.gone():
 		q.end(script.Answer{}, chain.ErrOverdue)
 		return true
 	case q.Pause > 0:
@@ -131,7 +131,7 @@ func (s *lockSession) ask(q *question, it *eventloop.Iteration) bool {
 	if q.again && it == nil {
 		s.pipe.Flush(nil)
 	}
-	if err := s.route(way, it); err != nil {
+	if err := s.x.route(way, it); err != nil {
 		if it == nil {
 			q.end(script.Answer{}, err)
 		}

@@ -9,12 +9,22 @@ import (
 )
 
 // session serves one client. Its goroutine, or an event loop while it is parked, reads the client,
-// frames requests and dispatches them. Each of its parts is built on the next: dispatcher, locker,
-// lockSession, exchange, input, client.
+// frames requests and dispatches them. Of its parts each knows only those before it.
 type session struct {
-	dispatcher
-	cancel  context.CancelFunc // ends exchange.ctx
-	idleEnd time.Time          // set before the phase is draining: when an idle client is closed
+	common
+	in       input
+	x        exchange
+	locks    locker
+	requests dispatcher
+	cancel   context.CancelFunc // ends exchange.ctx
+	idleEnd  time.Time          // set before the phase is draining: when an idle client is closed
+}
+
+// common is what all parts of a session use.
+type common struct {
+	client *client
+	server *Server
+	pipe   *passthrough.Pipe
 }
 
 // serve serves a client whose handshake is done.
@@ -22,12 +32,12 @@ func (s *session) serve() {
 	if s.client.setPhase(serving) == draining {
 		s.client.SetReadDeadline(s.idleEnd)
 	}
-	s.buf, s.socketEmpty = make([]byte, minSessionBuf), true
+	s.in.buf, s.in.socketEmpty = make([]byte, minSessionBuf), true
 	// The loop knows the client before: a request that arrives meanwhile goes ahead of what others
 	// ask later.
 	s.client.reg.Register()
-	s.pipe.Enter(s.ctx)
-	s.pipe.OnWait = s.watchWaiting
+	s.pipe.Enter(s.x.ctx)
+	s.pipe.OnWait = s.x.watchWaiting
 	if !s.park() {
 		s.Resume()
 	}
@@ -35,28 +45,28 @@ func (s *session) serve() {
 
 // Resume serves the client until it or the proxy ends the session, or the session is parked.
 func (s *session) Resume() {
-	for s.readErr == nil || s.unhandled {
-		if !s.unhandled {
-			s.read()
+	for s.in.readErr == nil || s.in.unhandled {
+		if !s.in.unhandled {
+			s.in.read()
 		}
-		s.unhandled = false
+		s.in.unhandled = false
 		for more := true; more; {
-			asked := s.end > s.start || s.batch.requests > 0
+			asked := s.in.end > s.in.start || s.requests.batch.requests > 0
 			s.client.corkIfDraining()
-			if !s.handle() {
+			if !s.requests.handle() {
 				s.linger()
 			}
-			more = s.client.is(corked) && s.readErr == nil && s.tryClose(asked)
+			more = s.client.is(corked) && s.in.readErr == nil && s.tryClose(asked)
 		}
 		if s.pipe.Status().Lost { // the only check: nothing more is read for a Pipe that is lost
 			s.linger()
 		}
-		if s.readErr == nil && s.park() {
+		if s.in.readErr == nil && s.park() {
 			return
 		}
 	}
 	s.finish()
-	s.reserve(0)
+	s.in.reserve(0)
 	s.cancel()
 	s.server.ended(s)
 }
@@ -67,8 +77,8 @@ func (s *session) Resume() {
 func (s *session) linger() {
 	s.client.lingering.Store(true)
 	s.pipe.End(passthrough.WhenAnswered)
-	for s.readErr == nil {
-		n, err := s.client.Read(s.buf)
+	for s.in.readErr == nil {
+		n, err := s.client.Read(s.in.buf)
 		if n > 0 && s.client.is(drained) {
 			s.server.counters.tooLate.Add(1)
 		}
@@ -79,7 +89,7 @@ func (s *session) linger() {
 			}
 			continue
 		}
-		s.readErr = err
+		s.in.readErr = err
 	}
 }
 
@@ -87,7 +97,7 @@ func (s *session) linger() {
 // from it.
 func (s *session) finish() {
 	loopguard.MayWait()
-	ended, acked := s.readEnded, s.acknowledged() // while the kernel knows
+	ended, acked := s.in.readEnded, s.acknowledged() // while the kernel knows
 	if ended.IsZero() {
 		ended = time.Now()
 	}

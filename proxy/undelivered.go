@@ -42,8 +42,8 @@ const (
 // sentPosition is when and where the client is sent a token that ends the next n bytes.
 func (l *locker) sentPosition(n int) held.Sent {
 	in := l.client.in.Load()
-	if l.watch != nil {
-		in += uint64(l.watch.count.Load())
+	if l.x.command.watch != nil {
+		in += uint64(l.x.command.watch.count.Load())
 	}
 	if !l.client.wrapped() {
 		in += uint64(receiveQueue(l.client.control))
@@ -54,14 +54,14 @@ func (l *locker) sentPosition(n int) held.Sent {
 // acknowledged is how many bytes a client that has closed has acknowledged, if it has refused the
 // rest, and otherwise more than all. The connection must be open: it closes when the last reply is
 // written.
-func (l *locker) acknowledged() uint64 {
-	last, ok := l.client.holder.LastUndelivered()
-	if !ok || !errors.Is(l.readErr, io.EOF) {
+func (s *session) acknowledged() uint64 {
+	last, ok := s.client.holder.LastUndelivered()
+	if !ok || !errors.Is(s.in.readErr, io.EOF) {
 		return math.MaxUint64
 	}
-	written := l.client.out.Load()
-	refused := l.refusedBytes(written - min(written, last.End))
-	if l.client.wrapped() {
+	written := s.client.out.Load()
+	refused := s.refusedBytes(written - min(written, last.End))
+	if s.client.wrapped() {
 		refused = min(refused, 1) // of the bytes that are counted only the very last is known
 	}
 	if refused == 0 {
@@ -72,11 +72,11 @@ func (l *locker) acknowledged() uint64 {
 
 // markUnread tells the Holder which tokens count as not having reached the client. ended is when
 // the client had closed, and acked how much it had acknowledged.
-func (l *locker) markUnread(ended time.Time, acked uint64) {
-	written, failed := l.client.out.Load(), l.pipe.Status().ClientErr
+func (s *session) markUnread(ended time.Time, acked uint64) {
+	written, failed := s.client.out.Load(), s.pipe.Status().ClientErr
 	// A reset is told once, to the reader or to the writer.
-	reset := errors.Is(l.readErr, syscall.ECONNRESET) || errors.Is(failed, syscall.ECONNRESET)
-	l.client.holder.MarkUnread(func(sent held.Sent) bool {
+	reset := errors.Is(s.in.readErr, syscall.ECONNRESET) || errors.Is(failed, syscall.ECONNRESET)
+	s.client.holder.MarkUnread(func(sent held.Sent) bool {
 		switch {
 		case written < sent.End:
 			return failed != nil || reset
@@ -89,20 +89,20 @@ func (l *locker) markUnread(ended time.Time, acked uint64) {
 
 // refusedBytes is how many of the last written bytes a client that has closed didn't acknowledge
 // and answered by a reset. It is 0 if these are no more than behind, or if nothing tells.
-func (l *locker) refusedBytes(behind uint64) uint64 {
+func (s *session) refusedBytes(behind uint64) uint64 {
 	loopguard.MayWait()
-	if _, isTCP := l.client.raw.(*net.TCPConn); !isTCP {
+	if _, isTCP := s.client.raw.(*net.TCPConn); !isTCP {
 		return 0
 	}
 	for over := time.Now().Add(ackTimeout); ; time.Sleep(2 * time.Millisecond) {
-		unacknowledged, err := sendQueue(l.client.control)
+		unacknowledged, err := sendQueue(s.client.control)
 		if err != nil || unacknowledged <= int(behind) {
 			return 0
 		}
-		if l.client.wasReset() || l.pipe.Status().ClientErr != nil {
+		if s.client.wasReset() || s.pipe.Status().ClientErr != nil {
 			return uint64(unacknowledged)
 		}
-		if l.ctx.Err() != nil || time.Now().After(over) {
+		if s.x.ctx.Err() != nil || time.Now().After(over) {
 			return 0
 		}
 	}

@@ -13,9 +13,9 @@ type model struct {
 	p, pAlone    float64 // µs of lockproxy's CPU for a pair, busy and with little to do
 	g, gAcross   float64 // hand-over within a proxy, and across two, ms
 	q            float64 // scripts/s for a lock that clients wait for
-	m, mShard    float64 // bytes in lockproxy for a client, and for each shard in addition
-	mClosed      float64 // for a client with --home-idle
-	mWait, mHeld float64 // for a waiter in addition, for a held lock
+	m            float64 // bytes in lockproxy for a client without a home
+	n, nShard    float64 // for one that has a home, and for each shard in addition
+	mWait, mHeld float64 // for a waiter in addition to m, for a held lock
 	k, l         float64 // bytes in Redis for a connection and for a lock
 	e            float64 // s from the node timeout to the first lock
 }
@@ -37,17 +37,23 @@ func oneLock(hold, handOver float64) float64 { return 1000 / (hold + handOver) }
 // proxies is how many are needed for so many locks/s, with a core each.
 func (m model) proxies(rate float64) int { return int(math.Ceil(rate * m.p / 1e6 / busy)) }
 
-// client is the bytes that an idle client takes in lockproxy.
-func (m model) client(shards int) float64 { return m.m + float64(shards)*m.mShard }
+// home is the bytes that an idle client with a home takes in lockproxy.
+func (m model) home(shards int) float64 { return m.n + float64(shards)*m.nShard }
 
-// connections are those at one node; without homes, with --home-idle, they are the proxies' own.
-func connections(clients, proxies int) int { return clients + laneAnd*proxies }
+// memory is the bytes that idle clients, of which some have homes, take in all proxies, with the
+// proxies' own connections.
+func (m model) memory(shards, clients, homes, proxies int) float64 {
+	return float64(clients-homes)*m.m + float64(homes)*m.home(shards) +
+		float64(ownConns*proxies*shards)*m.nShard
+}
+
+// connections are those at one node.
+func connections(homes, proxies int) int { return homes + ownConns*proxies }
 
 func median(values []float64) float64 { return stat.Of(values).Median }
 
 func (s *sizing) model() model {
-	one, three, six, closed := s.memory.results[0], s.memory.results[1], s.memory.results[2],
-		s.memory.results[3]
+	one, three, six := s.memory.results[0], s.memory.results[1], s.memory.results[2]
 	m := model{
 		r:       s.shards.figure(fullShard, (*shardRun).redisCPU).Median,
 		p:       s.shards.figure(fullShard, (*shardRun).proxyCPU).Median,
@@ -56,12 +62,12 @@ func (s *sizing) model() model {
 		rWait:   s.holds.figure(0, 1, (*holdRun).cpu).Median,
 		g:       s.holds.figure(0, 1, (*holdRun).handOver).Median,
 		gAcross: s.holds.figure(0, 2, (*holdRun).handOver).Median,
-		q:       three.scripts, mClosed: closed.idle, mWait: three.waiter, mHeld: three.held,
+		q:       three.scripts, m: three.idle, mWait: three.waiter, mHeld: three.held,
 		k: three.connection, l: three.lock,
 		e: s.takeover.figure(0, took).Median - takeovers[0].nodeTimeout.Seconds(),
 	}
-	m.mShard = (six.idle - one.idle) / 5
-	m.m = one.idle - m.mShard
+	m.nShard = (six.home - one.home) / 5
+	m.n = one.home - m.nShard
 	return m
 }
 

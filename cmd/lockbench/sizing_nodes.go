@@ -3,13 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"lockproxy/cmd/lockbench/load"
 	"lockproxy/internal/slot"
 )
 
@@ -19,123 +17,110 @@ type footprint struct {
 	results        []*footprintRun
 }
 
-// footprintRun is bytes for each, but for the last two.
+// footprintRun is bytes for each, but for the last three.
 type footprintRun struct {
-	idle, waiter, held  float64 // in the proxy
-	connection, lock    float64 // in Redis: of a connection at one node, of a held lock
-	connections         float64 // at one node, of all that lockproxy has
-	expectedConnections float64
-	scripts             float64 // a second, while all clients but one wait for one lock
+	idle, home, waiter, held float64 // in the proxy; home is an idle client that has one
+	connection, lock         float64 // in Redis: of a connection at one node, of a held lock
+	own, withHomes           float64 // connections at one node: no client has a home, all have
+	scripts                  float64 // a second, while all clients wait for one lock
 }
 
-var footprints = []struct {
-	masters  int
-	homeIdle bool
-}{{1, false}, {3, false}, {6, false}, {6, true}}
+var footprints = []int{1, 3, 6} // masters
 
-const (
-	homeIdle = "100ms"
-	laneAnd  = 5 // connections of a proxy to each node that are no client's: four spares and a lane
-)
+// ownConns is how many connections a proxy has to each node that are no client's, a lane and four
+// spares. At one node there is one more, for requests of its own.
+const ownConns = 5
 
 func (j *footprint) title() string { return "Memory" }
 
-func (j *footprint) cases() (names []string) {
-	for _, c := range footprints {
-		names = append(names, fmt.Sprintf("%s, --home-idle %v", count(c.masters, "master"),
-			c.homeIdle))
-	}
-	return names
+func (j *footprint) cases() []string {
+	return over(footprints, func(masters int) string { return count(masters, "master") })
 }
 
 func (j *footprint) measure(b *bench, i int) error {
-	c := footprints[i]
-	inner, err := b.open(needs{masters: c.masters})
+	masters := footprints[i]
+	inner, err := b.open(needs{masters: masters})
 	if err != nil {
 		return err
 	}
 	defer inner.close()
-	var args []string
-	if c.homeIdle {
-		args = []string{"--home-idle", homeIdle}
-	}
-	proxy, err := inner.startLockproxy(inner.masters.url(), args...)
+	proxy, err := inner.startLockproxy(inner.masters.url())
 	if err != nil {
 		return err
 	}
 	inner.proxies = []string{proxy.addr}
 	f := inner.field(maxRun)
 	defer f.close()
-	lockers, err := wanderers(1).open(f, 2, nil)
-	if err != nil {
-		return err
-	}
-	// two clients at the same time share a lane
-	if err := (drive{lockers: lockers}).each(func(i int) error {
-		return (drive{lockers: slices.Repeat(lockers[i:i+1], 20)}).warm()
-	}); err != nil {
-		return err
-	}
-	empty, err := inner.footing(proxy, settleTime/2)
-	if err != nil {
-		return err
-	}
-	holder := lockers[0].(*wanderer)
-	for n := range j.locks {
-		if token, err := holder.number("LOCK", fmt.Sprint("held:", n), lockSeconds); err != nil ||
-			token == 0 {
-			return fmt.Errorf("lock %d: token %d: %w", n, token, err)
+	// what there is once n new clients have asked for something
+	with := func(n int, ask func(*rawClient) error, rest time.Duration) (now footing) {
+		if err == nil {
+			err = f.clients(n, ask)
 		}
+		if err == nil {
+			now, err = inner.footing(proxy, rest)
+		}
+		return now
 	}
-	locked, err := inner.footing(proxy, settleTime/2)
+	empty := with(1, hold("warm:", 20), settleTime/2)
+	locked := with(1, hold("held:", j.locks), settleTime/2)
+	idle := with(j.clients, answered("GET", "none"), settleTime)
+	// who logs in keeps a home; the default user takes any password
+	homes := with(j.clients, answered("AUTH", "default", "any"), 2*settleTime) // Redis shrinks buffers
+	with(j.clients, func(c *rawClient) error {
+		return c.send("LOCK", "held:0", lockSeconds, "WAIT", "0")
+	}, 0)
+	if err == nil {
+		err = (&waiting{clients: j.clients}).inLine(f, "held:0")
+	}
 	if err != nil {
-		return err
-	}
-	clients, err := load.Open(proxy.addr, j.clients)
-	if err != nil {
-		return err
-	}
-	defer clients.Close()
-	idle, err := inner.footing(proxy, 2*settleTime) // for Redis to shrink buffers
-	if err != nil {
-		return err
-	}
-	r := &footprintRun{held: each(locked.front-empty.front, j.locks),
-		lock:        each(locked.redis-empty.redis, j.locks),
-		idle:        each(idle.front-locked.front, j.clients),
-		connection:  each(idle.redis-locked.redis, j.clients*c.masters),
-		connections: float64(idle.connections) / float64(c.masters), expectedConnections: laneAnd}
-	if !c.homeIdle {
-		r.expectedConnections += float64(j.clients + len(lockers))
-	}
-	if err := inner.queue(f, j.clients); err != nil {
 		return err
 	}
 	used, err := inner.during(func() error { time.Sleep(2 * idleTime); return b.ctx.Err() })
-	if err != nil {
-		return err
-	}
-	r.scripts = float64(used.scripts) / (2 * idleTime).Seconds()
-	waiting, err := inner.footing(proxy, settleTime/2)
-	r.waiter = each(waiting.front-idle.front, j.clients) - r.idle
-	j.results[i] = r
+	lined := with(0, nil, 0)
+	idleBytes := each(idle.front-locked.front, j.clients)
+	j.results[i] = &footprintRun{held: each(locked.front-empty.front, j.locks),
+		lock: each(locked.redis-empty.redis, j.locks), idle: idleBytes,
+		home:       each(homes.front-idle.front, j.clients),
+		waiter:     each(lined.front-homes.front, j.clients) - idleBytes,
+		connection: each(homes.redis-idle.redis, j.clients*masters),
+		own:        each(idle.connections, masters), withHomes: each(homes.connections, masters),
+		scripts: float64(used.scripts) / (2 * idleTime).Seconds()}
 	return err
 }
 
-// queue has n new clients wait for a lock that is held.
-func (b *bench) queue(f *field, n int) error {
-	waiters, err := f.raws(n, f.through(1), func(_ int, c *rawClient) locker {
-		return &proxyLock{rawClient: c}
-	})
-	if err != nil {
-		return err
-	}
-	for _, w := range waiters {
-		if err := w.(*proxyLock).send("LOCK", "held:0", lockSeconds, "WAIT", "0"); err != nil {
+// clients has n new clients ask for something.
+func (f *field) clients(n int, ask func(*rawClient) error) error {
+	for range n {
+		c, err := dial(f.proxies[0])
+		if err != nil {
+			return err
+		}
+		f.closers = append(f.closers, c.close)
+		if err := ask(c); err != nil {
 			return err
 		}
 	}
-	return (&waiting{clients: n}).inLine(f, "held:0")
+	return nil
+}
+
+func answered(command ...string) func(*rawClient) error {
+	return func(c *rawClient) error {
+		_, err := c.do(command...)
+		return err
+	}
+}
+
+// hold takes n locks for good.
+func hold(prefix string, n int) func(*rawClient) error {
+	return func(c *rawClient) error {
+		for i := range n {
+			if token, err := c.number("LOCK", fmt.Sprint(prefix, i), lockSeconds); err != nil ||
+				token == 0 {
+				return fmt.Errorf("lock %d: token %d: %w", i, token, err)
+			}
+		}
+		return nil
+	}
 }
 
 // footing is what a proxy and all masters together have at a moment, at rest.

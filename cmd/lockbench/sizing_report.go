@@ -16,19 +16,21 @@ How many shards, proxies and connections locks need, and what the answer rests o
 
 A lock is in one slot, so on one shard, and no shard asks another about it. That makes the model a
 few lines. S is the number of shards, P of proxies, C of all clients, h how long a lock is held, u
-the share of a core that is used.
+the share of a core that is used. H is how many clients need a connection of their own, a
+[home](compatibility.md#which-connections-are-used): those that log in themselves, are subscribed,
+block or are in a transaction. One that only reads, writes and locks needs none.
 
 - **Locks per shard:** u / r locks/s where nobody waits, u / rw where all are waited for.
 - **One lock:** 1 / (h + g) a second, g2 for g if its clients come by several proxies. More shards
   do not help a lock that all want.
 - **Proxies:** P = locks/s * p / u, each with a core.
 - **Waiters:** a lock that is waited for costs q scripts/s for each proxy, however many wait.
-- **Connections:** C + 5 P at each node, S times that in all. 5 is a lane and four spare homes;
-  ` + "`--home-idle`" + ` leaves only these for clients that only lock. Where clients wait,
-  each proxy has a few more.
-- **Memory:** m + S * m1 in a proxy for each idle client, m0 with ` + "`--home-idle`" + `, w more for
-  a waiter, h1 for a held lock. In Redis l for each name that was locked in the last ten minutes
-  (` + "`--fence-retention`" + `), k for each connection at each node.
+- **Connections:** H + 5 P at each node, S times that in all. 5 is a lane, which clients share, and
+  four spare homes. Each proxy has one more at one node, and a few more where clients wait.
+- **Memory:** m in a proxy for each idle client, n + S * n1 for one that has a home, w more for a
+  waiter, h1 for a held lock, n1 for each of its own connections. In Redis k for each connection at
+  each node, l for each name that was locked in the last ten minutes
+  (` + "`--fence-retention`" + `).
 - **Failover:** the locks of one shard, 1 / S of all, stop for cluster-node-timeout + e.
 `
 
@@ -42,8 +44,10 @@ const sizingLimits = `
   locks with one hash tag are on one shard.
 - **The cluster's bus.** Gossip was measured up to six nodes. Redis recommends at most about 1,000.
   The map, which each proxy asks for once a second, grows with S.
-- **Limits of connections.** Each node has a connection for each client, so Redis's maxclients
-  (10,000) bounds all clients together. Beyond that use ` + "`--home-idle`" + `.
+- **Limits of connections.** Redis's maxclients (10,000) must be above H + 5 P, with room for homes
+  that clients give back: 32 a proxy, 128 in a crowd. Clients without a home count for the proxy
+  alone: ` + "`--max-clients`" + `, and one open file each; one with a home takes 1 + S. A login in
+  ` + "`--upstream`" + ` saves clients their own. With ` + "`--upstream-mode dedicated`" + ` H is C.
 - **Failures that are not a crash.** A silent machine takes longer, see
   [cluster.md](cluster.md#when-nodes-fail-and-slots-move). With cluster-require-full-coverage the
   other shards stop for a part of the time too. A majority of many masters agrees more slowly.
@@ -53,18 +57,19 @@ const sizingLimits = `
 
 // example is a case worked through.
 func (m model) example() *section {
-	const locks, clients, hold = 100000, 5000, 5.0
+	const locks, clients, homes, hold = 100000, 5000, 500, 5.0
 	shards, proxies := m.shards(locks), m.proxies(locks)
 	every := 1 / oneLock(hold, m.gAcross)
 	return &section{title: "An example", header: []string{"question", "answer", "by"},
-		before: fmt.Sprintf("%s locks/s, %s clients, and one lock for which all want %v ms.",
-			thousands(locks), thousands(clients), hold),
+		before: fmt.Sprintf("%s locks/s, %s clients, of which %d log in themselves, and one lock "+
+			"for which all want %v ms.", thousands(locks), thousands(clients), homes, hold),
 		rows: [][]string{
 			{"shards", thousands(shards), "locks/s * r / u"},
 			{"proxies", thousands(proxies), "locks/s * p / u"},
-			{"connections at a node", thousands(connections(clients, proxies)), "C + 5 P"},
-			{"memory of a proxy for clients", size(clients / float64(proxies) * m.client(shards)),
-				"C / P * (m + S * m1)"},
+			{"connections at a node", thousands(connections(homes, proxies)), "H + 5 P"},
+			{"memory of a proxy for connections",
+				size(m.memory(shards, clients, homes, proxies) / float64(proxies)),
+				"((C - H) * m + H * (n + S * n1)) / P + 5 * S * n1"},
 			{"the one lock, a second", round(1 / every), "1 / (h + g2)"},
 			{"a client's turn at it comes after", fmt.Sprintf("%.0f s", clients*every),
 				"C * (h + g2)"},
@@ -88,10 +93,10 @@ func (m model) constants() *section {
 	row("g: hand-over within a proxy", f2(m.g)+" ms", "as rw, by 1 / rate")
 	row("g2: hand-over with two proxies", f2(m.gAcross)+" ms", "the same clients at two")
 	row("q: scripts of a lock that is waited for", f1(m.q)+" /s", "a quiet second, one proxy")
-	row("m: lockproxy's memory for an idle client", kb(m.m), "1 and 6 masters, a line through both")
-	row("m1: and for each shard", kb(m.mShard), "the same")
-	row("m0: both, with `--home-idle`", kb(m.mClosed),
-		"6 masters; what closed homes leave to be used again is in it")
+	row("m: lockproxy's memory for an idle client", kb(m.m), "clients that have sent a GET")
+	row("n: for one that has a home", kb(m.n),
+		"clients that have logged in; 1 and 6 masters, a line through both")
+	row("n1: and for each shard", kb(m.nShard), "the same")
 	row("w: lockproxy's memory for a waiter", kb(m.mWait), "new clients, all at one lock")
 	row("h1: lockproxy's memory for a held lock", kb(m.mHeld), "locks of one client")
 	row("k: a node's memory for a connection", kb(m.k), "`used_memory`")
@@ -141,19 +146,21 @@ func (s *sizing) checks(m model) *section {
 		}
 	}
 	for i, r := range s.memory.results {
-		name := fmt.Sprintf("connections at a node of %d: clients + %d", footprints[i].masters,
-			laneAnd)
-		if footprints[i].homeIdle {
-			name = fmt.Sprintf("with `--home-idle`: %d", laneAnd)
-		}
-		t.row(name, fmt.Sprintf("%.1f", r.connections), f2(r.connections/r.expectedConnections))
+		own := ownConns + 1/float64(footprints[i])
+		t.row(fmt.Sprintf("connections at a node of %d, no homes: %.1f", footprints[i], own),
+			f1(r.own), f2(r.own/own))
+		own += float64(s.memory.clients)
+		t.row(fmt.Sprintf("— %s homes more", thousands(s.memory.clients)), f1(r.withHomes),
+			f2(r.withHomes/own))
 	}
 	polls := 1e3 / 227.5 // lockproxy polls every 210 to 245 ms
 	waiting := s.memory.results[1]
 	t.row(fmt.Sprintf("q does not depend on how many wait: %s", thousands(s.memory.clients)),
 		f1(waiting.scripts)+" /s, by the code "+f1(polls), f2(waiting.scripts/polls))
-	three := s.memory.results[1].idle
-	t.row("m + 3 m1: an idle client in front of 3 shards", kb(three), f2(three/m.client(3)))
+	one, six := s.memory.results[0].idle, s.memory.results[2].idle
+	t.row("m is the same with 6 shards as with 1", kb(one)+", "+kb(six), f2(six/one))
+	t.row("n + 3 n1: a client with a home in front of 3 shards", kb(waiting.home),
+		f2(waiting.home/m.home(3)))
 	for i, c := range takeovers {
 		if len(s.takeover.results[i]) == 0 {
 			continue
@@ -176,6 +183,7 @@ func (m model) predictions() *section {
 		"A core for each shard and for each proxy, %.0f %% of it used; %d clients a shard; "+
 			"a node timeout of 5 s.", 100*busy, clientsByShard)}
 	sizes := []int{10, 100, 1000}
+	proxies := func(shards int) int { return m.proxies(m.rate(shards, m.r)) }
 	rows := []struct {
 		name string
 		of   func(shards int) string
@@ -184,28 +192,25 @@ func (m model) predictions() *section {
 		{"— at r0, the least", func(n int) string { return round(m.rate(n, m.rAlone)) }},
 		{"locks/s, always waited for", func(n int) string { return round(m.rate(n, m.rWait)) }},
 		{"one lock held for 10 ms, a second", func(int) string { return round(oneLock(10, m.g)) }},
-		{"proxies, for the first line", func(n int) string {
-			return thousands(m.proxies(m.rate(n, m.r)))
-		}},
+		{"proxies, for the first line", func(n int) string { return thousands(proxies(n)) }},
 		{"clients", func(n int) string { return thousands(n * clientsByShard) }},
-		{"connections at a node", func(n int) string {
-			return thousands(connections(n*clientsByShard, m.proxies(m.rate(n, m.r))))
+		{"connections at a node, no client needs a home", func(n int) string {
+			return thousands(connections(0, proxies(n)))
 		}},
-		{"— with `--home-idle`", func(n int) string {
-			return thousands(connections(0, m.proxies(m.rate(n, m.r))))
+		{"— all do", func(n int) string {
+			return thousands(connections(n*clientsByShard, proxies(n)))
 		}},
-		{"a node's memory for them", func(n int) string {
-			return size(m.k * float64(connections(n*clientsByShard, m.proxies(m.rate(n, m.r)))))
+		{"a node's memory for these", func(n int) string {
+			return size(m.k * float64(connections(n*clientsByShard, proxies(n))))
 		}},
-		{"memory of all proxies for idle clients", func(n int) string {
-			return size(float64(n*clientsByShard) * m.client(n))
+		{"memory of all proxies for connections, no client needs a home", func(n int) string {
+			return size(m.memory(n, n*clientsByShard, 0, proxies(n)))
 		}},
-		{"— with `--home-idle`", func(n int) string {
-			return size(float64(n*clientsByShard)*m.mClosed +
-				float64(laneAnd*n*m.proxies(m.rate(n, m.r)))*m.mShard)
+		{"— all do", func(n int) string {
+			return size(m.memory(n, n*clientsByShard, n*clientsByShard, proxies(n)))
 		}},
 		{"times a second that each node is asked for the map", func(n int) string {
-			return f1(float64(m.proxies(m.rate(n, m.r))) / float64(n))
+			return f1(float64(proxies(n)) / float64(n))
 		}},
 		{"a failover stops, of all locks", func(n int) string {
 			return fmt.Sprintf("%.1f %% for %.1f s", 100/float64(n), 5+m.e)

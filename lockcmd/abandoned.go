@@ -12,12 +12,14 @@ import (
 	"lockproxy/lockcmd/script"
 )
 
-// A lock is abandoned if the client that was given it has gone, or does not know of it. The proxy
-// releases it on a background client, unless another connection of its owner was given it, too.
+// A lock is abandoned if the client that was given it is disconnected, or does not know of it. The
+// proxy releases it on a background client, unless another connection of its owner was given it,
+// too.
 
 // Gone releases what a closed connection can no longer have: its session locks, locks with unread
-// tokens, and those of LOCKs with unknown outcomes. It is called when the client has gone, and
-// again when its upstream connections have ended, since a LOCK may reach the upstream until then.
+// tokens, and those of LOCKs with unknown outcomes. It is called when the client is disconnected,
+// and again when its upstream connections have ended, since a LOCK may reach the upstream until
+// then.
 func (l *releases) Gone(h *held.Holder) { l.releaseAbandoned(h.Leave(l.seen.registry)...) }
 
 // failed releases the lock of a LOCK that failed with err if it may have taken the lock. An OWNER's

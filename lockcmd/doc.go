@@ -58,7 +58,7 @@
 //
 // A held.Lock is all that this proxy knows about a lock that a connection was given: see package
 // held, which renews session locks until their connections end. A lock is abandoned if its client
-// has gone or was never sent its token; then the proxy releases it (abandoned.go).
+// is disconnected or was never sent its token; then the proxy releases it (abandoned.go).
 //
 // # Goroutines
 //

@@ -11,7 +11,7 @@ import (
 	"lockproxy/lockcmd/script"
 )
 
-// waitAll is LOCKALL … WAIT for patience, 0 without end.
+// waitAll is LOCKALL … WAIT for patience; 0 is forever.
 func (l *waits) waitAll(
 	ctx context.Context, s session, rs lockRequests, patience time.Duration,
 ) Reply {
@@ -33,8 +33,8 @@ func (l *waits) waitAll(
 	return l.endWaitAll(ctx, s, g, rs, queued, err)
 }
 
-// waitTurns returns when the locks are g's, its time is over, its client has gone, or a poll has
-// failed. pause is the time to the next poll.
+// waitTurns returns when the locks are g's, its time has expired, its client is disconnected, or a
+// poll has failed. pause is the time to the next poll.
 func (l *waits) waitTurns(
 	ctx context.Context, s session, g *queue.All, rs lockRequests, patience, pause time.Duration,
 ) (err error) {
@@ -186,7 +186,7 @@ func (l *waits) endWaitAll(
 	}
 	switch {
 	case won && queued && context.Cause(ctx) == failure.ErrGone:
-		// The client has gone while the locks were on their way.
+		// The client was disconnected while the locks were on their way.
 		if !a.Before {
 			l.releases.releaseAbandoned(rs.locks(lead.As, a.Token)...)
 		}

@@ -21,8 +21,8 @@ type waits struct {
 	deadlocks     *search.Deadlocks
 }
 
-// wait is LOCK … WAIT for patience, 0 without end. It joins the lock's queue, and replies when the
-// client has the lock or its time is over.
+// wait is LOCK … WAIT for patience; 0 is forever. It joins the lock's queue, and replies when the
+// client has the lock or its time has expired.
 func (l *waits) wait(
 	ctx context.Context, s session, r script.Request, patience time.Duration,
 ) Reply {
@@ -56,8 +56,8 @@ type session struct {
 // notPolled is the pause of a waiter that has not polled.
 const notPolled = time.Duration(-1)
 
-// waitTurn returns when w has been granted the lock, its time is over, its client has gone, or a
-// poll has failed. pause is the time to the next poll.
+// waitTurn returns when w has been granted the lock, its time has expired, its client is
+// disconnected, or a poll has failed. pause is the time to the next poll.
 func (l *waits) waitTurn(
 	ctx context.Context, s session, w *queue.Waiter, patience, pause time.Duration,
 ) error {
@@ -120,8 +120,8 @@ func (l *waits) waitTurn(
 	}
 }
 
-// offerPatience is how long a waiter whose time is over stays for a release that may give it the
-// lock. ReplicaTimeout and a round trip to a far upstream are added.
+// offerPatience is how long a waiter whose time has expired stays for a release that may give it
+// the lock. ReplicaTimeout and a round trip to a far upstream are added.
 const offerPatience = time.Second
 
 // awaitOffer waits until no release that names w is under way, or for offerPatience: a later one
@@ -167,7 +167,7 @@ func (l *waits) endWait(
 		l.seen.counters.onceShared.Add(1)
 		return chain.Bulk(*end.Found)
 	case won && (err == failure.ErrGone || queued && context.Cause(ctx) == failure.ErrGone):
-		// The client has gone while the lock was on its way.
+		// The client was disconnected while the lock was on its way.
 		if !w.Before {
 			l.releases.releaseAbandoned(lockOf(w, w.Token))
 		}

@@ -98,8 +98,8 @@ func TestPollBehindGrant(t *testing.T) {
 	}
 }
 
-// The first waiter's poll fails after a long silence. A waiter whose time is over at this moment is
-// not told that the lock is held.
+// The first waiter's poll fails after a long silence. A waiter whose time has expired at this
+// moment is not told that the lock is held.
 func TestOutageAsAPollFails(t *testing.T) {
 	for range 300 {
 		synctest.Test(t, func(t *testing.T) {

@@ -191,6 +191,6 @@ func TestClientWriterOfAClientThatHasGone(t *testing.T) {
 	}
 	w.send([]byte("x"))
 	if w.queue.len() != 0 {
-		t.Error("something is kept for a client that has gone")
+		t.Error("something is kept for a client that is disconnected")
 	}
 }

@@ -140,7 +140,7 @@ func (p *Pipe) Wait() {
 		p.lingering.Stop()
 	}
 	if p.idleTimer != nil {
-		p.idleTimer.Stop() // it does nothing once the client has gone
+		p.idleTimer.Stop() // it does nothing once the client is disconnected
 	}
 	p.closeHomeLocked()
 	p.mu.Unlock()

@@ -194,8 +194,8 @@ func (s *homeSide) writeHome(raw []byte, it *eventloop.Iteration) (sent int) {
 }
 
 const (
-	// fewHomes is how many homes there can be before they are kept for less long.
-	fewHomes = 8
+	// calmHomes is how many homes there can be before they are kept for less long.
+	calmHomes = 8
 	// shortIdle is HomeIdle while there are more: thousands of clients that need a home once, when
 	// they connect, do not have one each.
 	shortIdle = time.Second
@@ -203,15 +203,15 @@ const (
 
 // homeIdle is after how long without a request a home is closed now; 0 for never.
 func (p *Pool) homeIdle() time.Duration {
-	if p.homes.open.Load() > fewHomes {
+	if p.homes.open.Load() > calmHomes {
 		return min(p.HomeIdle, shortIdle)
 	}
 	return p.HomeIdle
 }
 
 // leaveFirst says that a client has asked for what could go by a lane, and whether it did. One that
-// has needed its first home to say what libraries say when they connect does not keep it until it is
-// idle, if there are many: thousands that connect at once would have one each.
+// has needed its first home to say what libraries say when they connect does not keep it until it
+// is idle, if there are many: thousands that connect at once would have one each.
 func (s *homeSide) leaveFirst(byLane bool) {
 	if s.greeted || s.lastHome == nil {
 		return
@@ -220,7 +220,7 @@ func (s *homeSide) leaveFirst(byLane bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.home == nil || s.idleTimer == nil || !s.pending.replaceable() ||
-		s.pool.homes.open.Load() <= fewHomes {
+		s.pool.homes.open.Load() <= calmHomes {
 		return
 	}
 	s.home.leaveTimer = s.idleTimer

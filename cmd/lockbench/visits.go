@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// visits are clients that connect, ask for one value and close, again and again, as each page of PHP
-// and each call of a serverless function does.
+// visits are clients that connect, ask for one value and close, again and again, as each page of
+// PHP and each call of a serverless function does.
 type visits struct {
 	time    time.Duration
 	kinds   []visitKind
@@ -37,8 +37,8 @@ func (k visitKind) String() string {
 	return fmt.Sprintf("%s, %s", count(k.clients, "client"), visitLogins[k.login])
 }
 
-// possible reports whether a way can do that: twemproxy knows one login for all, no databases, and no
-// TLS.
+// possible reports whether a way can do that: twemproxy knows one login for all, no databases, and
+// no TLS.
 func (k visitKind) possible(way int) bool {
 	return k.login == noLogin || allWays[way] != viaTwemproxy
 }
@@ -119,7 +119,7 @@ func (j *visits) visit(b *bench, t *target, k visitKind) (*visited, error) {
 	return &result, nil
 }
 
-// drive has the clients visit until the time is over.
+// drive has the clients visit until the time has expired.
 func (j *visits) drive(b *bench, t *target, k visitKind) (rate float64, all durations, err error) {
 	var mu sync.Mutex
 	var running sync.WaitGroup

@@ -41,7 +41,7 @@ func (c *runCommand) planned(round int) soak.Plan {
 // progressEvery is how often a line says how far it is.
 const progressEvery = 10 * time.Second
 
-// Run runs rounds until the time is over, or ctx.
+// Run runs rounds until the time has expired, or ctx.
 func (c *runCommand) Run(ctx context.Context) error {
 	for _, name := range c.Only {
 		if !soak.Known(name) {

@@ -178,5 +178,5 @@ func (s *Server) serveLocks(w http.ResponseWriter, r *http.Request) {
 
 func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(v) // fails only if the client has gone
+	json.NewEncoder(w).Encode(v) // fails only if the client is disconnected
 }

@@ -114,6 +114,6 @@ func TestUnfinishedRequestsOfMany(t *testing.T) {
 	}
 	clients[0].nc.Close()
 	if _, err := openAt(t, cl).nc.Write(half); err != nil {
-		t.Errorf("there is no room after a client has gone: %v", err)
+		t.Errorf("there is no room after a client has left: %v", err)
 	}
 }

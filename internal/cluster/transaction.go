@@ -46,7 +46,7 @@ type watched struct {
 	part *part // the first WATCH; nil if nothing is watched
 	node *node // nil until it is sent
 	slot int
-	more bool // another WATCH has gone to the same node
+	more bool // another WATCH was sent to the same node
 }
 
 // restsOn reports whether n has an open transaction, or something watched.
@@ -252,8 +252,8 @@ func (t *transaction) begin(n *node) {
 	}
 }
 
-// giveWay ends the transaction at its node, which is about to be sent an earlier request again, or a
-// request of the Conn's own. The client's next request begins the transaction again. A WATCH ends
+// giveWay ends the transaction at its node, which is about to be sent an earlier request again, or
+// a request of the Conn's own. The client's next request begins the transaction again. A WATCH ends
 // with it.
 func (t *transaction) giveWay() {
 	t.paused, t.void = true, t.guarded

@@ -157,7 +157,7 @@ func TestListener(t *testing.T) {
 		ended, end := context.WithCancel(t.Context())
 		end()
 		if _, err := Dial(ended, "tcp", ln.Addr().String()); !errors.Is(err, context.Canceled) {
-			t.Errorf("dialled in vain: %v", err)
+			t.Errorf("dialled without an answer: %v", err)
 		}
 	})
 }

@@ -275,7 +275,7 @@ func (h *Holder) AddUnknown(lock *Lock) {
 	h.unknown = append(h.unknown, lock)
 }
 
-// Leave takes the locks from a connection that has gone: its session locks, which no other has
+// Leave takes the locks from a connection that has ended: its session locks, which no other has
 // then, those with unread tokens, and those of LOCKs with unknown outcomes. The caller releases
 // them.
 func (h *Holder) Leave(r *Registry) []*Lock {

@@ -133,8 +133,8 @@ func (r *Registry) allSessions() (list []*Lock) {
 	return list
 }
 
-// leave removes a session from a lock: its connection has gone. Another connection of its owner may
-// still have the lock.
+// leave removes a session from a lock: its connection has ended. Another connection of its owner
+// may still have the lock.
 func (r *Registry) leave(lock *Lock) {
 	s := r.lock(lock.ID())
 	defer s.mu.Unlock()

@@ -38,7 +38,7 @@ func (g *All) PollEnded() {
 // FirstKnown is since when the upstream knows g, 0 if it does not. Only its own command may ask.
 func (g *All) FirstKnown() int64 { return g.since }
 
-// JoinAll puts a LOCKALL into the queues, at the end of each. It waits for patience, 0 without end.
+// JoinAll puts a LOCKALL into the queues, at the end of each. It waits for patience; 0 is forever.
 // EndAll must follow.
 func (qs *Queues) JoinAll(
 	rs []script.Request, as names.Identity, patience time.Duration,

@@ -175,7 +175,7 @@ func (qs *Queues) PollAfter(w *Waiter, err error) time.Duration {
 }
 
 // PollFailed notes that a poll has failed for good. The next waiter polls at once, so that all
-// waiters learn one after another that the upstream has gone. Until a poll is answered, no waiter
+// waiters learn one after another that the upstream is lost. Until a poll is answered, no waiter
 // is told that the lock is held.
 func (qs *Queues) PollFailed(w *Waiter, err error) {
 	var said script.ServerError
@@ -207,7 +207,7 @@ func (qs *Queues) Answered(id names.Lock, trusted bool) {
 // told that the lock is held. A round trip to a far upstream is added.
 const maxSilence = time.Second
 
-// Outage is the error for a waiter whose time is over: nil if another client seems to hold the
+// Outage is the error for a waiter whose time has expired: nil if another client seems to hold the
 // lock. stale says that no recent poll has shown that: the first waiter polls seldom, or is a
 // LOCKALL that waits for its turn at another lock.
 func (qs *Queues) Outage(id names.Lock) (err error, stale bool) {

@@ -73,7 +73,7 @@ type arrival struct {
 	ForeignTurn bool // the lock has just been left free for foreign clients
 }
 
-// Join puts w at the end of the queue of its lock. It waits for patience, 0 without end. end must
+// Join puts w at the end of the queue of its lock. It waits for patience; 0 is forever. end must
 // follow.
 func (qs *Queues) Join(w *Waiter, patience time.Duration) (at arrival) {
 	qs.waiters.Add(1)

@@ -18,7 +18,7 @@ const (
 	offered             // a release's script is under way that may name this waiter
 	granted             // token is valid
 	served              // it waited for a value (ONCE), and has it
-	left                // its client has gone, its time is over, or it has its answer
+	left                // its client is disconnected, its time has expired, or it has its answer
 )
 
 // Waiter is one LOCK … WAIT.

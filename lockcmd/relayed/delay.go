@@ -46,7 +46,7 @@ func (d *DelayedSet) SeenHeld() bool {
 const undoSet = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0`
 
-// UndoSet releases a lock that a delayed SET has taken for a client that has gone.
+// UndoSet releases a lock that a delayed SET has taken for a client that is disconnected.
 func (f *Traffic) UndoSet(as names.Identity, key, value string) {
 	f.Timers.After(0, func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, f.Clients.Patience())

@@ -30,7 +30,7 @@ func (r Request) who() string {
 	if r.Name == "" {
 		return r.Client
 	}
-	return r.Client + whoMark + r.Name
+	return r.Client + nameMark + r.Name
 }
 
 // OwnerOrName is what people call the client by, if anything.
@@ -38,12 +38,12 @@ func (r Request) OwnerOrName() string { return cmp.Or(r.Owner, r.Name) }
 
 // SplitWho is the address and the name in a lock record's client.
 func SplitWho(who string) (client, name string) {
-	client, name, _ = strings.Cut(who, whoMark)
+	client, name, _ = strings.Cut(who, nameMark)
 	return client, name
 }
 
 const (
-	whoMark     = "|" // no address has it
+	nameMark    = "|" // no address has it
 	maxConnName = 64  // bytes of a connection's name that a lock record keeps
 )
 

@@ -13,7 +13,7 @@ import (
 )
 
 // A server stops, or the way to it falls silent, while clients wait there. Each is answered when
-// its time is over, not that another holds the lock, and holds nothing when the server is back.
+// its time has expired, not that another holds the lock, and holds nothing when the server is back.
 // Locks of other nodes are taken, and renewed, also where a node knows no scripts any more.
 func TestWaitersAtAServerThatVanishes(t *testing.T) {
 	t.Parallel()
@@ -94,9 +94,9 @@ func TestWaitersAtAServerThatVanishes(t *testing.T) {
 	}
 }
 
-// awaitLock returns once a client has had a lock. Requests in flight next to those for a silent node,
-// on the same shared connection, are held up (docs/cluster.md), but not those of later clients: so
-// there is another client from time to time.
+// awaitLock returns once a client has had a lock. Requests in flight next to those for a silent
+// node, on the same shared connection, are held up (docs/cluster.md), but not those of later
+// clients: so there is another client from time to time.
 func awaitLock(t *testing.T, p *proxytest.Proxy, key string) {
 	t.Helper()
 	var clients []*proxytest.Conn

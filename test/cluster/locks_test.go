@@ -288,8 +288,8 @@ func TestClusterWaitCoversWritesByLanes(t *testing.T) {
 	c.Expect("GET a", "$2\r\n50\r\n")
 }
 
-// The locks of a client that has gone are released at once, though another master that it has used
-// is silent, so that its connection there lingers.
+// The locks of a client that is disconnected are released at once, though another master that it
+// has used is silent, so that its connection there lingers.
 func TestClientsLocksNextToASilentMaster(t *testing.T) {
 	t.Parallel()
 	cluster := testredis.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")

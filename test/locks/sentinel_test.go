@@ -165,7 +165,7 @@ func TestSentinelDemotedByHand(t *testing.T) {
 }
 
 // Waiters wait on while the master is replaced; a new LOCK gets UPSTREAM meanwhile, and so does a
-// waiter whose time is over.
+// waiter whose time has expired.
 func TestWaitersOutlastAFailover(t *testing.T) {
 	t.Parallel()
 	for _, minReplicas := range []int{0, 1} {

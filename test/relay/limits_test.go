@@ -59,7 +59,7 @@ func TestMaxClientsAmongSilentTLS(t *testing.T) {
 		proxytest.Dial(t, p.Addr) // it never begins its handshake
 	}
 	proxytest.Dial(t, p.Addr).Closed() // without a message, as in Redis
-	// when their time is over
+	// when their time has expired
 	testwait.Until(t, "silent clients make room", func() bool {
 		nc, err := tls.Dial("tcp", p.Addr, trusting)
 		if err != nil {

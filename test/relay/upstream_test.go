@@ -87,7 +87,7 @@ func TestUpstreamLost(t *testing.T) {
 
 // An upstream that accepts and says nothing delays a client for as long
 // as the proxy's login can take, if there is one. Requests sent to it
-// wait, as for a Redis that stands still, until the client gives up.
+// wait, as for a Redis that hangs, until the client gives up.
 func TestUpstreamThatSaysNothing(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -105,7 +105,8 @@ func TestUpstreamThatSaysNothing(t *testing.T) {
 				"-UPSTREAM cannot reach "+ln.Addr().String()+"…")
 		}
 	}
-	// Without a login a client waits: another one, whose lock command has a bound, is told meanwhile.
+	// Without a login a client waits: another one, whose lock command has a bound, is told
+	// meanwhile.
 	p := proxytest.Start(t, "redis://"+ln.Addr().String(), func(cfg *proxy.Config) {
 		cfg.DialTimeout = 100 * time.Millisecond
 	})

@@ -39,7 +39,7 @@ func TestAttackHangingRelease(t *testing.T) {
 }
 
 // The reply to a release is lost, and with it whether the
-// waiter was given the lock; then its time is over.
+// waiter was given the lock; then its time has expired.
 func TestAttackLostHandOver(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {
 		_, relay, p := attackBoth(t)

@@ -62,7 +62,7 @@ func TestDurableSessionLock(t *testing.T) {
 	}
 }
 
-// A session lock that replicas don't have is lost when its time is over, however long
+// A session lock that replicas don't have is lost when its time has expired, however long
 // --replica-timeout is.
 func TestDurableSessionLockInTime(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {

@@ -113,10 +113,10 @@ func TestLockAfterAWaiterElsewhereThatGaveUp(t *testing.T) {
 			held string
 			end  func(t *testing.T, waiter *proxytest.Conn, lock string)
 		}{
-			"its time is over": {"WAIT 0.1", "1", func(t *testing.T, w *proxytest.Conn, _ string) {
+			"its time has expired": {"WAIT 0.1", "1", func(t *testing.T, w *proxytest.Conn, _ string) {
 				w.WantReply("$-1\r\n")
 			}},
-			"its client has gone": {"WAIT 300", "1", func(t *testing.T, w *proxytest.Conn, _ string) {
+			"its client is disconnected": {"WAIT 300", "1", func(t *testing.T, w *proxytest.Conn, _ string) {
 				w.Close()
 			}},
 			"a DEL": {"WAIT 0.1", "30", func(t *testing.T, w *proxytest.Conn, lock string) {

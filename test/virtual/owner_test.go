@@ -91,7 +91,7 @@ func TestOwnersRetryIsNotReleased(t *testing.T) {
 	})
 }
 
-// The same while Redis stands still: both requests are waiting there when the first client closes.
+// The same while Redis hangs: both requests are waiting there when the first client closes.
 func TestOwnersRetryWhileRedisIsPaused(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {
 		for i, where := range []string{"same proxy", "another"} {

@@ -217,7 +217,7 @@ func TestParkedClientGoes(t *testing.T) {
 				gone.Close()
 			}
 			if got := other.Reply(); got != "+OK\r\n" {
-				// The one that has gone may have been told a moment before it went.
+				// The one that left may have been told a moment before it went.
 				if value := direct.Get(proxytest.Ctx, key).Val(); i%2 == 0 || value != "gone" {
 					t.Errorf("%q, and the lock is %q", got, value)
 				}

@@ -13,7 +13,7 @@ import (
 	"lockproxy/internal/virtualtest"
 )
 
-// The client of a session lock closes while Redis stands still, for longer than one attempt to
+// The client of a session lock closes while Redis hangs, for longer than one attempt to
 // release it: the lock is released as soon as Redis continues.
 func TestSessionLockIsReleasedAfterAStall(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {

@@ -73,7 +73,7 @@ func TestResetAfterAToken(t *testing.T) {
 				})
 				time.Sleep(after)
 				c.end(client)
-				testwait.Until(t, "the client has gone", func() bool {
+				testwait.Until(t, "the client is disconnected", func() bool {
 					return p.Server.Stats().Clients == 1
 				})
 				want := byte('$')

@@ -19,7 +19,7 @@ type bugs struct {
 	sameToken      bool // tokens are the time, in units of 100 ms
 	swapsReplies   bool // a reply sometimes goes to another connection
 	lifo           bool // the waiter that came last is served first
-	deadKeep       bool // a waiter that has gone is given the lock nevertheless
+	deadKeep       bool // a waiter that has left is given the lock nevertheless
 	unfenced       bool // FENCE ignores the token
 	silentSessions bool // session locks end with their timeout, and no client is told
 	forgets        bool // a lock is free 200 ms early

@@ -79,7 +79,7 @@ func nextShared(s sharedState, o step) []any {
 	return nil
 }
 
-// without is the state after a holder has gone, if there is one at that place.
+// without is the state after a holder has left, if there is one at that place.
 func (s sharedState) without(at int) sharedState {
 	if at >= 0 {
 		s.holders = slices.Delete(slices.Clone(s.holders), at, at+1)

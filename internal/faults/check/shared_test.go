@@ -14,7 +14,7 @@ import (
 // sharedBugs are what can be wrong with a simulation.
 type sharedBugs struct {
 	readerNextToWriter bool // a reader is let in although a writer holds the lock
-	writerNextToReader bool // a writer is let in as soon as one reader has gone
+	writerNextToReader bool // a writer is let in as soon as one reader has left
 	forgetsHolder      bool // a failover, which breaks no promise, makes one holder count for none
 }
 
@@ -189,7 +189,7 @@ func TestOwnerComesBackToSharedLock(t *testing.T) {
 	}
 }
 
-// The data is lost, and the clock has gone back: the next holders have smaller tokens than one whose
+// The data is lost, and the clock was set back: the next holders have smaller tokens than one whose
 // limit they would have exceeded.
 func TestLimitBeforeLostData(t *testing.T) {
 	shared := func(o *history.Op) { o.Shared = true }

@@ -184,7 +184,7 @@ func (c *checker) vanished(o history.Op) (until int64, gone bool) {
 	return 0, false
 }
 
-// stalled is how long the machine stood still between two times: no lock is given then.
+// stalled is how long the machine hung between two times: no lock is given then.
 func (c *checker) stalled(from, to int64) (sum int64) {
 	for _, f := range c.faults {
 		if f.Breaks.Arrival {

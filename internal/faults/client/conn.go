@@ -140,7 +140,7 @@ func (c *Conn) pushed(r Reply) {
 	c.Push(elems)
 }
 
-// Idle reads pushes until the time is over and then returns nil, otherwise what ended the
+// Idle reads pushes until the time has expired and then returns nil, otherwise what ended the
 // connection. A reply to no request is ErrGarbled.
 func (c *Conn) Idle(d time.Duration) error {
 	until := time.Now().Add(d)

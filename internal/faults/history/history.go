@@ -40,8 +40,8 @@ const (
 	// no operation: the client was told, or saw, that the session lock of Token is gone
 	Lost  Kind = "lost"
 	Probe Kind = "probe" // a LOCK with WAIT once all faults are over
-	// Beat is a PING of a client that does nothing else. Timeout is how long one takes with the pause
-	// behind it where nothing is slow.
+	// Beat is a PING of a client that does nothing else. Timeout is how long one takes with the
+	// pause behind it where nothing is slow.
 	Beat Kind = "beat"
 )
 
@@ -110,7 +110,8 @@ type Breaks struct {
 	Orphans bool `json:"orphans,omitempty"`
 	// Searches: deadlocks across proxies are found late.
 	Searches bool `json:"searches,omitempty"`
-	// Scripts: what a proxy asks by a script takes a round trip more, also to make its waiters known.
+	// Scripts: what a proxy asks by a script takes a round trip more, also to make its waiters
+	// known.
 	Scripts bool `json:"scripts,omitempty"`
 	// Vanishes: the proxies must find out by themselves that the clients are gone.
 	Vanishes bool `json:"vanishes,omitempty"`
@@ -128,7 +129,7 @@ type Fault struct {
 	Proxies []int `json:"proxies,omitempty"`
 	Clients []int `json:"clients,omitempty"`
 	// Longer is by how many ns earlier leases can outlive
-	// their timeouts: Redis's clock has gone back.
+	// their timeouts: Redis's clock was set back.
 	Longer int64 `json:"longer_ns,omitempty"`
 }
 

@@ -200,7 +200,7 @@ func (r *Relay) pump(ctx context.Context, to, from net.Conn, up bool) {
 	buf := make([]byte, 32<<10)
 	way := &way{to: to}
 	defer way.end()
-	// the peer has gone; from is read to its end nevertheless, or it would see a reset
+	// the peer has closed; from is read to its end nevertheless, or it would see a reset
 	over := false
 	for {
 		link, _ := r.state()

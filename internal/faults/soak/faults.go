@@ -220,7 +220,7 @@ func (b *Bench) runBusyScript(ctx context.Context, f *Fault) {
 		}
 	}
 	f.Detail = "that has written"
-	// It counts iterations, for an unknown time: within a script Redis's time stands still.
+	// It counts iterations, for an unknown time: within a script Redis's time stops.
 	b.command(patience, "EVAL",
 		"redis.call('SET', 'busy', 1) for i = 1, ARGV[1] do local x = i % 7 end", "0",
 		fmt.Sprint(f.For.Milliseconds()*30000))

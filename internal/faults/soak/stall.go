@@ -17,7 +17,7 @@ const (
 )
 
 // watchStalls records the times at which this process, and so the machine,
-// stood still: requests sent before the end of a stall can be read in another
+// hung: requests sent before the end of a stall can be read in another
 // order, and after a long one messages come late. It measures them here, apart
 // from the service, so that no fault of the service counts as one.
 func (b *Bench) watchStalls(ctx context.Context) {

@@ -115,7 +115,7 @@ func rueidislockLocker(addr string) Locker {
 	}
 	return func(ctx context.Context, key string) (func(), error) {
 		for {
-			// It may miss a change of the key, also without lockproxy, and then waits without end.
+			// It may miss a change of the key, also without lockproxy, and then waits forever.
 			try, cancel := context.WithTimeout(ctx, patience)
 			_, release, err := locker.WithContext(try, key)
 			switch {

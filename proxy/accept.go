@@ -38,7 +38,7 @@ func (s *Server) accept(conn redcon.Conn) bool {
 	return false
 }
 
-// ended releases what a session holds, once its client has gone.
+// ended releases what a session holds, once its client is disconnected.
 func (s *Server) ended(sess *session) {
 	c := sess.client
 	c.guard.Stop()

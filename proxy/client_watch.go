@@ -14,7 +14,7 @@ type clientWatch struct {
 	in       *input
 	start    *time.Timer   // runs it
 	came     chan struct{} // closed when the first bytes have come
-	gone     chan struct{} // closed if the client has gone, before ended
+	gone     chan struct{} // closed if the client is disconnected, before ended
 	stop     chan struct{} // closed when it must end
 	ended    chan struct{} // closed when it has run
 	limit    int           // of read, bytes

@@ -106,7 +106,7 @@ func (s *delayedSet) answer() (reply []byte, took bool) {
 }
 
 // ask asks the upstream. ended says that the answer is not a nil. A lock that was taken for a
-// client that has gone is released again.
+// client that is disconnected is released again.
 func (s *delayedSet) ask() (ended, took bool) {
 	replied := s.x.observeForeign(s.cmd, s.args)
 	raw, err := s.askSet()

@@ -89,8 +89,8 @@ const (
 	// costs a goroutine, and most answers come sooner.
 	watchAfter = 5 * time.Millisecond
 	// watchWaiterAfter is how long a lock command waits before its client is watched. Where a lock
-	// changes hands quickly most waits are over by then. A client that has gone before is found out
-	// when its turn comes, see commandContext.Err.
+	// changes hands quickly most waits are over by then. A client that is disconnected before is
+	// found out when its turn comes, see commandContext.Err.
 	watchWaiterAfter = 20 * time.Millisecond
 )
 

@@ -18,7 +18,7 @@ func (q *spanQueue) push(r span) {
 		q.list[last].replies += r.replies
 		return
 	}
-	if q.first > 0 && len(q.list) == cap(q.list) {
+	if 2*q.first >= len(q.list) && len(q.list) == cap(q.list) { // otherwise it grows
 		n := copy(q.list, q.list[q.first:])
 		clear(q.list[n:])
 		q.list, q.first = q.list[:n], 0

@@ -89,7 +89,7 @@ type partQueue struct {
 func (q *partQueue) len() int { return len(q.list) - q.first }
 
 func (q *partQueue) push(p *part) {
-	if q.first > 0 && len(q.list) == cap(q.list) {
+	if 2*q.first >= len(q.list) && len(q.list) == cap(q.list) { // otherwise it grows
 		n := copy(q.list, q.list[q.first:])
 		clear(q.list[n:])
 		q.list, q.first = q.list[:n], 0

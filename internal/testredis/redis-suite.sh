@@ -5,7 +5,10 @@
 # MODES names modes, both are; ROUNDS is how often everything is run.
 #
 # With CLUSTER=yes it is in cluster mode: directly on a cluster of one node, and through lockproxy
-# in front of three masters, there without the tests that redis-suite-cluster.txt gives reasons for.
+# in front of three masters.
+#
+# redis-suite-shared.txt and redis-suite-cluster.txt name the tests that are left out through
+# lockproxy, and why.
 #
 # The suite comes from Debian's source package, which is fetched but not installed.
 set -euo pipefail
@@ -89,21 +92,28 @@ form() {
 	done
 }
 
+# leave_out adds to $options what a list names of the $unit.
+leave_out() {
+	local test
+	while IFS='|' read -r _ test _; do
+		options+=(--skiptest "$test")
+	done < <(grep "^$unit|" "$here/redis-suite-$1.txt" || true)
+}
+
 # try runs a unit in a mode and reports whether it passes. Its output is in $work/out.
 try() {
-	local mode=$1 unit=$2 port behind status=0 upstream test
+	local mode=$1 unit=$2 port behind status=0 upstream
 	local processes=() ports=() options=() tags='-slow -needs:debug -large-memory'
 	if [ -z "$cluster" ]; then
 		serve
+		[ "$mode" != shared ] || leave_out shared
 	else
 		serve --cluster-enabled yes
 		if [ "$mode" != direct ]; then
 			serve --cluster-enabled yes
 			serve --cluster-enabled yes
 			tags+=' -needs:repl' # a replication stream is one node's
-			while IFS='|' read -r _ test _; do
-				options+=(--skiptest "$test")
-			done < <(grep "^$unit|" "$here/redis-suite-cluster.txt")
+			leave_out cluster
 		fi
 		form
 		options+=(--cluster-mode --singledb)

@@ -231,6 +231,7 @@ func (h *home) reportLoss(err error) {
 		h.homeLost(err, withinReply)
 		return
 	}
+	idle := h.wasIdleLocked()
 	h.home, h.writes = nil, Unknown
 	if !onLane {
 		h.setRoute(dropped)
@@ -239,9 +240,16 @@ func (h *home) reportLoss(err error) {
 		h.room.Broadcast()
 	}
 	h.mu.Unlock()
-	if !asksFirst && h.pool.closedAlone(h.conn.RemoteAddr(), ended) {
+	if !asksFirst && (idle || h.pool.closedAlone(h.conn.RemoteAddr(), ended)) {
 		h.closeClient(ErrClosed)
 	}
+}
+
+// wasIdleLocked reports whether the home was silent for so long that Redis has closed it for that,
+// if it closes idle clients. Most of its timeout is enough: see Pool.spareLife. mu is held.
+func (h *home) wasIdleLocked() bool {
+	timeout := time.Duration(h.pool.sharing.timeout.Load())
+	return timeout > 0 && h.pending.empty() && monotonic.Since(h.heardAt) >= timeout/2
 }
 
 // spareAfter is for how long a home must have been silent, while its client uses a lane, to be one

@@ -85,3 +85,32 @@ func (c *scriptedClient) openHome(t *testing.T, s *scripted) net.Conn {
 	}
 	return testwait.For(t, "the home is open", s.conns)
 }
+
+// Where Redis closes idle clients, one whose home it has closed after that time is closed too,
+// though Redis does not say in time that it is there.
+func TestIdleHomeIsClosed(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		timeout time.Duration // Redis's
+		closed  bool
+	}{{"its timeout", 2 * time.Second, true}, {"a longer one", time.Hour, false}, {"none", 0, false}} {
+		t.Run(test.name, func(t *testing.T) {
+			s := newScripted(t, 1)
+			s.lanes.Suspend(true, test.timeout)
+			c := s.client(t)
+			home := c.openHome(t, s)
+			s.lanes.Upstream.Addr = "127.0.0.1:1" // nobody answers there
+			c.mu.Lock()
+			c.home.heardAt = monotonic.Now() - int64(2*time.Second)
+			ended := c.home.ended
+			c.mu.Unlock()
+			home.Close()
+			testwait.For(t, "the home has ended", ended)
+			if lost := c.Status().Lost; lost != test.closed {
+				t.Errorf("the client is closed: %v", lost)
+			}
+			c.End(AtOnce)
+			c.Wait()
+		})
+	}
+}

@@ -39,9 +39,16 @@ func (s *Server) CutClients() {
 			kill = resp.AppendCommand(kill, "CLIENT", "KILL", "ID", facts["id"])
 		}
 	}
-	// What comes before it while the server is stopped is read together with it.
-	s.stop()
-	testwait.Until(s.t, fmt.Sprintf("a request waits at port %d", s.port), s.hasUnread)
+	// What comes before it while the server is stopped is read together with it. If nobody asks it
+	// just then it goes on: stopped for long it would be taken for dead, and nobody would ask it.
+	testwait.Until(s.t, fmt.Sprintf("a request waits at port %d", s.port), func() bool {
+		s.stop()
+		waits := s.hasUnread()
+		if !waits {
+			s.Resume()
+		}
+		return waits
+	})
 	nc.Write(kill)
 	s.Resume()
 	for range strings.Count(string(kill), "KILL") {

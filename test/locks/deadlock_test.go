@@ -7,6 +7,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // deadlocksOf is how many deadlocks proxies have found.
@@ -77,6 +78,7 @@ func (r *ring) close(t *testing.T) {
 		r.conns[i].Expect(fmt.Sprintf("UNLOCK k%d", i), ":1\r\n")
 		r.conns[i].Expect(fmt.Sprintf("UNLOCK k%d", i+1), ":1\r\n")
 	}
+	testwait.Until(t, "it is counted", func() bool { return deadlocksOf(r.proxies...) > 0 })
 	if found := deadlocksOf(r.proxies...); found != 1 {
 		t.Errorf("%d deadlocks were found", found)
 	}

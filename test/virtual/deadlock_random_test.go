@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testwait"
 	"lockproxy/internal/virtualtest"
 )
 
@@ -153,6 +154,9 @@ func TestDeadlocksOfRandomLockOrders(t *testing.T) {
 				if len(o.late) > 0 || o.reports == 0 || o.closed > 2*time.Second {
 					t.Errorf("%d reports; these lasted too long: %v", o.reports, o.late)
 				}
+				testwait.Until(t, "all are counted", func() bool {
+					return deadlocksOf(proxies...) >= uint64(o.reports)
+				})
 				if found := deadlocksOf(proxies...); found != uint64(o.reports) {
 					t.Errorf("%d deadlocks were found, %d reported", found, o.reports)
 				}

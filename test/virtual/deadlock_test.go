@@ -91,6 +91,7 @@ func (r *ring) close(t *testing.T, within time.Duration, options string) {
 		r.conns[i].Expect(fmt.Sprintf("UNLOCK k%d", i), ":1\r\n")
 		r.conns[i].Expect(fmt.Sprintf("UNLOCK k%d", i+1), ":1\r\n")
 	}
+	testwait.Until(t, "it is counted", func() bool { return deadlocksOf(r.proxies...) > 0 })
 	if found := deadlocksOf(r.proxies...); found != 1 {
 		t.Errorf("%d deadlocks were found", found)
 	}

@@ -52,24 +52,22 @@ func TestResetAfterAToken(t *testing.T) {
 		}
 		for _, after := range []time.Duration{50 * time.Millisecond, 150 * time.Millisecond} {
 			for name, c := range map[string]struct {
-				more string
+				more []string
 				read bool // the first reply
 				end  func(c *proxytest.Conn)
 			}{
-				"read":    {"", true, reset},
-				"unread":  {"", false, unread},
-				"several": {"LOCKINFO job", true, reset},
+				"read":    {nil, true, reset},
+				"unread":  {nil, false, unread},
+				"several": {[]string{"LOCKINFO job"}, true, reset},
 			} {
 				client := proxytest.Dial(t, p.Addr)
-				client.Send("LOCK job 300")
-				if c.more != "" {
-					client.Send(c.more)
-				}
+				// At once: what is sent after the token would say that it was read.
+				client.Send(append([]string{"LOCK job 300"}, c.more...)...)
 				if c.read {
 					client.Reply()
 				}
 				testwait.Until(t, "all replies have come", func() bool {
-					return c.read && c.more == "" || client.Arrived()
+					return c.read && c.more == nil || client.Arrived()
 				})
 				time.Sleep(after)
 				c.end(client)

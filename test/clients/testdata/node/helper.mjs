@@ -121,7 +121,7 @@ async function once() {
     return "late";
   }), Lost);
   assert.equal(await r.get(key + ":3"), null);
-  await assert.rejects(shared(r, key + ":3", { ttl: 0 }, () => "1"), /integer/);
+  await assert.rejects(shared(r, key + ":3", { ttl: 0 }, () => "1"), /invalid expire time/);
 }
 
 // The client's prefix is before the lock's name, and before the keys of what is fenced.

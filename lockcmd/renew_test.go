@@ -1,7 +1,6 @@
 package lockcmd
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -16,30 +15,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/names"
+	"lockproxy/internal/virtualnet"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/script"
 )
-
-// yesConn is a connection to an upstream that answers 1 to whatever it is sent, except HELLO.
-func yesConn(context.Context, string, string) (net.Conn, error) {
-	near, far := net.Pipe()
-	go func() { // ends with the connection
-		for buf := make([]byte, 64<<10); ; {
-			n, err := far.Read(buf)
-			if err != nil {
-				return
-			}
-			reply := ":1\r\n"
-			if bytes.Contains(bytes.ToLower(buf[:n]), []byte("hello")) {
-				reply = "-ERR unknown command\r\n"
-			}
-			if _, err := far.Write([]byte(reply)); err != nil {
-				return
-			}
-		}
-	}()
-	return near, nil
-}
 
 // A client's RELOCK and another's LOCK, which finds that the same lock has expired, do not disturb
 // each other. The race detector says so.
@@ -97,7 +76,7 @@ func TestRenewedAsTheNewLogin(t *testing.T) {
 					case asked <- as:
 					default:
 					}
-					return yesConn(ctx, network, addr)
+					return virtualnet.Ones(ctx, network, addr)
 				}})
 		}
 		l := New(Config{MaxTimeout: time.Hour}, "proxy", connect, hclog.NewNullLogger())
@@ -154,7 +133,7 @@ func TestMaxEndsASessionLock(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			connect := func(names.Identity) *redis.Client {
 				return redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Protocol: 2,
-					DisableIdentity: true, MaxRetries: -1, Dialer: yesConn})
+					DisableIdentity: true, MaxRetries: -1, Dialer: virtualnet.Ones})
 			}
 			l := New(Config{MaxTimeout: time.Hour}, "proxy", connect, hclog.NewNullLogger())
 			lost := make(chan int64, 1)

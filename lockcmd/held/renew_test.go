@@ -1,9 +1,6 @@
 package held
 
 import (
-	"bytes"
-	"context"
-	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,30 +10,10 @@ import (
 
 	"lockproxy/internal/journal"
 	"lockproxy/internal/names"
+	"lockproxy/internal/virtualnet"
 	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/script"
 )
-
-// oneConn is a connection to an upstream that answers 1 to whatever it is sent, except HELLO.
-func oneConn(context.Context, string, string) (net.Conn, error) {
-	near, far := net.Pipe()
-	go func() { // ends with the connection
-		for buf := make([]byte, 64<<10); ; {
-			n, err := far.Read(buf)
-			if err != nil {
-				return
-			}
-			reply := ":1\r\n"
-			if bytes.Contains(bytes.ToLower(buf[:n]), []byte("hello")) {
-				reply = "-ERR unknown command\r\n"
-			}
-			if _, err := far.Write([]byte(reply)); err != nil {
-				return
-			}
-		}
-	}()
-	return near, nil
-}
 
 // The connection that tracked a session lock's key may have failed. So each renewal has the key
 // tracked again: otherwise the client would learn of a DEL only at the next one.
@@ -44,7 +21,7 @@ func TestRenewalTracksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		connect := func(names.Identity) *redis.Client {
 			return redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Protocol: 2,
-				DisableIdentity: true, MaxRetries: -1, Dialer: oneConn})
+				DisableIdentity: true, MaxRetries: -1, Dialer: virtualnet.Ones})
 		}
 		bg := &background.Jobs{Timers: background.NewTimers(), Log: hclog.NewNullLogger(),
 			Clients: background.NewClients(connect, false), Scripts: script.NewMaker(script.Config{})}

@@ -225,16 +225,15 @@ func (l *Locks) emptyQueues() {
 // join puts waiters into a queue. turn says that it is this proxy's turn: one before them has been
 // given the lock. Otherwise it is another's.
 func (l *Locks) join(as names.Identity, turn bool, rs ...script.Request) {
-	before := queue.NewWaiter(script.Request{Key: rs[0].Key}, as)
 	if turn {
-		l.queues.Join(before, 0)
+		l.queues.Join(script.Request{Key: rs[0].Key}, as, 0)
 	}
 	for _, r := range rs {
-		l.queues.Join(queue.NewWaiter(r, as), 0)
+		l.queues.Join(r, as, 0)
 	}
 	if turn {
-		offer, _ := l.queues.Offer(before.ID(), as, true)
-		l.queues.EndRelease(before.ID(), offer, queue.Released{Done: true, Token: 1, Given: 1})
+		l.queues.Of(names.Lock{DB: as.DB, Key: rs[0].Key}).Offer(as, true).End(
+			queue.Released{Done: true, Token: 1, Given: 1})
 	}
 }
 
@@ -246,7 +245,7 @@ func drawCall(t *rapid.T, l *Locks, st storedLock) script.Call {
 	if rapid.IntRange(0, 2).Draw(t, "LOCK") == 0 {
 		mode := rapid.SampledFrom([]string{script.ModeTry, script.ModeFirst}).Draw(t, "mode")
 		if compete {
-			l.queues.SawForeign(id, false)
+			l.queues.Of(id).SawForeign(false)
 		}
 		run, err := l.beginTry(id, drawRequest(t, id.Key), mode, nil)
 		if err != nil {
@@ -259,7 +258,7 @@ func drawCall(t *rapid.T, l *Locks, st storedLock) script.Call {
 		l.join(as, n > 1, drawRequest(t, id.Key))
 	}
 	if compete {
-		l.queues.SawForeign(id, false)
+		l.queues.Of(id).SawForeign(false)
 	}
 	last, _ := strconv.ParseInt(st.token, 10, 64)
 	p := rapid.SampledFrom([]script.Proof{

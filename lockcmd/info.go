@@ -81,7 +81,7 @@ func (l *queries) waitersReply(id names.Lock, v resp.Value, err error) Reply {
 	upstreamTime := func(t time.Time) Reply { // only the upstream's clock counts
 		return chain.Int(v.Elems[0].Int + t.Sub(now).Milliseconds())
 	}
-	for _, w := range l.queues.Waiters(id, syntax.MaxCount) {
+	for _, w := range l.queues.Of(id).Waiters(syntax.MaxCount) {
 		until := chain.Null
 		if !w.Until.IsZero() {
 			until = upstreamTime(w.Until)
@@ -139,7 +139,7 @@ func (l *queries) infoReply(id names.Lock, v resp.Value, err error) Reply {
 	}
 	since := v.Elems[len(lockinfo.Fields):]
 	info := Reply{Kind: chain.MapReply}
-	waiters := l.queues.Line(id).Waiters
+	waiters := l.queues.Of(id).Line().Waiters
 	for i, e := range v.Elems[:len(lockinfo.Fields)] {
 		if lockinfo.Fields[i] == "mode" {
 			info.Elems = append(info.Elems, chain.Bulk("waiters"), chain.Int(int64(waiters)))

@@ -37,9 +37,9 @@ type locking struct {
 // It fails in the hold-off after a failover. LOCK without WAIT takes no lock for which clients wait
 // here.
 func (l *locking) beginTry(
-	id names.Lock, r script.Request, mode string, others []*queue.Waiter,
+	id names.Lock, r script.Request, mode string, others []script.Request,
 ) (*lockCall, error) {
-	compete, waited, behind := l.queues.BeforeTry(id)
+	compete, waited, behind := l.queues.Of(id).BeforeTry()
 	if waited && mode == script.ModeTry {
 		mode, behind = script.ModeCheck, 0
 	}
@@ -47,7 +47,7 @@ func (l *locking) beginTry(
 	if held := l.heldOff(); held > 0 {
 		return t, failure.HeldOffError(held)
 	}
-	t.Call = l.Scripts.Lock(r, mode, l.queues.WaitsAs(r.Key, compete), behind, requestsOf(others))
+	t.Call = l.Scripts.Lock(r, mode, l.queues.WaitsAs(r.Key, compete), behind, others)
 	return t, nil
 }
 
@@ -60,7 +60,7 @@ func (l *locking) finishTry(t *lockCall, answer script.Answer, err error) (scrip
 	}
 	l.Clients.Ways.Took(t.Key, time.Since(a.AskedAt))
 	if a.Foreign {
-		l.queues.SawForeign(t.id, false)
+		l.queues.Of(t.id).SawForeign(false)
 	}
 	if a.Made || a.Token == 0 {
 		return a, nil

@@ -38,7 +38,7 @@ func (l *locking) beginTryAll(
 	}
 	r, compete := rs[0], false
 	for _, r := range rs {
-		theirs, waited, _ := l.queues.BeforeTry(names.Lock{DB: t.db, Key: r.Key})
+		theirs, waited, _ := l.queues.Of(names.Lock{DB: t.db, Key: r.Key}).BeforeTry()
 		compete = compete || theirs
 		if mode == script.ModeTry && waited {
 			mode = script.ModeCheck
@@ -76,7 +76,7 @@ func (l *locking) sawForeign(rs lockRequests, db int, which []int64, polled bool
 		if i < 1 || i > int64(len(rs)) { // none of the script's answers
 			continue
 		}
-		l.queues.SawForeign(names.Lock{DB: db, Key: rs[i-1].Key}, polled)
+		l.queues.Of(names.Lock{DB: db, Key: rs[i-1].Key}).SawForeign(polled)
 	}
 }
 

@@ -16,14 +16,14 @@ func (l *waits) waitAll(
 	ctx context.Context, s session, rs lockRequests, patience time.Duration,
 ) Reply {
 	g := l.queues.JoinAll(rs, s.As, patience)
-	pause, err := l.pollAll(s, g, rs, l.queues.PlacesOf(g))
+	pause, err := l.pollAll(s, g, rs, g.Places())
 	queued := err == nil && g.Polled.Token == 0
 	if queued {
 		for _, w := range g.Waiters {
 			l.seen.waitBegan(w)
 			l.notifications.Listen(w.As, w.Key)
 		}
-		endWatch := l.deadlocks.Watch(g.Waiters...)
+		endWatch := l.deadlocks.Watch(&g.Wait)
 		err = l.waitTurns(ctx, s, g, rs, patience, pause)
 		endWatch()
 		for _, w := range g.Waiters {
@@ -52,30 +52,30 @@ func (l *waits) waitTurns(
 		case <-ctx.Done():
 			return failure.ErrGone
 		case <-over.due():
-			err, stale := l.queues.OutageAll(g)
+			err, stale := g.Outage()
 			if !stale {
 				return err
 			}
-			_, err = l.pollAll(s, g, rs, l.queues.PlacesOf(g))
+			_, err = l.pollAll(s, g, rs, g.Places())
 			if err == nil && g.Polled.Token == 0 {
-				err, _ = l.queues.OutageAll(g) // after a transient failure
+				err, _ = g.Outage() // after a transient failure
 			}
 			return err
 		case <-slow.due():
-			if err := l.warnSlow(s, g.Lead()); err != nil {
+			if err := l.warnSlow(s, g.Lead); err != nil {
 				return err
 			}
 			continue
 		case <-next.due():
 			timeToPoll = true
-		case <-g.Lead().Woken():
+		case <-g.Woken():
 			woken = true
 		}
-		if _, err := l.queues.Outcome(g.Lead()); err != nil {
-			return err
+		at := g.Places()
+		if at.Err != nil {
+			return at.Err
 		}
-		at := l.queues.PlacesOf(g)
-		ownerHolds := l.queues.TakeOwnerHolds(g.Lead())
+		ownerHolds := g.TakeOwnerHolds()
 		switch {
 		case at.All && at.PollNow, at.Any && timeToPoll, at.Untold, ownerHolds:
 			pause, err = l.pollAll(s, g, rs, at)
@@ -87,8 +87,7 @@ func (l *waits) waitTurns(
 			next.arm(queue.IdlePause())
 		case at.All && woken:
 			for _, w := range g.Waiters {
-				_, lease := l.queues.Position(w)
-				next.armSooner(l.pollInterval(w, lease))
+				next.armSooner(l.pollInterval(w, w.State().Lease))
 			}
 		}
 	}
@@ -107,10 +106,10 @@ func concernsOneKey(err error) bool {
 func (l *waits) pollAll(
 	s session, g *queue.All, rs lockRequests, at queue.Places,
 ) (pause time.Duration, err error) {
-	lead, mode := g.Lead(), script.ModeCheck
+	mode := script.ModeCheck
 	if at.All {
 		mode = script.ModeFirst
-		l.queues.BeginPollAll(g)
+		g.BeginPoll()
 	}
 	g.PollBegan()
 	defer g.PollEnded() // once the queues know how the poll ended
@@ -118,29 +117,21 @@ func (l *waits) pollAll(
 	g.Polled = a
 	switch {
 	case err != nil && a.Token == 0 && l.isTransient(err):
-		g.Unknown = g.Unknown || failure.MayHaveRun(err) && lead.Owner == ""
-		for _, w := range g.Waiters {
-			pause = l.queues.PollAfter(w, err)
-		}
-		return pause, nil
+		return g.PollAfter(err), nil
 	case err != nil:
 		if a.Token == 0 && !concernsOneKey(err) {
-			for _, w := range g.Waiters {
-				l.queues.PollFailed(w, err)
-			}
+			g.PollFailed(err)
 		}
 		return 0, err
 	case a.Token == 0:
-		l.queues.ToldPlaces(g, at, now)
-		for _, w := range g.Waiters {
-			l.queues.Answered(w.ID(), false)
-		}
+		g.Told(at, now)
+		g.Answered(false)
 		if !at.All {
 			return queue.IdlePause(), nil
 		}
 		return l.pollAllInterval(g, a.Remaining), nil
 	}
-	return 0, l.queues.GrantAll(g, a)
+	return 0, g.Grant(a)
 }
 
 // tryAll runs all.lua once for a waiter.
@@ -151,7 +142,7 @@ func (l *waits) tryAll(
 	if err != nil {
 		return script.Attempt{AskedAt: t.askedAt}, 0, err
 	}
-	t.Until = l.queues.AnswerBy(g.Lead())
+	t.Until = g.AnswerBy()
 	answer, err := s.Eval(&t.Call)
 	return l.finishTryAll(t, answer, err)
 }
@@ -161,7 +152,7 @@ func (l *waits) tryAll(
 func (l *waits) pollAllInterval(g *queue.All, remaining time.Duration) time.Duration {
 	pause := queue.MaxPoll
 	for _, w := range g.Waiters {
-		if l.queues.ForeignCompete(w.ID()) {
+		if l.queues.Of(w.ID()).ForeignCompete() {
 			l.tracking.Want(w.As, w.Key)
 		}
 		pause = min(pause, l.pollInterval(w, remaining))
@@ -174,26 +165,23 @@ func (l *waits) endWaitAll(
 	ctx context.Context, s session, g *queue.All, rs lockRequests, queued bool, err error,
 ) Reply {
 	loopguard.MayWait()
-	a, lead := g.Polled, g.Lead()
-	won := err == nil && a.Token != 0
-	missed, err := l.queues.EndAll(g, won, err)
-	for _, w := range missed {
-		l.releases.waitsNoMore(w.As, w.ID(), w.PollNow)
-	}
-	l.seen.observeWaited(lead, won, err)
-	if !won && g.Unknown {
-		l.releases.releaseAbandoned(rs.locks(lead.As, 0)...)
+	a, end := g.Polled, g.End(err)
+	won, err := end.Won, end.Err
+	l.releases.waitNoMore(end.Missed)
+	l.seen.observeWaited(g.Lead, won, err)
+	if !won && end.Unknown {
+		l.releases.releaseAbandoned(rs.locks(g.As, 0)...)
 	}
 	switch {
 	case won && queued && context.Cause(ctx) == failure.ErrGone:
 		// The client was disconnected while the locks were on their way.
 		if !a.Before {
-			l.releases.releaseAbandoned(rs.locks(lead.As, a.Token)...)
+			l.releases.releaseAbandoned(rs.locks(g.As, a.Token)...)
 		}
 		return chain.Failed(failure.ErrGone)
 	case won:
 		if queued {
-			a.Waited = time.Since(lead.Joined)
+			a.Waited = time.Since(g.Joined)
 		}
 		return l.acquired(s.Client, rs, a)
 	case err != nil:

@@ -86,7 +86,7 @@ func (l *Locks) Waiting() bool { return l.queues.Waiting() }
 
 // Waiters returns up to limit of the clients that wait for a lock at this proxy, in order.
 func (l *Locks) Waiters(id names.Lock, limit int) []queue.Entry {
-	return l.queues.Waiters(id, limit)
+	return l.queues.Of(id).Waiters(limit)
 }
 
 // Deadlocks returns the last ones that this proxy has found since a time, the newest first.

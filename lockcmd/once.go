@@ -102,11 +102,11 @@ func valueOf(v resp.Value, failed error) (value string, there bool, err error) {
 // what was read. Otherwise w asks for the claim at once, unless that is what it has just done.
 func (l *waits) readForAll(s session, w *queue.Waiter) (there bool, err error) {
 	asked := time.Now()
-	value, there, err := valueOf(s.Get(w.Value, l.queues.AnswerBy(w)))
+	value, there, err := valueOf(s.Get(w.Value, w.AnswerBy()))
 	if !there {
 		return false, err
 	}
-	if l.queues.Serve(w, &value, asked) { // a release may have given the claim while it was read
+	if w.Serve(&value, asked) { // a release may have given the claim while it was read
 		l.releases.releaseAbandoned(lockOf(w, w.Token))
 	}
 	return true, nil
@@ -115,11 +115,11 @@ func (l *waits) readForAll(s session, w *queue.Waiter) (there bool, err error) {
 // handedClaim follows a wait that has ended. A waiter that was handed the claim looks whether
 // others have stored a value meanwhile: only the script of a poll knows.
 func (l *waits) handedClaim(s session, w *queue.Waiter, err error) error {
-	if err != nil || w.Value == "" || !l.queues.Has(w) {
+	if err != nil || w.Value == "" || !w.State().Has {
 		return err
 	}
 	if _, err = l.readForAll(s, w); err != nil {
-		l.queues.GiveUp(w)
+		w.GiveUp()
 		if !w.Before {
 			l.releases.releaseAbandoned(lockOf(w, w.Token))
 		}
@@ -140,7 +140,7 @@ func (l *Locks) beginDone(c Client, args [][]byte) *Step {
 		r = l.beginRelease(c.Holder, id, c.As, p, true)
 	} else {
 		r = &unlockCall{by: c.Holder, id: id, as: c.As, proof: p,
-			handOver: queue.HandOver{Kind: "none"}}
+			handOver: queue.HandOver{Of: l.queues.Of(id), Kind: "none"}}
 		r.Call = l.common.Scripts.Done(id, p, string(args[0]), *stored)
 	}
 	return l.releaseStep(r, func(released bool, err error) Reply {

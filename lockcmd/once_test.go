@@ -28,18 +28,17 @@ func TestDeletedValueIsNotShared(t *testing.T) {
 	l := newTestLocks()
 	defer l.Close()
 	join := func() *queue.Waiter {
-		w := queue.NewWaiter(script.Request{Key: "k:once:x", Value: "k"}, names.Identity{})
-		l.queues.Join(w, 0)
+		w, _ := l.queues.Join(script.Request{Key: "k:once:x", Value: "k"}, names.Identity{}, 0)
 		return w
 	}
 	first, second := join(), join()
 	var late *queue.Waiter
 	s := &valueSession{value: "deleted", read: func() { late = join() }}
 	there, err := l.readForAll(session{Client{Holder: &s.holder}, s}, first)
-	if !there || err != nil || !l.queues.Ended(first) || !l.queues.Ended(second) {
+	if !there || err != nil || !first.State().Ended || !second.State().Ended {
 		t.Fatalf("%t, %v: those who waited are not served", there, err)
 	}
-	if !l.queues.StillWaits(late) || !l.queues.ShouldPoll(late, false) {
+	if at := late.State(); !at.Waits || !at.PollNow {
 		t.Error("who came later has the value, or does not ask at once")
 	}
 }

@@ -16,7 +16,6 @@ const maxTrustedPoll = 5 * time.Second
 
 // pollOrPause polls. Unless that ends the wait, it returns the time to the next poll.
 func (l *waits) pollOrPause(s session, w *queue.Waiter) (pause time.Duration, err error) {
-	id := w.ID()
 	again := w.HasPolled()
 	before, _ := l.tracking.Follows(w.As, w.Key)
 	w.PollBegan()
@@ -26,18 +25,18 @@ func (l *waits) pollOrPause(s session, w *queue.Waiter) (pause time.Duration, er
 	case err == nil:
 		after, _ := l.tracking.Follows(w.As, w.Key)
 		trusted := a.Foreign && before && after
-		l.queues.Answered(id, trusted)
+		w.Answered(trusted)
 		if trusted {
 			return min(maxTrustedPoll, a.Remaining+time.Millisecond), nil
 		}
-		if a.Remaining > 0 && (again || l.queues.ForeignCompete(id)) {
+		if a.Remaining > 0 && (again || l.queues.Of(w.ID()).ForeignCompete()) {
 			l.tracking.Want(w.As, w.Key)
 		}
 		return l.pollInterval(w, a.Remaining), nil
 	case l.isTransient(err):
-		return l.queues.PollAfter(w, err), nil
+		return w.PollAfter(err), nil
 	}
-	l.queues.PollFailed(w, err)
+	w.PollFailed(err)
 	return 0, err
 }
 
@@ -50,7 +49,7 @@ func (l *waits) poll(s session, w *queue.Waiter) (found script.Attempt, err erro
 		}
 	}
 	mode := script.ModeFirst
-	again, others := l.queues.BeginPoll(w)
+	again, others := w.BeginPoll()
 	if again {
 		mode = script.ModeAgain
 	}
@@ -67,7 +66,7 @@ func (l *waits) poll(s session, w *queue.Waiter) (found script.Attempt, err erro
 	if rejected := l.settle(s, w, a, err); rejected != nil {
 		return script.Attempt{}, rejected
 	}
-	if l.queues.EndPoll(w, a) {
+	if w.EndPoll(a) {
 		return script.Attempt{}, nil
 	}
 	return a, err
@@ -87,7 +86,7 @@ func (l *waits) endShared(
 	case err != nil && failure.MayHaveRun(err):
 		unknown = err
 	}
-	ends := l.queues.EndShared(w, others, a, missing, unknown)
+	ends := w.EndShared(others, a, missing, unknown)
 	l.releases.startAbandoned(ends)
 	reply, next := l.releases.undoAll(s.Holder, rejectedLocks(ends.Rejected), Reply{})
 	chain.Drive(s, reply, next)
@@ -108,18 +107,18 @@ func (l *waits) check(s session, w *queue.Waiter) error {
 func (l *waits) try(
 	s session, w *queue.Waiter, mode string, others []*queue.Waiter,
 ) (script.Attempt, error) {
-	t, err := l.beginTry(w.ID(), w.Request, mode, others)
+	t, err := l.beginTry(w.ID(), w.Request, mode, requestsOf(others))
 	if err != nil {
 		return script.Attempt{}, err
 	}
-	t.Until = l.queues.AnswerBy(w)
+	t.Until = w.AnswerBy()
 	answer, err := s.Eval(&t.Call)
 	return l.finishTry(t, answer, err)
 }
 
-// settle is Queues.Settle, and takes back what w must not keep.
+// settle is Waiter.Settle, and takes back what w must not keep.
 func (l *waits) settle(s session, w *queue.Waiter, a script.Attempt, err error) error {
-	rejected := l.queues.Settle(w, a, err)
+	rejected := w.Settle(a, err)
 	if (rejected != nil || err != nil) && a.Token != 0 && !a.Before {
 		l.releases.undo(s, s.Holder, lockOf(w, a.Token))
 	}
@@ -129,5 +128,5 @@ func (l *waits) settle(s session, w *queue.Waiter, a script.Attempt, err error) 
 // PollInterval is the time to the next poll of w, which is first, if the lock ends after remaining.
 func (l *waits) pollInterval(w *queue.Waiter, remaining time.Duration) time.Duration {
 	_, followed := l.tracking.Follows(w.As, w.Key)
-	return l.queues.PollInterval(w, remaining, followed)
+	return w.PollInterval(remaining, followed)
 }

@@ -14,7 +14,6 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/testredis"
-	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 )
 
@@ -230,11 +229,7 @@ func TestSharedLocksProperty(t *testing.T) {
 			switch step {
 			case "lock":
 				requests := drawAll()
-				var others []*queue.Waiter
-				for _, r := range requests[1:] {
-					others = append(others, queue.NewWaiter(r, names.Identity{}))
-				}
-				b, err := l.beginTry(id, requests[0], script.ModeFirst, others)
+				b, err := l.beginTry(id, requests[0], script.ModeFirst, requests[1:])
 				if err != nil {
 					t.Fatal(err)
 				}

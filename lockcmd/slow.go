@@ -24,14 +24,14 @@ func (l *waits) warnSlow(s session, w *queue.Waiter) error {
 	waited := time.Since(w.Joined).Round(time.Millisecond).String()
 	line := []any{"key", id.Key, "db", id.DB, "waited", waited, "client", w.Client}
 	c := l.Scripts.Call(script.InfoScript, id.Key, script.NoFastPath, "")
-	c.Until = l.queues.AnswerBy(w)
+	c.Until = w.AnswerBy()
 	a, err := s.Eval(&c)
 	holder := describeHolder(a.Value, a.Failure(err))
-	if l.queues.Has(w) {
+	if w.State().Has {
 		holder = []any{"holder", "this client, since a moment ago"}
 	}
 	line = append(line, holder...)
-	if n := l.queues.Line(id).Waiters; n > 0 {
+	if n := l.queues.Of(id).Line().Waiters; n > 0 {
 		line = append(line, "waiters", n)
 	}
 	if omitted > 0 {

@@ -52,7 +52,7 @@ type Once struct {
 // Stats returns what has happened so far.
 func (l *queries) Stats() Stats {
 	holding := l.seen.registry.Sweep(monotonic.Now())
-	lines, oldest, waiting := l.queues.Waited()
+	waits := l.queues.Totals()
 	t := &l.seen.counters
 	return Stats{
 		Acquired: t.acquired.Load(), Shared: t.shared.Load(),
@@ -65,8 +65,8 @@ func (l *queries) Stats() Stats {
 		Once: Once{Hits: t.onceHits.Load(), Makers: t.onceMakers.Load(), Shared: t.onceShared.Load(),
 			Stored: t.onceStored.Load(), GivenUp: t.onceGivenUp.Load()},
 		Foreign: l.traffic.Counts(),
-		Waiters: l.queues.Count(), OldestWait: oldest, Waiting: waiting,
-		Queues: lines, Holding: holding,
+		Waiters: waits.Waiters, OldestWait: waits.Oldest, Waiting: waits.Sum,
+		Queues: waits.Queues, Holding: holding,
 	}
 }
 
@@ -77,7 +77,7 @@ func (l *queries) Costs(within time.Duration, match func(names.Lock) bool) []jou
 		return match(*id)
 	})
 	for i := range list {
-		if line := l.queues.Line(list[i].Lock); line.Waiters > 0 {
+		if line := l.queues.Of(list[i].Lock).Line(); line.Waiters > 0 {
 			list[i].LongestWait = max(list[i].LongestWait, time.Since(line.Oldest))
 		}
 	}

@@ -49,20 +49,19 @@ func TestStepsDoNotWait(t *testing.T) {
 	for what, finish := range map[string]func(l *Locks, c Client, w *queue.Waiter){
 		"UNLOCK, the waiter has left": func(l *Locks, c Client, w *queue.Waiter) {
 			step := l.beginUnlock(c, [][]byte{[]byte("job"), []byte("7")})
-			l.queues.GiveUp(w)
+			w.GiveUp()
 			step.Finish(numbers(1, token, 0), nil)
 		},
 		"UNLOCK, its outcome is not known": func(l *Locks, c Client, w *queue.Waiter) {
 			step := l.beginUnlock(c, [][]byte{[]byte("job"), []byte("7")})
-			l.queues.GiveUp(w)
+			w.GiveUp()
 			step.Finish(script.Answer{}, context.DeadlineExceeded)
 		},
 		"UNLOCK, replaced": func(l *Locks, c Client, w *queue.Waiter) {
 			step := l.beginUnlock(c, [][]byte{[]byte("job"), []byte("7")})
 			l.FailedOver()
 			_, next := step.Finish(numbers(1, token, 0), nil)
-			_, rejected := l.queues.Outcome(w)
-			if rejected == nil || next == nil || next.Script != script.UnlockScript {
+			if w.State().Err == nil || next == nil || next.Script != script.UnlockScript {
 				t.Error("the waiter may keep the lock, or it is not released")
 				return
 			}
@@ -94,9 +93,8 @@ func TestStepsDoNotWait(t *testing.T) {
 				l, end := silentLocks(Config{MaxTimeout: time.Hour,
 					Durability: Durability{FailoverHold: time.Hour}})
 				c, began := Client{Holder: &held.Holder{}}, time.Now()
-				w := queue.NewWaiter(script.Request{Key: "job", Timeout: time.Minute, Connection: "c",
-					Number: "1", Client: "-"}, names.Identity{})
-				l.queues.Join(w, 0)
+				w, _ := l.queues.Join(script.Request{Key: "job", Timeout: time.Minute, Connection: "c",
+					Number: "1", Client: "-"}, names.Identity{}, 0)
 				finish(l, c, w)
 				if took := time.Since(began); took != 0 {
 					t.Errorf("it waits for %v", took)

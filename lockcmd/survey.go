@@ -87,7 +87,7 @@ func (l *queries) Inspect(
 		return nil, refused
 	}
 	for i := range list {
-		addLine(&list[i], l.queues.Line(list[i].Lock))
+		addLine(&list[i], l.queues.Of(list[i].Lock).Line())
 	}
 	return list, nil
 }

@@ -95,7 +95,7 @@ func (l *releases) release(
 func (l *releases) beginRelease(
 	by *held.Holder, id names.Lock, as names.Identity, p script.Proof, handsOver bool,
 ) *unlockCall {
-	offer, compete := l.queues.Offer(id, as, handsOver && l.heldOff() == 0)
+	offer := l.queues.Of(id).Offer(as, handsOver && l.heldOff() == 0)
 	r := &unlockCall{by: by, id: id, as: as, proof: p, handOver: offer}
 	has := "-"
 	if by != nil && p.Kind == "connection" {
@@ -106,7 +106,7 @@ func (l *releases) beginRelease(
 		next = &offer.Next.Request
 	}
 	r.Call = l.Scripts.Unlock(script.Release{
-		Id: id, Proof: p, Has: has, How: l.queues.WaitsAs(id.Key, compete),
+		Id: id, Proof: p, Has: has, How: l.queues.WaitsAs(id.Key, offer.Compete),
 		Wanted: offer.Kind, Next: next, Others: requestsOf(offer.Others),
 	})
 	return r
@@ -138,7 +138,7 @@ func (l *releases) finishRelease(
 	if failure.NeverSent(err) {
 		unknown = nil
 	}
-	ends = l.queues.EndRelease(r.id, r.handOver, queue.Released{
+	ends = r.handOver.End(queue.Released{
 		Done: answer[0] == 1, Token: answer[1], Given: givenTo(answer), Polls: answer[2] == 1,
 		Failed: err != nil, Unknown: unknown, Missing: missing,
 	})
@@ -164,6 +164,13 @@ func givenTo(answer []int64) int {
 // again at once needs no script then.
 const unlistPause = 10 * time.Millisecond
 
+// waitNoMore is waitsNoMore for waiters that have left.
+func (l *releases) waitNoMore(list []queue.Departed) {
+	for _, w := range list {
+		l.waitsNoMore(w.As, w.ID(), w.PollNow)
+	}
+}
+
 // waitsNoMore tells other proxies that no client waits here for a lock any more, unless one does
 // again. At once it releases a lock that may be reserved for this proxy. If that fails, the
 // reservation ends by itself, and others wait for this proxy a second longer.
@@ -173,7 +180,7 @@ func (l *releases) waitsNoMore(as names.Identity, id names.Lock, reserved bool) 
 		pause = 0
 	}
 	l.Timers.After(pause, func(ctx context.Context) {
-		if !reserved && l.queues.WaitedFor(id) {
+		if !reserved && l.queues.Of(id).HasWaiters() {
 			return
 		}
 		on := l.Clients.On(ctx, as, id.Key, time.Now().Add(l.Clients.Patience()))

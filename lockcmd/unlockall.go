@@ -20,7 +20,7 @@ func (l *releases) beginReleaseAll(
 	for i, key := range keys {
 		id := names.Lock{DB: as.DB, Key: string(key)}
 		client.Suspend(id, p)
-		offer, _ := l.queues.Offer(id, queue.Nobody, true)
+		offer := l.queues.Of(id).Offer(queue.Nobody, true)
 		kinds[i] = offer.Kind
 		r := &unlockCall{by: client.Holder, id: id, as: as, proof: p, handOver: offer}
 		r.Call.Script = script.UnlockScript

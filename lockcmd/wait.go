@@ -26,21 +26,20 @@ type waits struct {
 func (l *waits) wait(
 	ctx context.Context, s session, r script.Request, patience time.Duration,
 ) Reply {
-	w := queue.NewWaiter(r, s.As)
-	at := l.queues.Join(w, patience)
+	w, at := l.queues.Join(r, s.As, patience)
 	err, pause := error(nil), notPolled
 	switch {
 	case at.First && !at.ForeignTurn: // the lock is probably free
 		pause, err = l.pollOrPause(s, w)
 	case at.First || !at.Permitted || r.Owner != "":
 		if err = l.check(s, w); err != nil && l.isTransient(err) {
-			pause, err = l.queues.PollAfter(w, err), nil
+			pause, err = w.PollAfter(err), nil
 		}
 	}
-	queued := err == nil && !l.queues.Ended(w)
+	queued := err == nil && !w.State().Ended
 	if queued {
 		l.seen.waitBegan(w)
-		endWatch := l.deadlocks.Watch(w)
+		endWatch := l.deadlocks.Watch(w.Wait)
 		err = l.waitTurn(ctx, s, w, patience, pause)
 		endWatch()
 	}
@@ -62,8 +61,7 @@ func (l *waits) waitTurn(
 	ctx context.Context, s session, w *queue.Waiter, patience, pause time.Duration,
 ) error {
 	loopguard.MayWait()
-	id := w.ID()
-	l.notifications.Listen(w.As, id.Key)
+	l.notifications.Listen(w.As, w.Key)
 	over := timerAfter(patience)
 	defer over.stop()
 	slow := l.seen.slowTimer()
@@ -75,8 +73,8 @@ func (l *waits) waitTurn(
 	}
 	woken := false
 	for {
-		if first, lease := l.queues.Position(w); first && (woken || !next.armed) {
-			next.armSooner(l.pollInterval(w, lease))
+		if at := w.State(); at.First && (woken || !next.armed) {
+			next.armSooner(l.pollInterval(w, at.Lease))
 		}
 		timeToPoll := false
 		woken = false
@@ -84,7 +82,7 @@ func (l *waits) waitTurn(
 		case <-ctx.Done():
 			return failure.ErrGone
 		case <-over.due():
-			err, stale := l.queues.Outage(id)
+			err, stale := w.Outage()
 			if stale {
 				return l.check(s, w)
 			}
@@ -99,20 +97,20 @@ func (l *waits) waitTurn(
 		case <-w.Woken():
 			woken = true
 		}
-		if ended, err := l.queues.Outcome(w); ended || err != nil {
-			return l.handedClaim(s, w, err)
+		if at := w.State(); at.Ended || at.Err != nil {
+			return l.handedClaim(s, w, at.Err)
 		}
-		if l.queues.TakeOwnerHolds(w) {
+		if w.TakeOwnerHolds() {
 			err := l.check(s, w)
-			if err != nil && !l.isTransient(err) || l.queues.Ended(w) {
+			if err != nil && !l.isTransient(err) || w.State().Ended {
 				return err
 			}
 		}
-		if !l.queues.ShouldPoll(w, timeToPoll) {
+		if at := w.State(); !at.First || !timeToPoll && !at.PollNow {
 			continue
 		}
 		pause, err := l.pollOrPause(s, w)
-		if err != nil || l.queues.Ended(w) {
+		if err != nil || w.State().Ended {
 			return err
 		}
 		l.seen.findHolder(w)
@@ -131,7 +129,7 @@ func (l *waits) awaitOffer(w *queue.Waiter) {
 	patience := time.NewTimer(offerPatience + l.cfg.ReplicaTimeout +
 		l.Clients.Ways.RoundTrip(w.Key))
 	defer patience.Stop()
-	for l.queues.IsOffered(w) {
+	for w.State().Offered {
 		select {
 		case <-w.Woken():
 		case <-patience.C:
@@ -147,12 +145,12 @@ func (l *waits) endWait(
 	ctx context.Context, s session, w *queue.Waiter, queued bool, err error,
 ) Reply {
 	l.awaitOffer(w)
-	end := l.queues.End(w, err)
+	end := w.End(err)
 	won, err := end.Won, end.Err
 	healthy := err == nil || err == failure.ErrGone || failure.IsDeadlock(err) ||
 		failure.IsUnblocked(err) // the upstream is
-	if end.Missed && healthy {
-		l.releases.waitsNoMore(w.As, w.ID(), end.PollNow)
+	if healthy {
+		l.releases.waitNoMore(end.Missed)
 	}
 	if queued {
 		l.seen.waitEnded(w, won)

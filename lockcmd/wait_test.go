@@ -77,22 +77,21 @@ func TestPollBehindGrant(t *testing.T) {
 			"poll":  func(s session, w *queue.Waiter) error { _, err := l.poll(s, w); return err },
 			"check": func(s session, w *queue.Waiter) error { return l.check(s, w) },
 		} {
-			w := queue.NewWaiter(r, names.Identity{})
-			l.queues.Join(w, 0)
+			w, _ := l.queues.Join(r, names.Identity{}, 0)
 			s := &slowSession{meanwhile: func() []int64 {
-				offer, _ := l.queues.Offer(id, names.Identity{}, true)
-				l.queues.EndRelease(id, offer, queue.Released{Done: true, Token: c.granted, Given: 1})
+				l.queues.Of(id).Offer(names.Identity{}, true).End(
+					queue.Released{Done: true, Token: c.granted, Given: 1})
 				if c.polled == 0 {
 					return []int64{0, 0, 1000}
 				}
 				return []int64{c.polled, 0}
 			}}
 			want := max(c.granted, c.polled)
-			if err := step(s.session(), w); err != nil || !l.queues.Has(w) || w.Token != want {
+			if err := step(s.session(), w); err != nil || !w.State().Has || w.Token != want {
 				t.Errorf("%s: %s: error %v, has it: %t, token %d, want %d",
-					c.what, name, err, l.queues.Has(w), w.Token, want)
+					c.what, name, err, w.State().Has, w.Token, want)
 			}
-			l.queues.End(w, nil)
+			w.End(nil)
 		}
 		l.Close()
 	}
@@ -115,12 +114,12 @@ func TestOutageAsAPollFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTestLocks()
 		defer l.Close()
-		w := queue.NewWaiter(script.Request{Key: "job", Connection: "c", Number: "1"}, names.Identity{})
-		l.queues.Join(w, 0)
+		r := script.Request{Key: "job", Connection: "c", Number: "1"}
+		w, _ := l.queues.Join(r, names.Identity{}, 0)
 		asked := 0
 		ask := func() {
 			asked++
-			if err, _ := l.queues.Outage(w.ID()); err == nil {
+			if err, _ := w.Outage(); err == nil {
 				t.Error("no poll is under way, and none has failed")
 			}
 		}
@@ -140,8 +139,8 @@ func TestOutageAsAPollFails(t *testing.T) {
 func TestCheckFindsGracePeriod(t *testing.T) {
 	l := newTestLocks()
 	defer l.Close()
-	w := queue.NewWaiter(script.Request{Key: "job", Connection: "c", Number: "1", Owner: "o"}, names.Identity{})
-	l.queues.Join(w, 0)
+	r := script.Request{Key: "job", Connection: "c", Number: "1", Owner: "o"}
+	w, _ := l.queues.Join(r, names.Identity{}, 0)
 	s := &slowSession{meanwhile: func() []int64 { return []int64{200, 2, 1} }}
 	if err := l.check(s.session(), w); err != nil || w.Token != 200 || !w.TakenOver || !w.Renewed {
 		t.Errorf("error %v, %+v", err, w.Attempt)
@@ -214,8 +213,7 @@ func TestDeadlockFoundAsPollTakes(t *testing.T) {
 	defer l.Close()
 	r := script.Request{Key: "job", Connection: "c", Number: "1", Owner: "o"}
 	for range 2000 {
-		w := queue.NewWaiter(r, names.Identity{})
-		l.queues.Join(w, 0)
+		w, _ := l.queues.Join(r, names.Identity{}, 0)
 		refused, released := make(chan bool, 1), false
 		cycle := deadlock.NewError([]deadlock.Step{{Owner: "o", Key: "job"}})
 		polls := 0
@@ -224,16 +222,16 @@ func TestDeadlockFoundAsPollTakes(t *testing.T) {
 				released = true
 				return []int64{1, 0, 0}
 			}
-			go func() { refused <- l.queues.Refuse(w, cycle) }()
+			go func() { refused <- w.Refuse(cycle) }()
 			runtime.Gosched()
 			return []int64{200, 0}
 		}}
 		_, err := l.poll(s.session(), w)
-		if no := <-refused; no != (err != nil) || no != released || no == l.queues.Has(w) {
+		if no := <-refused; no != (err != nil) || no != released || no == w.State().Has {
 			t.Fatalf("refused: %v, released: %v, error %v, has it: %t", no, released, err,
-				l.queues.Has(w))
+				w.State().Has)
 		}
-		l.queues.End(w, nil)
+		w.End(nil)
 	}
 }
 
@@ -244,9 +242,8 @@ func TestReplacedAsPollTakes(t *testing.T) {
 	defer l.Close()
 	l.common.cfg.FailoverHold = time.Minute
 	r := script.Request{Key: "job", Connection: "c", Number: "1"}
-	w, other := queue.NewWaiter(r, names.Identity{}), queue.NewWaiter(r, names.Identity{})
-	l.queues.Join(w, 0)
-	l.queues.Join(other, 0)
+	w, _ := l.queues.Join(r, names.Identity{}, 0)
+	l.queues.Join(r, names.Identity{}, 0) // another
 	scripts := 0
 	s := &slowSession{meanwhile: func() []int64 {
 		if scripts++; scripts == 1 {
@@ -259,8 +256,8 @@ func TestReplacedAsPollTakes(t *testing.T) {
 	if err == nil || strings.Contains(err.Error(), "nothing was sent") || failure.MayHaveRun(err) {
 		t.Errorf("error %v", err)
 	}
-	failing, _ := l.queues.Outage(w.ID())
-	if scripts != 2 || l.queues.StillWaits(w) || l.queues.Has(w) || failing != nil {
-		t.Errorf("%d scripts, waits: %t, failing %v", scripts, l.queues.StillWaits(w), failing)
+	failing, _ := w.Outage()
+	if at := w.State(); scripts != 2 || at.Waits || at.Has || failing != nil {
+		t.Errorf("%d scripts, waits: %t, failing %v", scripts, at.Waits, failing)
 	}
 }

@@ -254,7 +254,7 @@ func (w *Notifications) onMessage(as names.Identity, m *redis.Message) {
 	}
 	as.DB = n
 	id := names.Lock{DB: n, Key: key}
-	if !w.queues.Reserved(id) {
+	if !w.queues.Of(id).Reserved() {
 		w.unwanted(as, id)
 	}
 }

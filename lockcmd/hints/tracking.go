@@ -169,7 +169,7 @@ func (c *trackingConn) lost() {
 	keys := slices.Collect(maps.Keys(c.tracked))
 	c.mu.Unlock()
 	for _, key := range keys {
-		c.by.queues.MayBeFree(names.Lock{DB: c.as.DB, Key: key})
+		c.by.queues.Of(names.Lock{DB: c.as.DB, Key: key}).MayBeFree()
 	}
 }
 
@@ -305,7 +305,7 @@ func (c *trackingConn) forgetUnneeded() {
 	defer c.mu.Unlock()
 	for key, tracked := range c.tracked {
 		id := names.Lock{DB: c.as.DB, Key: key}
-		if tracked.now && !c.by.queues.WaitedFor(id) && !c.by.sessions.Has(id) {
+		if tracked.now && !c.by.queues.Of(id).HasWaiters() && !c.by.sessions.Has(id) {
 			delete(c.tracked, key)
 		}
 	}
@@ -315,7 +315,7 @@ func (c *trackingConn) forgetUnneeded() {
 // for a session, it has the key tracked again.
 func (k *Tracking) keyChanged(as names.Identity, key string) {
 	id := names.Lock{DB: as.DB, Key: key}
-	if again := k.queues.KeyChanged(id); again || k.sessions.Has(id) {
+	if again := k.queues.Of(id).KeyChanged(); again || k.sessions.Has(id) {
 		k.Want(as, key)
 	}
 }
@@ -325,6 +325,6 @@ func (k *Tracking) keyChanged(as names.Identity, key string) {
 // verified: the key may have changed before.
 func (k *Tracking) keyTracked(as names.Identity, key string, missing bool) {
 	id := names.Lock{DB: as.DB, Key: key}
-	k.queues.KeyTracked(id, missing)
+	k.queues.Of(id).KeyTracked(missing)
 	k.sessions.VerifySessions(id.DB, []string{key}, "")
 }

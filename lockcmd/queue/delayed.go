@@ -32,10 +32,11 @@ const (
 	maxDelayedPoll = 125 * time.Millisecond
 )
 
-// Delay puts a SET into the line of a lock, in the order in which clients began to ask. Leave must
-// follow.
-func (qs *Queues) Delay(id names.Lock, since time.Time) *Delayed {
-	d := &Delayed{queues: qs, id: id, since: since, wake: make(chan struct{}, 1)}
+// Delay puts a SET into the line of the lock, in the order in which clients began to ask. Leave
+// must follow.
+func (q Queue) Delay(since time.Time) *Delayed {
+	qs := q.all
+	d := &Delayed{queues: qs, id: q.id, since: since, wake: make(chan struct{}, 1)}
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	line := qs.delayed[d.id]
@@ -86,9 +87,9 @@ func (d *Delayed) signal() {
 // Pause is how long the first in line waits before it asks again without a sign.
 func (d *Delayed) Pause() time.Duration { return jitter(minDelayedPoll, maxDelayedPoll) }
 
-// WakeDelayed makes the first in a lock's line ask again: the lock may be free.
-func (qs *Queues) WakeDelayed(id names.Lock) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	qs.delayed.wake(id)
+// WakeDelayed makes the first in the line of delayed SETs ask again: the lock may be free.
+func (q Queue) WakeDelayed() {
+	q.all.mu.Lock()
+	defer q.all.mu.Unlock()
+	q.all.delayed.wake(q.id)
 }

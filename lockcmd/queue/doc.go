@@ -2,19 +2,24 @@
 // known of foreign clients that compete with them. It asks nobody and does no I/O: it says who is
 // offered a lock, who polls, and when.
 //
-// Queues is the door. Each Waiter is one LOCK … WAIT:
+// Queues is the door, and says who waits here at all. Of returns the Queue of one lock:
 //
-//   - Join, then Outcome and Position tell how it stands, and End takes it out.
-//   - BeginPoll, Settle and EndPoll are one poll of the first waiter, PollAfter and PollFailed one
-//     that has failed. PollInterval is the time to the next.
-//   - Offer is what a release tells its script about the waiters, EndRelease what it has done.
-//   - MayBeFree, Reserved, KeyChanged, KeyTracked and ForeignAnswered are hints that a lock may be
-//     free: they wake the first waiter.
-//   - Refuse, Unblock: others end a wait.
-//   - Line and Lines tell people and operators.
+//   - Offer is what a release tells its script about the waiters, HandOver.End what it has done.
+//   - BeforeTry is what a script that asks for the lock must know.
+//   - Reserved, MayBeFree, KeyChanged, KeyTracked and ForeignAnswered are hints that the lock may
+//     be free: they wake the first waiter.
+//   - Waiters and Line tell people and operators, At the search for deadlocks.
+//   - Delay puts a SET whose answer is delayed into a line of its own, as a Delayed.
 //
-// A LOCKALL waits in the queues of all its locks, as an All: JoinAll, PlacesOf, GrantAll, EndAll. A
-// SET whose answer is delayed waits in a line of its own, as a Delayed.
+// Join begins a LOCK … WAIT. A Wait is all of it, a Waiter its place in the queue of its lock:
+//
+//   - Woken says that something has changed, State how it stands, and End takes it out.
+//   - PollBegan, BeginPoll, Settle, EndPoll and PollEnded are one poll of the first waiter,
+//     Answered, PollAfter and PollFailed how it ended. PollInterval is the time to the next.
+//   - Refuse and Queues.Unblock: others end a wait.
+//
+// JoinAll begins a LOCKALL … WAIT. An All is a Wait with a Waiter for each lock. Places says where
+// it is first, Told that the upstream knows that, and Grant that it has all locks.
 //
 // One lock guards all queues. Nothing is done while it is held but to compute.
 package queue

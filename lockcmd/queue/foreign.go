@@ -3,7 +3,6 @@ package queue
 import (
 	"time"
 
-	"lockproxy/internal/foreign"
 	"lockproxy/internal/names"
 )
 
@@ -109,87 +108,5 @@ func (f foreignClients) turnOver(id names.Lock) {
 	if sight, ok := f[id]; ok {
 		sight.freed = time.Time{}
 		f[id] = sight
-	}
-}
-
-// ForeignCompete is foreignClients.compete for a caller that does not hold mu.
-func (qs *Queues) ForeignCompete(id names.Lock) bool {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	return qs.foreign.compete(id, time.Now())
-}
-
-// SawForeign notes that foreign clients compete for a lock. won says that a poll has found it
-// theirs.
-func (qs *Queues) SawForeign(id names.Lock, won bool) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	qs.foreign.saw(id, time.Now())
-	if won {
-		qs.foreign.won(id, time.Now())
-	}
-}
-
-// ForeignAnswered notes that the upstream has accepted a foreign client's request about a lock. If
-// it can have taken the lock, the first waiter polls often from now on. If it may have released the
-// lock, the first waiter polls at once.
-func (qs *Queues) ForeignAnswered(
-	id names.Lock, action foreign.Action, taken, released bool, now time.Time,
-) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	q := qs.of[id]
-	if q == nil {
-		if released || action == foreign.Touch {
-			qs.delayed.wake(id)
-		}
-		return
-	}
-	if action.Takes() || action == foreign.Touch {
-		news := !qs.foreign.compete(id, now)
-		qs.foreign.saw(id, now)
-		if news {
-			q.wakeFirst()
-		}
-	}
-	if taken {
-		qs.foreign.turnOver(id)
-	}
-	maybe := action == foreign.Touch || action == foreign.Release // some scripts answer 0
-	if released || maybe && q.touched(now) {
-		q.pollNow()
-	}
-}
-
-// KeyChanged makes the first waiter poll, unless it is the turn of foreign clients. It reports
-// whether it is: then the next change counts, too.
-func (qs *Queues) KeyChanged(id names.Lock) (theirs bool) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	q := qs.of[id]
-	theirs = qs.foreign.haveTurn(id, time.Now())
-	switch {
-	case q == nil:
-		qs.delayed.wake(id)
-	case !theirs:
-		q.pollNow()
-	}
-	return q != nil && theirs
-}
-
-// KeyTracked notes that a lock's key is tracked from now on. If the key is missing, the first
-// waiter polls, after the turn of foreign clients; otherwise that turn is over.
-func (qs *Queues) KeyTracked(id names.Lock, missing bool) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	switch q := qs.of[id]; {
-	case !missing:
-		qs.foreign.turnOver(id)
-	case q == nil:
-	case qs.foreign.haveTurn(id, time.Now()):
-		q.lease = minForeignPoll
-		q.wakeFirst()
-	default:
-		q.pollNow()
 	}
 }

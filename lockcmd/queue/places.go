@@ -20,12 +20,16 @@ type Places struct {
 	All     bool
 	Untold  bool // the upstream does not know all of them
 	PollNow bool // one of the locks may be free
+	// Err is why the wait was rejected.
+	Err error
 }
 
-// PlacesOf returns where a LOCKALL is first.
-func (qs *Queues) PlacesOf(g *All) (p Places) {
+// Places returns where g is first.
+func (g *All) Places() (p Places) {
+	qs := g.queues
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
+	p.Err = g.rejected
 	for _, w := range g.Waiters {
 		first := w.place != nil && qs.of[w.ID()].first() == w
 		p.first = append(p.first, first)
@@ -45,13 +49,14 @@ func (p Places) Flags() string {
 	return text.String()
 }
 
-// ToldPlaces notes that the upstream knows where a LOCKALL is first, and since when it waits: now,
-// if it has not said so before.
-func (qs *Queues) ToldPlaces(g *All, at Places, now int64) {
+// Told notes that the upstream knows where g is first, and since when it waits: now, if it has not
+// said so before.
+func (g *All) Told(at Places, now int64) {
+	qs := g.queues
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if g.since == 0 {
-		g.since = qs.sinceInOrder(g, now)
+		g.since = g.sinceInOrder(now)
 	}
 	for i, w := range g.Waiters {
 		if at.first[i] {
@@ -61,10 +66,9 @@ func (qs *Queues) ToldPlaces(g *All, at Places, now int64) {
 	}
 }
 
-// sinceInOrder is since when a LOCKALL waits, which is now by its first answer: but not before one
-// that came earlier here, nor after one that came later. Answers can come in another order. mu is
-// held.
-func (qs *Queues) sinceInOrder(g *All, now int64) int64 {
+// sinceInOrder is since when g waits, which is now by its first answer: but not before one that
+// came earlier here, nor after one that came later. Answers can come in another order. mu is held.
+func (g *All) sinceInOrder(now int64) int64 {
 	for e := g.turn.Next(); e != nil; e = e.Next() {
 		if since := e.Value.(*All).since; since != 0 {
 			now = min(now, since)

@@ -65,7 +65,7 @@ func TestQueueAgainstModel(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"join": func(t *rapid.T) {
 				r := script.Request{Timeout: time.Duration(joined+1) * time.Second}
-				w, n := NewWaiter(r, someone.Draw(t, "identity")), len(m.waiting)
+				w, n := newWaiter(r, someone.Draw(t, "identity")), len(m.waiting)
 				permitted := n > 0 && (m.waiting[0].As == w.As || m.waiting[n-1].As == w.As)
 				if got := m.queue.join(w); got != permitted {
 					t.Fatalf("join: another of its identity is there: %v, want %v", got, permitted)
@@ -164,7 +164,7 @@ func TestQueueAgainstModel(t *testing.T) {
 					return
 				}
 				for range foreignGapGrants {
-					w := NewWaiter(script.Request{}, names.Identity{})
+					w := newWaiter(script.Request{}, names.Identity{})
 					m.queue.join(w)
 					m.token++
 					m.queue.grant(w, m.token)

@@ -9,6 +9,7 @@ import (
 
 	"lockproxy/internal/foreign"
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/script"
 )
 
 // Queues are the clients that wait here, and those that compete with them, by the lock.
@@ -23,7 +24,7 @@ type Queues struct {
 	foreign foreignClients            // guarded by mu
 	alls    list.List                 // guarded by mu; of *All, in order of arrival
 	delayed delayedSets               // guarded by mu
-	asking  map[string]*Waiter        // guarded by mu; by the connection; of a LOCKALL its lead
+	asking  map[string]*Wait          // guarded by mu; by the connection
 }
 
 // distance is how far the upstream of a lock is. steps is how the lock record tells it.
@@ -36,34 +37,52 @@ func New(ways distance) *Queues {
 	qs := &Queues{
 		waitedKeys: foreign.NewFilter(), ways: ways,
 		of: map[names.Lock]*waitQueue{}, foreign: foreignClients{}, delayed: delayedSets{},
-		asking: map[string]*Waiter{},
+		asking: map[string]*Wait{},
 	}
 	qs.unsubscribed.Store(true)
 	return qs
 }
 
+// Queue is that of one lock, also if nobody waits for it.
+type Queue struct {
+	all *Queues
+	id  names.Lock
+}
+
+// Of returns the queue of a lock.
+func (qs *Queues) Of(id names.Lock) Queue { return Queue{qs, id} }
+
 // Waiting reports whether any client waits for a lock.
 func (qs *Queues) Waiting() bool { return qs.waiters.Load() > 0 }
 
-// Count is how many clients wait.
-func (qs *Queues) Count() int { return int(qs.waiters.Load()) }
+// MayWait reports whether clients may wait for a lock. It is cheap; false is certain.
+func (qs *Queues) MayWait(key []byte) bool { return qs.Waiting() && qs.waitedKeys.May(key) }
+
+// HasWaiters reports whether clients wait for the lock.
+func (q Queue) HasWaiters() bool {
+	if !q.all.Waiting() {
+		return false
+	}
+	q.all.mu.Lock()
+	defer q.all.mu.Unlock()
+	return q.all.of[q.id] != nil
+}
 
 // SetSubscribed says whether release notifications can come. None can while no connection is
 // subscribed: at first, and after a failure. A release takes a proxy that should hear of it and
 // does not for ended.
 func (qs *Queues) SetSubscribed(is bool) { qs.unsubscribed.Store(!is) }
 
-// MayWait reports whether clients may wait for a lock. It is cheap; false is certain.
-func (qs *Queues) MayWait(key []byte) bool { return qs.Waiting() && qs.waitedKeys.May(key) }
-
-// WaitedFor reports whether clients wait for a lock.
-func (qs *Queues) WaitedFor(id names.Lock) bool {
-	if !qs.Waiting() {
-		return false
+// WaitsAs is how this proxy waits for a lock: `how` in the lock record.
+func (qs *Queues) WaitsAs(key string, foreignCompete bool) string {
+	how := 32 * qs.ways.Steps(key)
+	switch {
+	case foreignCompete:
+		how++
+	case qs.unsubscribed.Load():
+		how += 2
 	}
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	return qs.of[id] != nil
+	return strconv.FormatInt(how, 10)
 }
 
 // arrival is how a waiter has come into the queue of its lock.
@@ -73,78 +92,42 @@ type arrival struct {
 	ForeignTurn bool // the lock has just been left free for foreign clients
 }
 
-// Join puts w at the end of the queue of its lock. It waits for patience; 0 is forever. end must
-// follow.
-func (qs *Queues) Join(w *Waiter, patience time.Duration) (at arrival) {
-	qs.waiters.Add(1)
-	w.Joined = time.Now()
-	if patience > 0 {
-		w.until = w.Joined.Add(patience)
-	}
+// Join puts a LOCK at the end of the queue of its lock. It waits for patience; 0 is forever. End
+// must follow.
+func (qs *Queues) Join(
+	r script.Request, as names.Identity, patience time.Duration,
+) (w *Waiter, at arrival) {
+	now := time.Now()
+	w = newWaiter(r, as)
+	w.begin(qs, patience, now)
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.queueLocked(w.ID())
 	at.Permitted = q.join(w)
-	at.First, at.ForeignTurn = q.first() == w, qs.foreign.haveTurn(w.ID(), w.Joined)
-	qs.asking[w.Connection] = w
-	return at
+	at.First, at.ForeignTurn = q.first() == w, qs.foreign.haveTurn(w.ID(), now)
+	qs.asking[w.Connection] = w.Wait
+	return w, at
 }
 
-// Departure is how a wait has ended.
-type Departure struct {
-	Won     bool    // it has the lock
-	Found   *string // it has this value instead
-	Unknown bool    // it may have been given the lock without knowing
-	Missed  bool    // it was the last, and others may go on waiting for this proxy
-	PollNow bool    // the lock may be reserved for this proxy
-	Err     error
-}
-
-// End takes w out of the queue. err is why its wait has failed, if that is known already.
-func (qs *Queues) End(w *Waiter, err error) (d Departure) {
-	defer qs.waiters.Add(-1)
+// JoinAll puts a LOCKALL into the queues, at the end of each. It waits for patience; 0 is forever.
+// End must follow.
+func (qs *Queues) JoinAll(
+	rs []script.Request, as names.Identity, patience time.Duration,
+) (g *All) {
+	g = &All{Wait: Wait{As: as, wake: make(chan struct{}, 1)}}
+	g.all = g
+	g.begin(qs, patience, time.Now())
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	d = Departure{Won: w.state == granted, Found: w.found, Unknown: w.unknownOutcome, Err: err}
-	if !d.Won {
-		w.state = left
+	for _, r := range rs {
+		w := &Waiter{Request: r, Wait: &g.Wait}
+		g.Waiters = append(g.Waiters, w)
+		qs.queueLocked(w.ID()).join(w)
 	}
-	if err == nil {
-		d.Err = w.rejected
-	}
-	delete(qs.asking, w.Connection)
-	d.Missed = qs.leaveLocked(w)
-	d.PollNow = w.pollNow
-	return d
-}
-
-// GiveUp notes that w does not want the lock that it has been handed.
-func (qs *Queues) GiveUp(w *Waiter) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	w.state = left
-}
-
-// Reserved makes the first waiter poll: another proxy has reserved the lock for it. It reports
-// whether there is one.
-func (qs *Queues) Reserved(id names.Lock) bool {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	q := qs.of[id]
-	if q != nil {
-		q.quota = 0
-		q.pollNow()
-	}
-	return q != nil
-}
-
-// MayBeFree makes the first waiter poll.
-func (qs *Queues) MayBeFree(id names.Lock) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	if q := qs.of[id]; q != nil {
-		q.pollNow()
-	}
+	g.Lead = g.Waiters[0]
+	qs.asking[g.Lead.Connection] = &g.Wait
+	g.turn = qs.alls.PushBack(g)
+	return g
 }
 
 // queueLocked returns the queue of a lock, a new one if there is none. mu is held.
@@ -156,6 +139,47 @@ func (qs *Queues) queueLocked(id names.Lock) *waitQueue {
 		qs.waitedKeys.Add(id.Key, 1)
 	}
 	return q
+}
+
+// Departure is how a wait has ended.
+type Departure struct {
+	Won     bool    // it has its locks
+	Found   *string // it has this value instead
+	Unknown bool    // it may have been given its locks without knowing
+	// Missed are its waiters that were the last, and for which others may go on waiting.
+	Missed []Departed
+	Err    error
+}
+
+// Departed is a waiter that has left. PollNow says that the lock may be reserved for this proxy.
+type Departed struct {
+	*Waiter
+	PollNow bool
+}
+
+// End takes w out of the queues. err is why it has failed, if that is known already.
+func (w *Wait) End(err error) (d Departure) {
+	qs := w.queues
+	defer qs.waiters.Add(-1)
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	d = Departure{Won: w.Lead.state == granted, Found: w.Lead.found, Unknown: w.unknown, Err: err}
+	if err == nil {
+		d.Err = w.rejected
+	}
+	delete(qs.asking, w.Lead.Connection)
+	if w.all != nil {
+		qs.alls.Remove(w.all.turn)
+	}
+	for _, one := range w.Waiters {
+		if !d.Won {
+			one.state = left
+		}
+		if qs.leaveLocked(one) {
+			d.Missed = append(d.Missed, Departed{one, one.pollNow})
+		}
+	}
+	return d
 }
 
 // leaveLocked takes w out of its queue. It reports whether waitsNoMore must follow: w was the last
@@ -174,68 +198,35 @@ func (qs *Queues) leaveLocked(w *Waiter) (missed bool) {
 	return w.state != granted && (w.pollNow || q.listed)
 }
 
-// Has reports whether w has the lock.
-func (qs *Queues) Has(w *Waiter) bool {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	return w.state == granted
+// GiveUp notes that w does not want the lock that it has been handed.
+func (w *Waiter) GiveUp() {
+	w.queues.mu.Lock()
+	defer w.queues.mu.Unlock()
+	w.state = left
 }
 
-// IsOffered reports whether a release is under way that may give w the lock.
-func (qs *Queues) IsOffered(w *Waiter) bool {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	return w.state == offered
+// State is how a waiter stands.
+type State struct {
+	Waits   bool          // no release that names it is under way, and it has no outcome yet
+	Offered bool          // a release is under way that may give it the lock
+	Has     bool          // it has the lock
+	Ended   bool          // it has the lock, or the value
+	Err     error         // why it was rejected
+	First   bool          // in its queue
+	PollNow bool          // it is first, and the lock may be free
+	Lease   time.Duration // that was last granted here, if it is first
 }
 
-// Outcome reports whether w has the lock, or the value. It fails if w was rejected.
-func (qs *Queues) Outcome(w *Waiter) (ended bool, err error) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	return w.state == granted || w.state == served, w.rejected
-}
-
-// Ended reports whether w has the lock, or the value.
-func (qs *Queues) Ended(w *Waiter) bool {
-	ended, _ := qs.Outcome(w)
-	return ended
-}
-
-// TakeOwnerHolds reports whether w's owner seems to have the lock, and clears that: one check is
-// enough.
-func (qs *Queues) TakeOwnerHolds(w *Waiter) bool {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	defer func() { w.ownerHolds = false }()
-	return w.ownerHolds
-}
-
-// ShouldPoll reports whether w is first and must poll now.
-func (qs *Queues) ShouldPoll(w *Waiter, timeToPoll bool) bool {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	return w.place != nil && qs.of[w.ID()].first() == w && (timeToPoll || w.pollNow)
-}
-
-// Position reports whether w is first, and then the lease that was last granted here.
-func (qs *Queues) Position(w *Waiter) (first bool, lease time.Duration) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	q := qs.of[w.ID()]
-	if w.place == nil || q.first() != w {
-		return false, 0
+// State says how w stands now.
+func (w *Waiter) State() State {
+	w.queues.mu.Lock()
+	defer w.queues.mu.Unlock()
+	s := State{
+		Waits: w.state == waiting && w.rejected == nil, Offered: w.state == offered,
+		Has: w.state == granted, Ended: w.state == granted || w.state == served, Err: w.rejected,
 	}
-	return true, q.lease
-}
-
-// WaitsAs is how this proxy waits for a lock: `how` in the lock record.
-func (qs *Queues) WaitsAs(key string, foreignCompete bool) string {
-	how := 32 * qs.ways.Steps(key)
-	switch {
-	case foreignCompete:
-		how++
-	case qs.unsubscribed.Load():
-		how += 2
+	if q := w.queues.of[w.ID()]; w.place != nil && q.first() == w {
+		s.First, s.PollNow, s.Lease = true, w.pollNow, q.lease
 	}
-	return strconv.FormatInt(how, 10)
+	return s
 }

@@ -13,23 +13,21 @@ import (
 // A release has given the last waiter of a queue the lock, and it has not ended yet. An UNLOCKALL
 // finds nobody there.
 func TestReleaseAllBehindGrant(t *testing.T) {
-	qs, w := New(&background.Ways{}), NewWaiter(script.Request{Key: "job"}, names.Identity{})
-	q := qs.queueLocked(w.ID())
-	q.join(w)
-	q.grant(w, 7)
-	if offer, _ := qs.Offer(w.ID(), Nobody, true); offer.Kind != "none" {
+	qs := New(&background.Ways{})
+	w, _ := qs.Join(script.Request{Key: "job"}, names.Identity{}, 0)
+	qs.of[w.ID()].grant(w, 7)
+	if offer := qs.Of(w.ID()).Offer(Nobody, true); offer.Kind != "none" {
 		t.Errorf("the waiters want %q", offer.Kind)
 	}
 }
 
 // UNLOCKALL leaves a gap for foreign clients now and then, as UNLOCK does.
 func TestReleaseAllLeavesGap(t *testing.T) {
-	qs, w := New(&background.Ways{}), NewWaiter(script.Request{Key: "job"}, names.Identity{})
-	q := qs.queueLocked(w.ID())
-	q.join(w)
-	q.grants = foreignGapGrants
+	qs := New(&background.Ways{})
+	w, _ := qs.Join(script.Request{Key: "job"}, names.Identity{}, 0)
+	qs.of[w.ID()].grants = foreignGapGrants
 	for _, want := range []string{"gap", "self"} {
-		if offer, _ := qs.Offer(w.ID(), Nobody, true); offer.Kind != want {
+		if offer := qs.Of(w.ID()).Offer(Nobody, true); offer.Kind != want {
 			t.Errorf("the waiters want %q, not %q", offer.Kind, want)
 		}
 	}
@@ -40,15 +38,14 @@ func TestWaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		qs := New(&background.Ways{})
 		join := func(key string) *Waiter {
-			w := NewWaiter(script.Request{Key: key, Connection: key}, names.Identity{})
-			qs.Join(w, 0)
+			w, _ := qs.Join(script.Request{Key: key, Connection: key}, names.Identity{}, 0)
 			time.Sleep(time.Minute)
 			return w
 		}
 		check := func(queues int, oldest, sum time.Duration) {
 			t.Helper()
-			if q, o, s := qs.Waited(); q != queues || o != oldest || s != sum {
-				t.Errorf("%d queues, the oldest waits for %v, all for %v", q, o, s)
+			if got := qs.Totals(); got.Queues != queues || got.Oldest != oldest || got.Sum != sum {
+				t.Errorf("%+v", got)
 			}
 		}
 		check(0, 0, 0)
@@ -56,9 +53,9 @@ func TestWaited(t *testing.T) {
 		join("b")
 		last := join("a")
 		check(2, 3*time.Minute, 6*time.Minute)
-		qs.End(first, nil)
+		first.End(nil)
 		check(2, 2*time.Minute, 3*time.Minute)
-		qs.End(last, nil)
+		last.End(nil)
 		check(1, 2*time.Minute, 2*time.Minute)
 	})
 }
@@ -84,13 +81,12 @@ func TestNothingIsHeardBeforeASubscription(t *testing.T) {
 // and left since: so the queue is gone.
 func TestCheckFailsBehindGrant(t *testing.T) {
 	r := script.Request{Key: "job", Connection: "c", Number: "1"}
-	qs, w, other := New(&background.Ways{}), NewWaiter(r, names.Identity{}), NewWaiter(r, names.Identity{})
-	q := qs.queueLocked(w.ID())
-	q.join(w)
-	q.grant(w, 7)
-	q.join(other)
-	qs.leaveLocked(other)
-	if pause := qs.PollAfter(w, script.ServerError("LOADING")); pause <= 0 || w.state != granted {
+	qs := New(&background.Ways{})
+	w, _ := qs.Join(r, names.Identity{}, 0)
+	qs.of[w.ID()].grant(w, 7)
+	other, _ := qs.Join(r, names.Identity{}, 0)
+	other.End(nil)
+	if pause := w.PollAfter(script.ServerError("LOADING")); pause <= 0 || w.state != granted {
 		t.Errorf("polls after %v, state %d", pause, w.state)
 	}
 }
@@ -100,7 +96,7 @@ func TestCheckFailsBehindGrant(t *testing.T) {
 func TestLeavePassesPollOn(t *testing.T) {
 	for _, state := range []waiterState{waiting, left, granted} {
 		q := &waitQueue{}
-		first, next := NewWaiter(script.Request{}, names.Identity{}), NewWaiter(script.Request{}, names.Identity{})
+		first, next := newWaiter(script.Request{}, names.Identity{}), newWaiter(script.Request{}, names.Identity{})
 		q.join(first)
 		q.join(next)
 		q.pollNow()

@@ -3,7 +3,6 @@ package queue
 import (
 	"slices"
 
-	"lockproxy/internal/names"
 	"lockproxy/lockcmd/failure"
 )
 
@@ -20,58 +19,59 @@ func (qs *Queues) Unblock(connection string, withError bool) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	w := qs.asking[connection]
-	if w == nil || w.rejected != nil || w.state != waiting && w.state != offered {
+	if w == nil || w.Lead.state != waiting && w.Lead.state != offered {
 		return false
 	}
-	w.state, w.rejected = left, failure.UnblockedError(withError)
-	w.Signal()
-	return true
+	return w.refuseLocked(failure.UnblockedError(withError))
 }
 
-// Refuse ends the wait of w with an error, and reports whether it still waited.
-func (qs *Queues) Refuse(w *Waiter, err error) bool {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	if w.state != waiting || w.rejected != nil {
+// Refuse ends w with an error, and reports whether it still waited.
+func (w *Wait) Refuse(err error) bool {
+	w.queues.mu.Lock()
+	defer w.queues.mu.Unlock()
+	return w.Lead.state == waiting && w.refuseLocked(err)
+}
+
+// refuseLocked ends w with an error, unless it was rejected before. Queues.mu is held.
+func (w *Wait) refuseLocked(err error) bool {
+	if w.rejected != nil {
 		return false
 	}
-	w.state, w.rejected = left, err
+	w.Lead.state, w.rejected = left, err
 	w.Signal()
 	return true
-}
-
-// StillWaits reports whether w waits, and no release that names it is under way.
-func (qs *Queues) StillWaits(w *Waiter) bool {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	return w.state == waiting && w.rejected == nil
 }
 
 // OwnerMayHold makes w check whether its owner has the lock.
-func (qs *Queues) OwnerMayHold(w *Waiter) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
+func (w *Wait) OwnerMayHold() {
+	w.queues.mu.Lock()
+	defer w.queues.mu.Unlock()
 	w.ownerHolds = true
 	w.Signal()
 }
 
-// At returns the waiters of the LOCK or LOCKALL that waits for a lock under a name: see calledAs.
-func (qs *Queues) At(id names.Lock, as string) []*Waiter {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	q := qs.of[id]
-	if q == nil {
+// TakeOwnerHolds reports whether w's owner seems to have the lock, and clears that: one check is
+// enough.
+func (w *Wait) TakeOwnerHolds() bool {
+	w.queues.mu.Lock()
+	defer w.queues.mu.Unlock()
+	defer func() { w.ownerHolds = false }()
+	return w.ownerHolds
+}
+
+// At returns the wait for the lock under a name, nil if there is none: see Waiter.calledAs.
+func (q Queue) At(as string) *Wait {
+	q.all.mu.Lock()
+	defer q.all.mu.Unlock()
+	line := q.all.of[q.id]
+	if line == nil {
 		return nil
 	}
-	for e := q.waiters.Front(); e != nil; e = e.Next() {
+	for e := line.waiters.Front(); e != nil; e = e.Next() {
 		w := e.Value.(*Waiter)
-		if !slices.Contains(w.calledAs(w == q.first()), as) {
-			continue
+		if slices.Contains(w.calledAs(w == line.first()), as) {
+			return w.Wait
 		}
-		if w.all != nil {
-			return w.all.Waiters
-		}
-		return []*Waiter{w}
 	}
 	return nil
 }
@@ -84,18 +84,19 @@ type standing struct {
 	AllSince int64    // since when the first waiter waits, if that is a LOCKALL
 }
 
-// Standings are those of the waiters of a LOCK or LOCKALL. ok is false if it no longer waits.
-func (qs *Queues) Standings(waiters []*Waiter) (list []standing, ok bool) {
+// Standings are those of w's waiters. ok is false if it no longer waits.
+func (w *Wait) Standings() (list []standing, ok bool) {
+	qs := w.queues
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	if lead := waiters[0]; lead.place == nil || lead.rejected != nil {
+	if w.Lead.place == nil || w.rejected != nil {
 		return nil, false
 	}
-	for _, w := range waiters {
-		first := qs.of[w.ID()].first()
-		s := standing{As: w.calledAs(w == first), Enough: w.enough()}
-		if all := w.behind(); all != nil {
-			s.Behind = all.Lead().RequestID()
+	for _, one := range w.Waiters {
+		first := qs.of[one.ID()].first()
+		s := standing{As: one.calledAs(one == first), Enough: one.enough()}
+		if all := one.behind(); all != nil {
+			s.Behind = all.RequestID()
 		}
 		if first.all != nil {
 			s.AllSince = first.all.since

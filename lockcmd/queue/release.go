@@ -9,9 +9,11 @@ import (
 
 // HandOver is what a release tells unlock.lua about the waiters here.
 type HandOver struct {
-	Kind   string // A[5] of unlock.lua
-	Next   *Waiter
-	Others []*Waiter // behind next, that can share the lock with it
+	Of      Queue
+	Kind    string // A[5] of unlock.lua
+	Next    *Waiter
+	Others  []*Waiter // behind next, that can share the lock with it
+	Compete bool      // foreign clients do
 }
 
 // named are the waiters that the lock is offered to, in order.
@@ -53,28 +55,27 @@ const (
 	maxSharersOwners = 16 << 10
 )
 
-// Offer decides what a release by an identity does for the waiters of a lock, and marks those that
-// it names. If it does not hand over, the first to poll takes the lock. compete says that foreign
-// clients do.
-func (qs *Queues) Offer(
-	id names.Lock, as names.Identity, handsOver bool,
-) (offer HandOver, compete bool) {
+// Offer decides what a release by an identity does for the waiters of the lock, and marks those
+// that it names. If it does not hand over, the first to poll takes the lock. End must follow.
+func (q Queue) Offer(as names.Identity, handsOver bool) (offer HandOver) {
+	qs := q.all
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	q, now := qs.of[id], time.Now()
-	compete = qs.foreign.compete(id, now)
+	line, now := qs.of[q.id], time.Now()
+	compete := qs.foreign.compete(q.id, now)
 	switch {
-	case q == nil || q.first() == nil:
+	case line == nil || line.first() == nil:
 		offer.Kind = "none"
 	case !handsOver:
 		offer.Kind = "gap"
 	default:
-		offer = q.offer(as, compete && !qs.foreign.makeUp(id), now)
+		offer = line.offer(as, compete && !qs.foreign.makeUp(q.id), now)
 	}
 	if offer.Kind == "free" {
-		qs.foreign.leftFree(id, now) // before anybody hears of it
+		qs.foreign.leftFree(q.id, now) // before anybody hears of it
 	}
-	return offer, compete
+	offer.Of, offer.Compete = q, compete
+	return offer
 }
 
 // Nobody is an identity that no waiter has: offer names none.
@@ -112,7 +113,7 @@ func (q *waitQueue) endOffers(
 			ends.Abandoned = append(ends.Abandoned, Handed{w, t})
 		}
 		if err != nil {
-			w.unknownOutcome = true
+			w.unknown = true
 			if w.state == left {
 				ends.Abandoned = append(ends.Abandoned, Handed{w, 0})
 			}
@@ -132,16 +133,17 @@ type Released struct {
 	Missing error // why waiters must not keep the lock that they were given
 }
 
-// EndRelease ends the offer of a release that was answered, or has failed.
-func (qs *Queues) EndRelease(id names.Lock, offer HandOver, r Released) Ends {
+// End ends the offer of a release that was answered, or has failed.
+func (h HandOver) End(r Released) Ends {
+	qs, id := h.Of.all, h.Of.id
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.of[id]
 	if q == nil {
 		q = &waitQueue{}
 	}
-	ends := q.endOffers(offer.named(), r.Token, r.Given, r.Missing, r.Unknown)
-	if r.Token != 0 && offer.Next != nil && offer.Next.Shared {
+	ends := q.endOffers(h.named(), r.Token, r.Given, r.Missing, r.Unknown)
+	if r.Token != 0 && h.Next != nil && h.Next.Shared {
 		q.pollNow() // so that other proxies see that clients still wait
 	}
 	free := r.Done && r.Token == 0
@@ -150,13 +152,13 @@ func (qs *Queues) EndRelease(id names.Lock, offer HandOver, r Released) Ends {
 		qs.foreign.leftFree(id, time.Now())
 	}
 	switch {
-	case free && offer.Next != nil:
+	case free && h.Next != nil:
 		q.yield(script.Reservation)
-	case offer.Kind == "gap", offer.Kind == "free":
+	case h.Kind == "gap", h.Kind == "free":
 		q.yield(minForeignPoll)
 	}
 	// A waiter that has joined since polled before the lock was free.
-	joined := offer.Kind == "none" && !qs.foreign.compete(id, time.Now())
+	joined := h.Kind == "none" && !qs.foreign.compete(id, time.Now())
 	if r.Failed || r.Polls || joined {
 		q.pollNow()
 	}

@@ -16,15 +16,15 @@ type Entry struct {
 	Until         time.Time // zero is never
 }
 
-// Waiters returns up to limit of the clients that wait for a lock at this proxy, in order.
-func (qs *Queues) Waiters(id names.Lock, limit int) (list []Entry) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	q := qs.of[id]
-	if q == nil {
+// Waiters returns up to limit of the clients that wait for the lock at this proxy, in order.
+func (q Queue) Waiters(limit int) (list []Entry) {
+	q.all.mu.Lock()
+	defer q.all.mu.Unlock()
+	line := q.all.of[q.id]
+	if line == nil {
 		return nil
 	}
-	for place := q.waiters.Front(); place != nil && len(list) < limit; place = place.Next() {
+	for place := line.waiters.Front(); place != nil && len(list) < limit; place = place.Next() {
 		w := place.Value.(*Waiter)
 		list = append(list, Entry{w.Owner, w.Client, w.Name, w.Mode(), w.Joined, w.until})
 	}
@@ -38,14 +38,14 @@ type Line struct {
 	Oldest  time.Time
 }
 
-// Line is the line of a lock, with no Waiters if there is none.
-func (qs *Queues) Line(id names.Lock) Line {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	if q := qs.of[id]; q != nil {
-		return q.line(id)
+// Line is that of the lock, with no Waiters if there is none.
+func (q Queue) Line() Line {
+	q.all.mu.Lock()
+	defer q.all.mu.Unlock()
+	if line := q.all.of[q.id]; line != nil {
+		return line.line(q.id)
 	}
-	return Line{Lock: id}
+	return Line{Lock: q.id}
 }
 
 func (q *waitQueue) line(id names.Lock) Line {
@@ -66,17 +66,23 @@ func (qs *Queues) Lines() (list []Line) {
 	return list
 }
 
-// Waited is for how long clients have waited until now: the longest, and together. It looks at each
-// queue, not at each client.
-func (qs *Queues) Waited() (queues int, oldest, sum time.Duration) {
+// Totals are those of all who wait, and for how long they have waited until now.
+type Totals struct {
+	Waiters, Queues int
+	Oldest, Sum     time.Duration
+}
+
+// Totals looks at each queue, not at each client.
+func (qs *Queues) Totals() Totals {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	now := monotonic.Now()
+	t := Totals{Waiters: int(qs.waiters.Load()), Queues: len(qs.of)}
 	for _, q := range qs.of {
 		if first := q.first(); first != nil {
-			oldest = max(oldest, time.Duration(now-monotonic.Of(first.Joined)))
+			t.Oldest = max(t.Oldest, time.Duration(now-monotonic.Of(first.Joined)))
 		}
-		sum += time.Duration(int64(q.len())*now - q.joined)
+		t.Sum += time.Duration(int64(q.len())*now - q.joined)
 	}
-	return len(qs.of), oldest, sum
+	return t
 }

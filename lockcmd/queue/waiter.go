@@ -3,13 +3,50 @@ package queue
 import (
 	"container/list"
 	"math"
-	"sync/atomic"
 	"time"
 
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/deadlock"
 	"lockproxy/lockcmd/script"
 )
+
+// Wait is one LOCK … WAIT, or one LOCKALL … WAIT.
+type Wait struct {
+	queues      *Queues
+	Waiters     []*Waiter // for each of its locks
+	Lead        *Waiter   // the first of them, which stands for all
+	As          names.Identity
+	Joined      time.Time
+	until       time.Time     // when it ends; zero is never
+	wake        chan struct{} // holds one: something has changed, or a lock may be free
+	rejected    error         // why it must not keep the lock that it was given
+	unknown     bool          // a release or poll has failed that may have given it its locks
+	ownerHolds  bool          // its owner seems to have the lock: check, even behind others
+	pollStarted time.Time     // when the poll under way began; zero if none is
+	all         *All          // what it is part of, if it is a LOCKALL
+}
+
+// begin begins a wait now. It lasts for patience; 0 is forever.
+func (w *Wait) begin(qs *Queues, patience time.Duration, now time.Time) {
+	w.queues, w.Joined = qs, now
+	if patience > 0 {
+		w.until = now.Add(patience)
+	}
+	qs.waiters.Add(1)
+}
+
+// Woken holds one when something has changed for w.
+func (w *Wait) Woken() <-chan struct{} { return w.wake }
+
+func (w *Wait) Signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// RequestID is the request's name, unique among all proxies.
+func (w *Wait) RequestID() string { return w.Lead.Connection + "/" + w.Lead.Number }
 
 type waiterState uint8
 
@@ -21,39 +58,32 @@ const (
 	left                // its client is disconnected, its time has expired, or it has its answer
 )
 
-// Waiter is one LOCK … WAIT.
+// Waiter is the place of a Wait in the queue of one lock.
 type Waiter struct {
 	script.Request
-	As             names.Identity
+	*Wait
 	state          waiterState
-	script.Attempt // how it got the lock: the token is valid once it is granted
-	Joined         time.Time
-	until          time.Time     // when its wait ends; zero is never
-	unknownOutcome bool          // a release or poll has failed that may have given it the lock
-	rejected       error         // why it must not keep the lock that it was given
-	wake           chan struct{} // holds one: something has changed, or the lock may be free
+	script.Attempt               // how it got the lock: the token is valid once it is granted
 	found          *string       // the value that it waited for, once it is answered
 	pollNow        bool          // the lock may be free: poll at once
 	polled         bool          // it has polled before
-	ownerHolds     bool          // its owner seems to have the lock: check, even behind others
 	placed         bool          // of a LOCKALL: the upstream knows that it is first
-	pollStarted    atomic.Int64  // when the poll under way began, as monotonic.Now; 0 if none is
 	place          *list.Element // nil outside the queue
-	all            *All          // of a LOCKALL: the waiters of all its locks
 }
 
-func NewWaiter(r script.Request, as names.Identity) *Waiter {
-	return &Waiter{Request: r, As: as, wake: make(chan struct{}, 1)}
+func newWaiter(r script.Request, as names.Identity) *Waiter {
+	w := &Waiter{Request: r, Wait: &Wait{As: as, wake: make(chan struct{}, 1)}}
+	w.Waiters, w.Lead = []*Waiter{w}, w
+	return w
 }
 
 func (w *Waiter) ID() names.Lock { return names.Lock{DB: w.As.DB, Key: w.Key} }
 
-func (w *Waiter) Signal() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-}
+// OfLockAll reports whether w waits with others, for a LOCKALL.
+func (w *Waiter) OfLockAll() bool { return w.all != nil }
+
+// HasPolled reports whether w has polled before. Only its own command may ask.
+func (w *Waiter) HasPolled() bool { return w.polled }
 
 // supersede notes that a poll has taken the lock for w although a release had given it the lock:
 // the poll ran after the end of that lease, or before it. w has the higher token. With the other
@@ -63,18 +93,6 @@ func (w *Waiter) supersede(a script.Attempt) {
 		w.Attempt = a
 	}
 }
-
-// RequestID is the request's name, unique among all proxies.
-func (w *Waiter) RequestID() string { return w.Connection + "/" + w.Number }
-
-// HasPolled reports whether w has polled before. Only its own command may ask.
-func (w *Waiter) HasPolled() bool { return w.polled }
-
-// OfLockAll reports whether w waits with others, for a LOCKALL.
-func (w *Waiter) OfLockAll() bool { return w.all != nil }
-
-// Woken holds one when something has changed for w.
-func (w *Waiter) Woken() <-chan struct{} { return w.wake }
 
 // asksAs reports whether two waiters need the same rights.
 func (w *Waiter) asksAs(other *Waiter) bool { return w.As == other.As && w.Shared == other.Shared }

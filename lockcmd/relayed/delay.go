@@ -22,7 +22,7 @@ type DelayedSet struct {
 // DelaySet puts a SET into the line, in the order in which clients began to ask. Leave must follow.
 func (f *Traffic) DelaySet(db int, key string, since time.Time) *DelayedSet {
 	id := names.Lock{DB: db, Key: key}
-	return &DelayedSet{f.queues.Delay(id, since), f, id}
+	return &DelayedSet{f.queues.Of(id).Delay(since), f, id}
 }
 
 // Pause is how long the first in line waits before it asks again without a sign.
@@ -39,7 +39,7 @@ func (d *DelayedSet) Pause() time.Duration {
 func (d *DelayedSet) SeenHeld() bool {
 	f := d.among
 	taken, ok := f.known.Get(d.id, time.Now())
-	return ok && taken.Holder.Addr != "" || f.queues.WaitedFor(d.id) || f.locks.Has(d.id)
+	return ok && taken.Holder.Addr != "" || f.queues.Of(d.id).HasWaiters() || f.locks.Has(d.id)
 }
 
 // undoSet deletes a key that still has its SET's value.
@@ -56,6 +56,6 @@ func (f *Traffic) UndoSet(as names.Identity, key, value string) {
 			f.Log.Warn("cannot release a lock that was taken for a client that has disconnected: "+
 				"it runs until its timeout", "key", key, "error", err)
 		}
-		f.queues.WakeDelayed(names.Lock{DB: as.DB, Key: key})
+		f.queues.Of(names.Lock{DB: as.DB, Key: key}).WakeDelayed()
 	})
 }

@@ -61,7 +61,7 @@ func (f *Traffic) ObserveForeign(
 	var ids []names.Lock
 	for _, key := range r.Keys {
 		id := names.Lock{DB: db, Key: string(key)}
-		if r.Action.Takes() || f.queues.WaitedFor(id) || f.known.Knows(id) {
+		if r.Action.Takes() || f.queues.Of(id).HasWaiters() || f.known.Knows(id) {
 			ids = append(ids, id)
 		}
 	}
@@ -78,7 +78,7 @@ func (f *Traffic) ObserveForeign(
 			released := f.known.Saw(id, by, r, outcome, now)
 			taken := r.Action.Takes() && outcome == foreign.Yes
 			if f.queues.Waiting() || released || r.Action == foreign.Touch {
-				f.queues.ForeignAnswered(id, r.Action, taken, released, now)
+				f.queues.Of(id).ForeignAnswered(r.Action, taken, released, now)
 			}
 		}
 	}

@@ -1,7 +1,7 @@
 // Package search finds deadlocks: owners that wait for each other's locks, at all proxies.
 //
 // Deadlocks is the door. Watch searches from a wait as long as it lasts; a wait that closes a
-// deadlock is refused (queue.Queues.Refuse) with a deadlock.Error. Channels are those on which
+// deadlock is refused (queue.Wait.Refuse) with a deadlock.Error. Channels are those on which
 // proxies ask each other who waits where, and OnMessage takes what comes by them. Found are the
 // last deadlocks, for people. What follows from what is known, package deadlock says, which asks
 // nobody.

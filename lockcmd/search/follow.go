@@ -127,7 +127,7 @@ func (l *deadlockSearch) askOthers(id string) {
 		for _, at := range m.Places {
 			l.missing[at] = true
 		}
-		l.publish(l.seeds[0].lead().As, m)
+		l.publish(l.seeds[0].As, m)
 	}
 }
 
@@ -228,7 +228,7 @@ func (d *Deadlocks) answer(id string, list []*watchedWait) {
 	of := d.held(list)
 	for _, v := range list {
 		if w, ok := d.waitOf(v, of); ok {
-			d.publish(v.lead().As, deadlock.Message{
+			d.publish(v.As, deadlock.Message{
 				ID: id, Proxy: d.Scripts.Proxy, Waits: []deadlock.Wait{w},
 			})
 		}

@@ -30,7 +30,7 @@ type holding struct {
 func (d *Deadlocks) registered(list []*watchedWait) map[*queue.Waiter]*holding {
 	found := map[*queue.Waiter]*holding{}
 	for _, v := range list {
-		for _, w := range v.waiters {
+		for _, w := range v.Waiters {
 			h := &holding{}
 			d.locks.Visit(w.ID(), func(lock *held.Lock) {
 				h.shared = lock.Shared
@@ -57,7 +57,7 @@ func (d *Deadlocks) held(list []*watchedWait) map[*queue.Waiter]*holding {
 	found, asked := map[*queue.Waiter]*holding{}, map[lockAs]*holding{}
 	var asking sync.WaitGroup
 	for _, v := range list {
-		for _, w := range v.waiters {
+		for _, w := range v.Waiters {
 			lock := lockAs{w.As, w.Key}
 			if asked[lock] == nil {
 				h := &holding{}

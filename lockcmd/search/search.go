@@ -77,20 +77,16 @@ const maxRecent = 20
 
 // watchedWait is a LOCK or LOCKALL that waits.
 type watchedWait struct {
-	waiters []*queue.Waiter // for its keys
-	id      string
-	since   int64
-	next    time.Time // when a search starts from it; guarded by Deadlocks.mu
-	found   bool      // it closes a deadlock; guarded by Deadlocks.mu
+	*queue.Wait
+	id    string
+	since int64
+	next  time.Time // when a search starts from it; guarded by Deadlocks.mu
+	found bool      // it closes a deadlock; guarded by Deadlocks.mu
 }
 
-func newWatchedWait(waiters []*queue.Waiter) *watchedWait {
-	return &watchedWait{waiters: waiters, id: waiters[0].RequestID(),
-		since: waiters[0].Joined.UnixNano()}
+func newWatchedWait(w *queue.Wait) *watchedWait {
+	return &watchedWait{Wait: w, id: w.RequestID(), since: w.Joined.UnixNano()}
 }
-
-// lead is the waiter that stands for all of them.
-func (v *watchedWait) lead() *queue.Waiter { return v.waiters[0] }
 
 // idsOf are the IDs of waits.
 func idsOf(list []*watchedWait) (ids []string) {
@@ -111,15 +107,15 @@ func New(
 
 func (d *Deadlocks) off() bool { return d.mode == Off }
 
-// Watch searches for deadlocks of a wait until end is called. A LOCKALL has several waiters.
-func (d *Deadlocks) Watch(waiters ...*queue.Waiter) (end func()) {
-	if waiters[0].Owner == "" || d.off() || tooLong(waiters) {
+// Watch searches for deadlocks of a wait until end is called.
+func (d *Deadlocks) Watch(w *queue.Wait) (end func()) {
+	if w.Lead.Owner == "" || d.off() || tooLong(w) {
 		return func() {}
 	}
 	d.mu.Lock()
-	v := newWatchedWait(waiters)
+	v := newWatchedWait(w)
 	v.next = time.Now().Add(firstSearch)
-	owner := v.lead().Owner
+	owner := v.Lead.Owner
 	d.of[owner] = append(d.of[owner], v)
 	if !d.ticking {
 		d.ticking = true
@@ -138,8 +134,8 @@ func (d *Deadlocks) Watch(waiters ...*queue.Waiter) (end func()) {
 }
 
 // tooLong reports whether a key or an owner is too long for messages.
-func tooLong(waiters []*queue.Waiter) bool {
-	return slices.ContainsFunc(waiters, func(w *queue.Waiter) bool {
+func tooLong(w *queue.Wait) bool {
+	return slices.ContainsFunc(w.Waiters, func(w *queue.Waiter) bool {
 		return len(w.Owner) > maxWaitName || len(w.Key) > maxWaitName
 	})
 }
@@ -147,7 +143,7 @@ func tooLong(waiters []*queue.Waiter) bool {
 func (d *Deadlocks) unwatch(v *watchedWait) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	owner := v.lead().Owner
+	owner := v.Lead.Owner
 	list := d.of[owner]
 	if list = slices.DeleteFunc(list, func(o *watchedWait) bool { return o == v }); len(list) > 0 {
 		d.of[owner] = list
@@ -167,16 +163,16 @@ func (d *Deadlocks) tick(context.Context) {
 	now := time.Now()
 	for _, list := range d.of {
 		for _, v := range list {
-			if now.Before(v.next) || keys+len(v.waiters) > maxSearch {
+			if now.Before(v.next) || keys+len(v.Waiters) > maxSearch {
 				continue
 			}
-			keys += len(v.waiters)
+			keys += len(v.Waiters)
 			due = append(due, v)
 			pause := nextSearch
-			if now.Sub(v.lead().Joined) < youngWait {
+			if now.Sub(v.Joined) < youngWait {
 				pause = firstSearch
 			}
-			v.next = now.Add(pause + 4*d.Clients.Ways.RoundTrip(v.lead().Key))
+			v.next = now.Add(pause + 4*d.Clients.Ways.RoundTrip(v.Lead.Key))
 		}
 	}
 	d.mu.Unlock()
@@ -190,7 +186,7 @@ func (d *Deadlocks) tick(context.Context) {
 func (d *Deadlocks) byPart(list []*watchedWait) map[uint16][]*watchedWait {
 	parts := map[uint16][]*watchedWait{}
 	for _, v := range list {
-		part := d.Clients.PartOf(v.lead().Key)
+		part := d.Clients.PartOf(v.Lead.Key)
 		parts[part] = append(parts[part], v)
 	}
 	return parts
@@ -244,12 +240,12 @@ func (d *Deadlocks) confirm(
 
 // found refuses v, which closes a deadlock. It reports whether v was still waiting.
 func (d *Deadlocks) found(v *watchedWait, err deadlock.Error) bool {
-	lead := v.lead()
+	lead := v.Lead
 	waits := false
 	if d.mode == Log {
-		waits = d.queues.StillWaits(lead)
+		waits = lead.State().Waits
 	} else {
-		waits = d.queues.Refuse(lead, err)
+		waits = v.Refuse(err)
 	}
 	now, key := time.Now(), err.Key()
 	d.mu.Lock()

@@ -10,18 +10,17 @@ import (
 
 // waitAt returns the wait at a place here, nil if there is none.
 func (d *Deadlocks) waitAt(at deadlock.Place) *watchedWait {
-	waiters := d.queues.At(names.Lock{DB: at.DB, Key: string(at.Key)}, at.As)
-	if waiters == nil {
+	w := d.queues.Of(names.Lock{DB: at.DB, Key: string(at.Key)}).At(at.As)
+	if w == nil {
 		return nil
 	}
-	lead := waiters[0]
-	if lead.Owner == "" && !tooLong(waiters) { // no search watches it
-		return newWatchedWait(waiters)
+	if w.Lead.Owner == "" && !tooLong(w) { // no search watches it
+		return newWatchedWait(w)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, v := range d.of[lead.Owner] {
-		if v.id == lead.RequestID() {
+	for _, v := range d.of[w.Lead.Owner] {
+		if v.id == w.RequestID() {
 			return v
 		}
 	}
@@ -33,20 +32,19 @@ func (d *Deadlocks) waitAt(at deadlock.Place) *watchedWait {
 func (d *Deadlocks) waitOf(
 	v *watchedWait, of map[*queue.Waiter]*holding,
 ) (w deadlock.Wait, ok bool) {
-	lead := v.lead()
-	w = deadlock.Wait{ID: v.id, Proxy: d.Scripts.Proxy, Owner: deadlock.Binary(lead.Owner),
-		DB: lead.As.DB, Since: v.since}
-	standings, ok := d.queues.Standings(v.waiters)
+	w = deadlock.Wait{ID: v.id, Proxy: d.Scripts.Proxy, Owner: deadlock.Binary(v.Lead.Owner),
+		DB: v.As.DB, Since: v.since}
+	standings, ok := v.Standings()
 	if !ok {
 		return w, false
 	}
 	holders := 0
-	for i, waiter := range v.waiters {
+	for i, waiter := range v.Waiters {
 		h, at := of[waiter], standings[i]
 		k := deadlock.KeyWait{Key: deadlock.Binary(waiter.Key), As: at.As, Enough: 1}
 		if v.ownerHolds(waiter, of) {
 			w.Keys = append(w.Keys, k) // it need not wait for earlier waits either
-			d.queues.OwnerMayHold(lead)
+			v.OwnerMayHold()
 			continue
 		}
 		if h.shared {
@@ -87,7 +85,7 @@ func (v *watchedWait) getsAgain(
 	if !w.OfLockAll() {
 		return w.Shared || !of[w].shared
 	}
-	for _, w := range v.waiters {
+	for _, w := range v.Waiters {
 		if h := of[w]; h.shared || !slices.Contains(h.by, by) {
 			return false
 		}

@@ -1,0 +1,112 @@
+package queue
+
+import (
+	"time"
+
+	"lockproxy/internal/foreign"
+)
+
+// Reserved makes the first waiter poll: another proxy has reserved the lock for it. It reports
+// whether there is one.
+func (q Queue) Reserved() bool {
+	q.all.mu.Lock()
+	defer q.all.mu.Unlock()
+	line := q.all.of[q.id]
+	if line != nil {
+		line.quota = 0
+		line.pollNow()
+	}
+	return line != nil
+}
+
+// MayBeFree makes the first waiter poll.
+func (q Queue) MayBeFree() {
+	q.all.mu.Lock()
+	defer q.all.mu.Unlock()
+	if line := q.all.of[q.id]; line != nil {
+		line.pollNow()
+	}
+}
+
+// KeyChanged makes the first waiter poll, unless it is the turn of foreign clients. It reports
+// whether it is: then the next change counts, too.
+func (q Queue) KeyChanged() (theirs bool) {
+	qs := q.all
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	line := qs.of[q.id]
+	theirs = qs.foreign.haveTurn(q.id, time.Now())
+	switch {
+	case line == nil:
+		qs.delayed.wake(q.id)
+	case !theirs:
+		line.pollNow()
+	}
+	return line != nil && theirs
+}
+
+// KeyTracked notes that the lock's key is tracked from now on. If the key is missing, the first
+// waiter polls, after the turn of foreign clients; otherwise that turn is over.
+func (q Queue) KeyTracked(missing bool) {
+	qs := q.all
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	switch line := qs.of[q.id]; {
+	case !missing:
+		qs.foreign.turnOver(q.id)
+	case line == nil:
+	case qs.foreign.haveTurn(q.id, time.Now()):
+		line.lease = minForeignPoll
+		line.wakeFirst()
+	default:
+		line.pollNow()
+	}
+}
+
+// ForeignCompete reports whether foreign clients have been seen at the lock lately.
+func (q Queue) ForeignCompete() bool {
+	q.all.mu.Lock()
+	defer q.all.mu.Unlock()
+	return q.all.foreign.compete(q.id, time.Now())
+}
+
+// SawForeign notes that foreign clients compete for the lock. won says that a poll has found it
+// theirs.
+func (q Queue) SawForeign(won bool) {
+	q.all.mu.Lock()
+	defer q.all.mu.Unlock()
+	q.all.foreign.saw(q.id, time.Now())
+	if won {
+		q.all.foreign.won(q.id, time.Now())
+	}
+}
+
+// ForeignAnswered notes that the upstream has accepted a foreign client's request about the lock.
+// If it can have taken the lock, the first waiter polls often from now on. If it may have released
+// the lock, the first waiter polls at once.
+func (q Queue) ForeignAnswered(action foreign.Action, taken, released bool, now time.Time) {
+	qs := q.all
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	line := qs.of[q.id]
+	if line == nil {
+		if released || action == foreign.Touch {
+			qs.delayed.wake(q.id)
+		}
+		return
+	}
+	if action.Takes() || action == foreign.Touch {
+		news := !qs.foreign.compete(q.id, now)
+		qs.foreign.saw(q.id, now)
+		if news {
+			line.wakeFirst()
+		}
+	}
+	if taken {
+		qs.foreign.turnOver(q.id)
+	}
+	maybe := action == foreign.Touch || action == foreign.Release // some scripts answer 0
+	if released || maybe && line.touched(now) {
+		line.pollNow()
+	}
+}

@@ -226,14 +226,14 @@ func (l *Locks) emptyQueues() {
 // given the lock. Otherwise it is another's.
 func (l *Locks) join(as names.Identity, turn bool, rs ...script.Request) {
 	if turn {
-		l.queues.Join(script.Request{Key: rs[0].Key}, as, 0)
+		l.queues.Join(script.Request{Key: rs[0].Key}, as, 0, time.Now())
 	}
 	for _, r := range rs {
-		l.queues.Join(r, as, 0)
+		l.queues.Join(r, as, 0, time.Now())
 	}
 	if turn {
-		l.queues.Of(names.Lock{DB: as.DB, Key: rs[0].Key}).Offer(as, true).End(
-			queue.Released{Done: true, Token: 1, Given: 1})
+		l.queues.Of(names.Lock{DB: as.DB, Key: rs[0].Key}).Offer(as, true, time.Now()).End(
+			queue.Released{Done: true, Token: 1, Given: 1}, time.Now())
 	}
 }
 
@@ -245,7 +245,7 @@ func drawCall(t *rapid.T, l *Locks, st storedLock) script.Call {
 	if rapid.IntRange(0, 2).Draw(t, "LOCK") == 0 {
 		mode := rapid.SampledFrom([]string{script.ModeTry, script.ModeFirst}).Draw(t, "mode")
 		if compete {
-			l.queues.Of(id).SawForeign(false)
+			l.queues.Of(id).SawForeign(false, time.Now())
 		}
 		run, err := l.beginTry(id, drawRequest(t, id.Key), mode, nil)
 		if err != nil {
@@ -258,7 +258,7 @@ func drawCall(t *rapid.T, l *Locks, st storedLock) script.Call {
 		l.join(as, n > 1, drawRequest(t, id.Key))
 	}
 	if compete {
-		l.queues.Of(id).SawForeign(false)
+		l.queues.Of(id).SawForeign(false, time.Now())
 	}
 	last, _ := strconv.ParseInt(st.token, 10, 64)
 	p := rapid.SampledFrom([]script.Proof{

@@ -39,11 +39,12 @@ type locking struct {
 func (l *locking) beginTry(
 	id names.Lock, r script.Request, mode string, others []script.Request,
 ) (*lockCall, error) {
-	compete, waited, behind := l.queues.Of(id).BeforeTry()
+	now := time.Now()
+	compete, waited, behind := l.queues.Of(id).BeforeTry(now)
 	if waited && mode == script.ModeTry {
 		mode, behind = script.ModeCheck, 0
 	}
-	t := &lockCall{Request: r, id: id, askedAt: time.Now()}
+	t := &lockCall{Request: r, id: id, askedAt: now}
 	if held := l.heldOff(); held > 0 {
 		return t, failure.HeldOffError(held)
 	}
@@ -60,7 +61,7 @@ func (l *locking) finishTry(t *lockCall, answer script.Answer, err error) (scrip
 	}
 	l.Clients.Ways.Took(t.Key, time.Since(a.AskedAt))
 	if a.Foreign {
-		l.queues.Of(t.id).SawForeign(false)
+		l.queues.Of(t.id).SawForeign(false, time.Now())
 	}
 	if a.Made || a.Token == 0 {
 		return a, nil

@@ -32,13 +32,14 @@ type allCall struct {
 func (l *locking) beginTryAll(
 	c Client, rs lockRequests, mode, firstAt string, since int64,
 ) (*allCall, error) {
-	t := &allCall{lockRequests: rs, db: c.As.DB, polls: mode == script.ModeFirst, askedAt: time.Now()}
+	now := time.Now()
+	t := &allCall{lockRequests: rs, db: c.As.DB, polls: mode == script.ModeFirst, askedAt: now}
 	if held := l.heldOff(); held > 0 {
 		return t, failure.HeldOffError(held)
 	}
 	r, compete := rs[0], false
 	for _, r := range rs {
-		theirs, waited, _ := l.queues.Of(names.Lock{DB: t.db, Key: r.Key}).BeforeTry()
+		theirs, waited, _ := l.queues.Of(names.Lock{DB: t.db, Key: r.Key}).BeforeTry(now)
 		compete = compete || theirs
 		if mode == script.ModeTry && waited {
 			mode = script.ModeCheck
@@ -76,7 +77,7 @@ func (l *locking) sawForeign(rs lockRequests, db int, which []int64, polled bool
 		if i < 1 || i > int64(len(rs)) { // none of the script's answers
 			continue
 		}
-		l.queues.Of(names.Lock{DB: db, Key: rs[i-1].Key}).SawForeign(polled)
+		l.queues.Of(names.Lock{DB: db, Key: rs[i-1].Key}).SawForeign(polled, time.Now())
 	}
 }
 

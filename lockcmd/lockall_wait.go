@@ -15,7 +15,7 @@ import (
 func (l *waits) waitAll(
 	ctx context.Context, s session, rs lockRequests, patience time.Duration,
 ) Reply {
-	g := l.queues.JoinAll(rs, s.As, patience)
+	g := l.queues.JoinAll(rs, s.As, patience, time.Now())
 	pause, err := l.pollAll(s, g, rs, g.Places())
 	queued := err == nil && g.Polled.Token == 0
 	if queued {
@@ -52,13 +52,13 @@ func (l *waits) waitTurns(
 		case <-ctx.Done():
 			return failure.ErrGone
 		case <-over.due():
-			err, stale := g.Outage()
+			err, stale := g.Outage(time.Now())
 			if !stale {
 				return err
 			}
 			_, err = l.pollAll(s, g, rs, g.Places())
 			if err == nil && g.Polled.Token == 0 {
-				err, _ = g.Outage() // after a transient failure
+				err, _ = g.Outage(time.Now()) // after a transient failure
 			}
 			return err
 		case <-slow.due():
@@ -111,7 +111,7 @@ func (l *waits) pollAll(
 		mode = script.ModeFirst
 		g.BeginPoll()
 	}
-	g.PollBegan()
+	g.PollBegan(time.Now())
 	defer g.PollEnded() // once the queues know how the poll ended
 	a, now, err := l.tryAll(s, rs, mode, at.Flags(), g)
 	g.Polled = a
@@ -120,7 +120,7 @@ func (l *waits) pollAll(
 		return g.PollAfter(err), nil
 	case err != nil:
 		if a.Token == 0 && !concernsOneKey(err) {
-			g.PollFailed(err)
+			g.PollFailed(err, time.Now())
 		}
 		return 0, err
 	case a.Token == 0:
@@ -142,7 +142,7 @@ func (l *waits) tryAll(
 	if err != nil {
 		return script.Attempt{AskedAt: t.askedAt}, 0, err
 	}
-	t.Until = g.AnswerBy()
+	t.Until = g.AnswerBy(time.Now())
 	answer, err := s.Eval(&t.Call)
 	return l.finishTryAll(t, answer, err)
 }
@@ -152,7 +152,7 @@ func (l *waits) tryAll(
 func (l *waits) pollAllInterval(g *queue.All, remaining time.Duration) time.Duration {
 	pause := queue.MaxPoll
 	for _, w := range g.Waiters {
-		if l.queues.Of(w.ID()).ForeignCompete() {
+		if l.queues.Of(w.ID()).ForeignCompete(time.Now()) {
 			l.tracking.Want(w.As, w.Key)
 		}
 		pause = min(pause, l.pollInterval(w, remaining))

@@ -102,7 +102,7 @@ func valueOf(v resp.Value, failed error) (value string, there bool, err error) {
 // what was read. Otherwise w asks for the claim at once, unless that is what it has just done.
 func (l *waits) readForAll(s session, w *queue.Waiter) (there bool, err error) {
 	asked := time.Now()
-	value, there, err := valueOf(s.Get(w.Value, w.AnswerBy()))
+	value, there, err := valueOf(s.Get(w.Value, w.AnswerBy(asked)))
 	if !there {
 		return false, err
 	}

@@ -28,7 +28,8 @@ func TestDeletedValueIsNotShared(t *testing.T) {
 	l := newTestLocks()
 	defer l.Close()
 	join := func() *queue.Waiter {
-		w, _ := l.queues.Join(script.Request{Key: "k:once:x", Value: "k"}, names.Identity{}, 0)
+		r := script.Request{Key: "k:once:x", Value: "k"}
+		w, _ := l.queues.Join(r, names.Identity{}, 0, time.Now())
 		return w
 	}
 	first, second := join(), join()

@@ -18,7 +18,7 @@ const maxTrustedPoll = 5 * time.Second
 func (l *waits) pollOrPause(s session, w *queue.Waiter) (pause time.Duration, err error) {
 	again := w.HasPolled()
 	before, _ := l.tracking.Follows(w.As, w.Key)
-	w.PollBegan()
+	w.PollBegan(time.Now())
 	defer w.PollEnded() // once the queue knows how the poll ended
 	a, err := l.poll(s, w)
 	switch {
@@ -29,14 +29,14 @@ func (l *waits) pollOrPause(s session, w *queue.Waiter) (pause time.Duration, er
 		if trusted {
 			return min(maxTrustedPoll, a.Remaining+time.Millisecond), nil
 		}
-		if a.Remaining > 0 && (again || l.queues.Of(w.ID()).ForeignCompete()) {
+		if a.Remaining > 0 && (again || l.queues.Of(w.ID()).ForeignCompete(time.Now())) {
 			l.tracking.Want(w.As, w.Key)
 		}
 		return l.pollInterval(w, a.Remaining), nil
 	case l.isTransient(err):
 		return w.PollAfter(err), nil
 	}
-	w.PollFailed(err)
+	w.PollFailed(err, time.Now())
 	return 0, err
 }
 
@@ -49,7 +49,7 @@ func (l *waits) poll(s session, w *queue.Waiter) (found script.Attempt, err erro
 		}
 	}
 	mode := script.ModeFirst
-	again, others := w.BeginPoll()
+	again, others := w.BeginPoll(time.Now())
 	if again {
 		mode = script.ModeAgain
 	}
@@ -66,7 +66,7 @@ func (l *waits) poll(s session, w *queue.Waiter) (found script.Attempt, err erro
 	if rejected := l.settle(s, w, a, err); rejected != nil {
 		return script.Attempt{}, rejected
 	}
-	if w.EndPoll(a) {
+	if w.EndPoll(a, time.Now()) {
 		return script.Attempt{}, nil
 	}
 	return a, err
@@ -111,7 +111,7 @@ func (l *waits) try(
 	if err != nil {
 		return script.Attempt{}, err
 	}
-	t.Until = w.AnswerBy()
+	t.Until = w.AnswerBy(time.Now())
 	answer, err := s.Eval(&t.Call)
 	return l.finishTry(t, answer, err)
 }
@@ -128,5 +128,5 @@ func (l *waits) settle(s session, w *queue.Waiter, a script.Attempt, err error) 
 // PollInterval is the time to the next poll of w, which is first, if the lock ends after remaining.
 func (l *waits) pollInterval(w *queue.Waiter, remaining time.Duration) time.Duration {
 	_, followed := l.tracking.Follows(w.As, w.Key)
-	return w.PollInterval(remaining, followed)
+	return w.PollInterval(remaining, followed, time.Now())
 }

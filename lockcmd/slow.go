@@ -24,7 +24,7 @@ func (l *waits) warnSlow(s session, w *queue.Waiter) error {
 	waited := time.Since(w.Joined).Round(time.Millisecond).String()
 	line := []any{"key", id.Key, "db", id.DB, "waited", waited, "client", w.Client}
 	c := l.Scripts.Call(script.InfoScript, id.Key, script.NoFastPath, "")
-	c.Until = w.AnswerBy()
+	c.Until = w.AnswerBy(time.Now())
 	a, err := s.Eval(&c)
 	holder := describeHolder(a.Value, a.Failure(err))
 	if w.State().Has {

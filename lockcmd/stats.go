@@ -52,7 +52,7 @@ type Once struct {
 // Stats returns what has happened so far.
 func (l *queries) Stats() Stats {
 	holding := l.seen.registry.Sweep(monotonic.Now())
-	waits := l.queues.Totals()
+	waits := l.queues.Totals(time.Now())
 	t := &l.seen.counters
 	return Stats{
 		Acquired: t.acquired.Load(), Shared: t.shared.Load(),

@@ -94,7 +94,7 @@ func TestStepsDoNotWait(t *testing.T) {
 					Durability: Durability{FailoverHold: time.Hour}})
 				c, began := Client{Holder: &held.Holder{}}, time.Now()
 				w, _ := l.queues.Join(script.Request{Key: "job", Timeout: time.Minute, Connection: "c",
-					Number: "1", Client: "-"}, names.Identity{}, 0)
+					Number: "1", Client: "-"}, names.Identity{}, 0, time.Now())
 				finish(l, c, w)
 				if took := time.Since(began); took != 0 {
 					t.Errorf("it waits for %v", took)

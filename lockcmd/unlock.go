@@ -95,7 +95,7 @@ func (l *releases) release(
 func (l *releases) beginRelease(
 	by *held.Holder, id names.Lock, as names.Identity, p script.Proof, handsOver bool,
 ) *unlockCall {
-	offer := l.queues.Of(id).Offer(as, handsOver && l.heldOff() == 0)
+	offer := l.queues.Of(id).Offer(as, handsOver && l.heldOff() == 0, time.Now())
 	r := &unlockCall{by: by, id: id, as: as, proof: p, handOver: offer}
 	has := "-"
 	if by != nil && p.Kind == "connection" {
@@ -141,7 +141,7 @@ func (l *releases) finishRelease(
 	ends = r.handOver.End(queue.Released{
 		Done: answer[0] == 1, Token: answer[1], Given: givenTo(answer), Polls: answer[2] == 1,
 		Failed: err != nil, Unknown: unknown, Missing: missing,
-	})
+	}, time.Now())
 	if answer[1] != 0 {
 		runtime.Gosched() // the new holders are answered before the old one
 	}

@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"strings"
+	"time"
 
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/chain"
@@ -20,7 +21,7 @@ func (l *releases) beginReleaseAll(
 	for i, key := range keys {
 		id := names.Lock{DB: as.DB, Key: string(key)}
 		client.Suspend(id, p)
-		offer := l.queues.Of(id).Offer(queue.Nobody, true)
+		offer := l.queues.Of(id).Offer(queue.Nobody, true, time.Now())
 		kinds[i] = offer.Kind
 		r := &unlockCall{by: client.Holder, id: id, as: as, proof: p, handOver: offer}
 		r.Call.Script = script.UnlockScript

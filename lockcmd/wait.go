@@ -26,7 +26,7 @@ type waits struct {
 func (l *waits) wait(
 	ctx context.Context, s session, r script.Request, patience time.Duration,
 ) Reply {
-	w, at := l.queues.Join(r, s.As, patience)
+	w, at := l.queues.Join(r, s.As, patience, time.Now())
 	err, pause := error(nil), notPolled
 	switch {
 	case at.First && !at.ForeignTurn: // the lock is probably free
@@ -82,7 +82,7 @@ func (l *waits) waitTurn(
 		case <-ctx.Done():
 			return failure.ErrGone
 		case <-over.due():
-			err, stale := w.Outage()
+			err, stale := w.Outage(time.Now())
 			if stale {
 				return l.check(s, w)
 			}

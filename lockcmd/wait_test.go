@@ -77,10 +77,10 @@ func TestPollBehindGrant(t *testing.T) {
 			"poll":  func(s session, w *queue.Waiter) error { _, err := l.poll(s, w); return err },
 			"check": func(s session, w *queue.Waiter) error { return l.check(s, w) },
 		} {
-			w, _ := l.queues.Join(r, names.Identity{}, 0)
+			w, _ := l.queues.Join(r, names.Identity{}, 0, time.Now())
 			s := &slowSession{meanwhile: func() []int64 {
-				l.queues.Of(id).Offer(names.Identity{}, true).End(
-					queue.Released{Done: true, Token: c.granted, Given: 1})
+				l.queues.Of(id).Offer(names.Identity{}, true, time.Now()).End(
+					queue.Released{Done: true, Token: c.granted, Given: 1}, time.Now())
 				if c.polled == 0 {
 					return []int64{0, 0, 1000}
 				}
@@ -115,11 +115,11 @@ func TestOutageAsAPollFails(t *testing.T) {
 		l := newTestLocks()
 		defer l.Close()
 		r := script.Request{Key: "job", Connection: "c", Number: "1"}
-		w, _ := l.queues.Join(r, names.Identity{}, 0)
+		w, _ := l.queues.Join(r, names.Identity{}, 0, time.Now())
 		asked := 0
 		ask := func() {
 			asked++
-			if err, _ := w.Outage(); err == nil {
+			if err, _ := w.Outage(time.Now()); err == nil {
 				t.Error("no poll is under way, and none has failed")
 			}
 		}
@@ -140,7 +140,7 @@ func TestCheckFindsGracePeriod(t *testing.T) {
 	l := newTestLocks()
 	defer l.Close()
 	r := script.Request{Key: "job", Connection: "c", Number: "1", Owner: "o"}
-	w, _ := l.queues.Join(r, names.Identity{}, 0)
+	w, _ := l.queues.Join(r, names.Identity{}, 0, time.Now())
 	s := &slowSession{meanwhile: func() []int64 { return []int64{200, 2, 1} }}
 	if err := l.check(s.session(), w); err != nil || w.Token != 200 || !w.TakenOver || !w.Renewed {
 		t.Errorf("error %v, %+v", err, w.Attempt)
@@ -213,7 +213,7 @@ func TestDeadlockFoundAsPollTakes(t *testing.T) {
 	defer l.Close()
 	r := script.Request{Key: "job", Connection: "c", Number: "1", Owner: "o"}
 	for range 2000 {
-		w, _ := l.queues.Join(r, names.Identity{}, 0)
+		w, _ := l.queues.Join(r, names.Identity{}, 0, time.Now())
 		refused, released := make(chan bool, 1), false
 		cycle := deadlock.NewError([]deadlock.Step{{Owner: "o", Key: "job"}})
 		polls := 0
@@ -242,8 +242,8 @@ func TestReplacedAsPollTakes(t *testing.T) {
 	defer l.Close()
 	l.common.cfg.FailoverHold = time.Minute
 	r := script.Request{Key: "job", Connection: "c", Number: "1"}
-	w, _ := l.queues.Join(r, names.Identity{}, 0)
-	l.queues.Join(r, names.Identity{}, 0) // another
+	w, _ := l.queues.Join(r, names.Identity{}, 0, time.Now())
+	l.queues.Join(r, names.Identity{}, 0, time.Now()) // another
 	scripts := 0
 	s := &slowSession{meanwhile: func() []int64 {
 		if scripts++; scripts == 1 {
@@ -256,7 +256,7 @@ func TestReplacedAsPollTakes(t *testing.T) {
 	if err == nil || strings.Contains(err.Error(), "nothing was sent") || failure.MayHaveRun(err) {
 		t.Errorf("error %v", err)
 	}
-	failing, _ := w.Outage()
+	failing, _ := w.Outage(time.Now())
 	if at := w.State(); scripts != 2 || at.Waits || at.Has || failing != nil {
 		t.Errorf("%d scripts, waits: %t, failing %v", scripts, at.Waits, failing)
 	}

@@ -315,7 +315,7 @@ func (c *trackingConn) forgetUnneeded() {
 // for a session, it has the key tracked again.
 func (k *Tracking) keyChanged(as names.Identity, key string) {
 	id := names.Lock{DB: as.DB, Key: key}
-	if again := k.queues.Of(id).KeyChanged(); again || k.sessions.Has(id) {
+	if again := k.queues.Of(id).KeyChanged(time.Now()); again || k.sessions.Has(id) {
 		k.Want(as, key)
 	}
 }
@@ -325,6 +325,6 @@ func (k *Tracking) keyChanged(as names.Identity, key string) {
 // verified: the key may have changed before.
 func (k *Tracking) keyTracked(as names.Identity, key string, missing bool) {
 	id := names.Lock{DB: as.DB, Key: key}
-	k.queues.Of(id).KeyTracked(missing)
+	k.queues.Of(id).KeyTracked(missing, time.Now())
 	k.sessions.VerifySessions(id.DB, []string{key}, "")
 }

@@ -1,6 +1,6 @@
 // Package queue has the clients that wait for locks at this proxy, in order of arrival, and what is
-// known of foreign clients that compete with them. It asks nobody and does no I/O: it says who is
-// offered a lock, who polls, and when.
+// known of foreign clients that compete with them. It asks nobody, does no I/O, and has neither
+// goroutines nor timers: it says who is offered a lock, who polls, and when.
 //
 // Queues is the door, and says who waits here at all. Of returns the Queue of one lock:
 //
@@ -21,5 +21,7 @@
 // JoinAll begins a LOCKALL … WAIT. An All is a Wait with a Waiter for each lock. Places says where
 // it is first, Told that the upstream knows that, and Grant that it has all locks.
 //
-// One lock guards all queues. Nothing is done while it is held but to compute.
+// One lock guards all queues. Nothing is done while it is held but to compute. Callers say what time
+// it is. What is left to chance is how long the pauses between polls are, so that clients do not
+// poll all at once.
 package queue

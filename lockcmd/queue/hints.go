@@ -30,12 +30,12 @@ func (q Queue) MayBeFree() {
 
 // KeyChanged makes the first waiter poll, unless it is the turn of foreign clients. It reports
 // whether it is: then the next change counts, too.
-func (q Queue) KeyChanged() (theirs bool) {
+func (q Queue) KeyChanged(now time.Time) (theirs bool) {
 	qs := q.all
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	line := qs.of[q.id]
-	theirs = qs.foreign.haveTurn(q.id, time.Now())
+	theirs = qs.foreign.haveTurn(q.id, now)
 	switch {
 	case line == nil:
 		qs.delayed.wake(q.id)
@@ -47,7 +47,7 @@ func (q Queue) KeyChanged() (theirs bool) {
 
 // KeyTracked notes that the lock's key is tracked from now on. If the key is missing, the first
 // waiter polls, after the turn of foreign clients; otherwise that turn is over.
-func (q Queue) KeyTracked(missing bool) {
+func (q Queue) KeyTracked(missing bool, now time.Time) {
 	qs := q.all
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -55,7 +55,7 @@ func (q Queue) KeyTracked(missing bool) {
 	case !missing:
 		qs.foreign.turnOver(q.id)
 	case line == nil:
-	case qs.foreign.haveTurn(q.id, time.Now()):
+	case qs.foreign.haveTurn(q.id, now):
 		line.lease = minForeignPoll
 		line.wakeFirst()
 	default:
@@ -64,20 +64,20 @@ func (q Queue) KeyTracked(missing bool) {
 }
 
 // ForeignCompete reports whether foreign clients have been seen at the lock lately.
-func (q Queue) ForeignCompete() bool {
+func (q Queue) ForeignCompete(now time.Time) bool {
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
-	return q.all.foreign.compete(q.id, time.Now())
+	return q.all.foreign.compete(q.id, now)
 }
 
 // SawForeign notes that foreign clients compete for the lock. won says that a poll has found it
 // theirs.
-func (q Queue) SawForeign(won bool) {
+func (q Queue) SawForeign(won bool, now time.Time) {
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
-	q.all.foreign.saw(q.id, time.Now())
+	q.all.foreign.saw(q.id, now)
 	if won {
-		q.all.foreign.won(q.id, time.Now())
+		q.all.foreign.won(q.id, now)
 	}
 }
 

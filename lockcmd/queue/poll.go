@@ -25,9 +25,11 @@ func IdlePause() time.Duration { return jitter(minPoll, MaxPoll) }
 
 // PollInterval is the time to the next poll of w, which is first, if the lock ends after remaining.
 // followed says that Tracking follows it.
-func (w *Waiter) PollInterval(remaining time.Duration, followed bool) time.Duration {
+func (w *Waiter) PollInterval(
+	remaining time.Duration, followed bool, now time.Time,
+) time.Duration {
 	pause, qs := IdlePause(), w.queues
-	if !followed && qs.Of(w.ID()).ForeignCompete() {
+	if !followed && qs.Of(w.ID()).ForeignCompete(now) {
 		pause = jitter(minForeignPoll, maxForeignPoll)
 	}
 	// Expired means now >= value, on a clock of whole milliseconds.
@@ -36,32 +38,32 @@ func (w *Waiter) PollInterval(remaining time.Duration, followed bool) time.Durat
 
 // BeforeTry is what a script that asks for the lock must know: whether foreign clients compete for
 // it, whether clients wait here, and since when a LOCKALL among them does; 0 is none.
-func (q Queue) BeforeTry() (compete, waited bool, allSince int64) {
+func (q Queue) BeforeTry(now time.Time) (compete, waited bool, allSince int64) {
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
 	line := q.all.of[q.id]
 	if line != nil {
 		allSince = line.allSince()
 	}
-	return q.all.foreign.compete(q.id, time.Now()), line != nil, allSince
+	return q.all.foreign.compete(q.id, now), line != nil, allSince
 }
 
 // BeginPoll notes that w, which is first, polls now. again says that only time has passed since its
 // last poll. others are the waiters behind it that are offered a shared lock with it.
-func (w *Waiter) BeginPoll() (again bool, others []*Waiter) {
+func (w *Waiter) BeginPoll(now time.Time) (again bool, others []*Waiter) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
 	again = w.polled && !w.pollNow
 	w.pollNow, w.polled = false, true
 	if q := w.queues.of[w.ID()]; q != nil && q.first() == w {
-		others = q.offerShared(time.Now())
+		others = q.offerShared(now)
 	}
 	return again, others
 }
 
 // EndPoll notes what a poll of w has found. has says that w has the lock: by this poll, or by a
 // release while it was under way.
-func (w *Waiter) EndPoll(a script.Attempt) (has bool) {
+func (w *Waiter) EndPoll(a script.Attempt, now time.Time) (has bool) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
 	if q := w.queues.of[w.ID()]; q != nil {
@@ -72,7 +74,7 @@ func (w *Waiter) EndPoll(a script.Attempt) (has bool) {
 		return true
 	}
 	if a.Foreign {
-		w.queues.foreign.won(w.ID(), time.Now())
+		w.queues.foreign.won(w.ID(), now)
 	}
 	return false
 }
@@ -134,10 +136,10 @@ func (w *Waiter) Serve(value *string, asked time.Time) (given bool) {
 
 // PollBegan notes that w sends a poll, and PollEnded that its queues know how that ended: see
 // Outage.
-func (w *Wait) PollBegan() {
+func (w *Wait) PollBegan(now time.Time) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
-	w.pollStarted = time.Now()
+	w.pollStarted = now
 }
 
 func (w *Wait) PollEnded() {
@@ -148,9 +150,9 @@ func (w *Wait) PollEnded() {
 
 // AnswerBy is when w stops waiting for the answer to a script that it sends now: at its end, but
 // not before a healthy upstream has had time to answer.
-func (w *Wait) AnswerBy() time.Time {
+func (w *Wait) AnswerBy(now time.Time) time.Time {
 	patience := maxSilence + w.queues.ways.RoundTrip(w.Lead.Key)
-	if least := time.Now().Add(patience); !w.until.IsZero() && w.until.Before(least) {
+	if least := now.Add(patience); !w.until.IsZero() && w.until.Before(least) {
 		return least
 	}
 	return w.until
@@ -184,7 +186,7 @@ func (w *Wait) PollAfter(err error) time.Duration {
 // PollFailed notes that a poll has failed for good. The next waiter polls at once, so that all
 // waiters learn one after another that the upstream is lost. Until a poll is answered, no waiter
 // is told that the lock is held.
-func (w *Wait) PollFailed(err error) {
+func (w *Wait) PollFailed(err error, now time.Time) {
 	var said script.ServerError
 	if err == failure.ErrGone || failure.IsUnconfirmed(err) || failure.IsDeadlock(err) ||
 		failure.IsUnblocked(err) || errors.As(err, &said) && script.HasCode(said, "NOPERM", "NOAUTH") {
@@ -192,7 +194,7 @@ func (w *Wait) PollFailed(err error) {
 	}
 	var late failure.LateError
 	if errors.As(err, &late) {
-		err = failure.SilentError(time.Since(w.Joined)) // nothing was sent for the others
+		err = failure.SilentError(now.Sub(w.Joined)) // nothing was sent for the others
 	}
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
@@ -221,11 +223,11 @@ const maxSilence = time.Second
 // Outage is the error for w if its time has expired: nil if other clients seem to hold its locks.
 // stale says that no recent poll has shown that: the first waiter of one polls seldom, or is a
 // LOCKALL that waits for its turn at another lock.
-func (w *Wait) Outage() (err error, stale bool) {
+func (w *Wait) Outage(now time.Time) (err error, stale bool) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
 	for _, one := range w.Waiters {
-		err, old := w.queues.outage(one.ID())
+		err, old := w.queues.outage(one.ID(), now)
 		if err != nil {
 			return err, false
 		}
@@ -235,7 +237,7 @@ func (w *Wait) Outage() (err error, stale bool) {
 }
 
 // outage is Outage for one lock. mu is held.
-func (qs *Queues) outage(id names.Lock) (err error, stale bool) {
+func (qs *Queues) outage(id names.Lock, now time.Time) (err error, stale bool) {
 	q := qs.of[id]
 	switch {
 	case q == nil:
@@ -247,7 +249,7 @@ func (qs *Queues) outage(id names.Lock) (err error, stale bool) {
 	}
 	first := q.first()
 	if began := first.pollStarted; !began.IsZero() {
-		silence := time.Since(began)
+		silence := now.Sub(began)
 		if silence > maxSilence+qs.ways.RoundTrip(id.Key) {
 			return failure.SilentError(silence), false
 		}

@@ -4,7 +4,6 @@ import (
 	"container/list"
 	"time"
 
-	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
 )
 
@@ -17,7 +16,8 @@ import (
 // the waiters behind it that can share it.
 type waitQueue struct {
 	waiters list.List     // of *Waiter
-	joined  int64         // the sum of when they joined, as monotonic.Now
+	began   time.Time     // when the first waiter joined
+	joined  time.Duration // the sum of when they joined, since began
 	quota   int           // grants left before waiters of other proxies go first
 	grants  int           // since the last gap
 	lastGap time.Time     // when a release last left the lock free although clients waited
@@ -47,7 +47,10 @@ func (q *waitQueue) join(w *Waiter) (permitted bool) {
 		permitted = last.Value.(*Waiter).asksAs(w) || q.first().asksAs(w)
 	}
 	w.place = q.waiters.PushBack(w)
-	q.joined += monotonic.Of(w.Joined)
+	if q.began.IsZero() {
+		q.began = w.Joined
+	}
+	q.joined += w.Joined.Sub(q.began)
 	return permitted
 }
 
@@ -61,7 +64,7 @@ func (q *waitQueue) leave(w *Waiter) {
 	wasFirst := q.first() == w
 	q.waiters.Remove(w.place)
 	w.place = nil
-	q.joined -= monotonic.Of(w.Joined)
+	q.joined -= w.Joined.Sub(q.began)
 	if next := q.first(); wasFirst && next != nil {
 		next.pollNow = next.pollNow ||
 			w.state != granted && (w.pollNow || q.heldShared || w.all != nil)

@@ -95,9 +95,8 @@ type arrival struct {
 // Join puts a LOCK at the end of the queue of its lock. It waits for patience; 0 is forever. End
 // must follow.
 func (qs *Queues) Join(
-	r script.Request, as names.Identity, patience time.Duration,
+	r script.Request, as names.Identity, patience time.Duration, now time.Time,
 ) (w *Waiter, at arrival) {
-	now := time.Now()
 	w = newWaiter(r, as)
 	w.begin(qs, patience, now)
 	qs.mu.Lock()
@@ -112,11 +111,11 @@ func (qs *Queues) Join(
 // JoinAll puts a LOCKALL into the queues, at the end of each. It waits for patience; 0 is forever.
 // End must follow.
 func (qs *Queues) JoinAll(
-	rs []script.Request, as names.Identity, patience time.Duration,
+	rs []script.Request, as names.Identity, patience time.Duration, now time.Time,
 ) (g *All) {
 	g = &All{Wait: Wait{As: as, wake: make(chan struct{}, 1)}}
 	g.all = g
-	g.begin(qs, patience, time.Now())
+	g.begin(qs, patience, now)
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for _, r := range rs {

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"lockproxy/internal/names"
@@ -14,9 +13,9 @@ import (
 // finds nobody there.
 func TestReleaseAllBehindGrant(t *testing.T) {
 	qs := New(&background.Ways{})
-	w, _ := qs.Join(script.Request{Key: "job"}, names.Identity{}, 0)
+	w, _ := qs.Join(script.Request{Key: "job"}, names.Identity{}, 0, time.Now())
 	qs.of[w.ID()].grant(w, 7)
-	if offer := qs.Of(w.ID()).Offer(Nobody, true); offer.Kind != "none" {
+	if offer := qs.Of(w.ID()).Offer(Nobody, true, time.Now()); offer.Kind != "none" {
 		t.Errorf("the waiters want %q", offer.Kind)
 	}
 }
@@ -24,10 +23,10 @@ func TestReleaseAllBehindGrant(t *testing.T) {
 // UNLOCKALL leaves a gap for foreign clients now and then, as UNLOCK does.
 func TestReleaseAllLeavesGap(t *testing.T) {
 	qs := New(&background.Ways{})
-	w, _ := qs.Join(script.Request{Key: "job"}, names.Identity{}, 0)
+	w, _ := qs.Join(script.Request{Key: "job"}, names.Identity{}, 0, time.Now())
 	qs.of[w.ID()].grants = foreignGapGrants
 	for _, want := range []string{"gap", "self"} {
-		if offer := qs.Of(w.ID()).Offer(Nobody, true); offer.Kind != want {
+		if offer := qs.Of(w.ID()).Offer(Nobody, true, time.Now()); offer.Kind != want {
 			t.Errorf("the waiters want %q, not %q", offer.Kind, want)
 		}
 	}
@@ -35,29 +34,29 @@ func TestReleaseAllLeavesGap(t *testing.T) {
 
 // How long clients have waited is known without looking at each, as they come and leave.
 func TestWaited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		qs := New(&background.Ways{})
-		join := func(key string) *Waiter {
-			w, _ := qs.Join(script.Request{Key: key, Connection: key}, names.Identity{}, 0)
-			time.Sleep(time.Minute)
-			return w
+	qs, now := New(&background.Ways{}), time.Unix(1e9, 0)
+	join := func(key string) *Waiter {
+		r := script.Request{Key: key, Connection: key}
+		w, _ := qs.Join(r, names.Identity{}, 0, now)
+		now = now.Add(time.Minute)
+		return w
+	}
+	check := func(queues int, oldest, sum time.Duration) {
+		t.Helper()
+		got := qs.Totals(now)
+		if got.Queues != queues || got.Oldest != oldest || got.Sum != sum {
+			t.Errorf("%+v", got)
 		}
-		check := func(queues int, oldest, sum time.Duration) {
-			t.Helper()
-			if got := qs.Totals(); got.Queues != queues || got.Oldest != oldest || got.Sum != sum {
-				t.Errorf("%+v", got)
-			}
-		}
-		check(0, 0, 0)
-		first := join("a")
-		join("b")
-		last := join("a")
-		check(2, 3*time.Minute, 6*time.Minute)
-		first.End(nil)
-		check(2, 2*time.Minute, 3*time.Minute)
-		last.End(nil)
-		check(1, 2*time.Minute, 2*time.Minute)
-	})
+	}
+	check(0, 0, 0)
+	first := join("a")
+	join("b")
+	last := join("a")
+	check(2, 3*time.Minute, 6*time.Minute)
+	first.End(nil)
+	check(2, 2*time.Minute, 3*time.Minute)
+	last.End(nil)
+	check(1, 2*time.Minute, 2*time.Minute)
 }
 
 // Until a connection is subscribed, others that release a lock must not wait for this proxy to hear
@@ -82,9 +81,9 @@ func TestNothingIsHeardBeforeASubscription(t *testing.T) {
 func TestCheckFailsBehindGrant(t *testing.T) {
 	r := script.Request{Key: "job", Connection: "c", Number: "1"}
 	qs := New(&background.Ways{})
-	w, _ := qs.Join(r, names.Identity{}, 0)
+	w, _ := qs.Join(r, names.Identity{}, 0, time.Now())
 	qs.of[w.ID()].grant(w, 7)
-	other, _ := qs.Join(r, names.Identity{}, 0)
+	other, _ := qs.Join(r, names.Identity{}, 0, time.Now())
 	other.End(nil)
 	if pause := w.PollAfter(script.ServerError("LOADING")); pause <= 0 || w.state != granted {
 		t.Errorf("polls after %v, state %d", pause, w.state)

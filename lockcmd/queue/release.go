@@ -57,11 +57,11 @@ const (
 
 // Offer decides what a release by an identity does for the waiters of the lock, and marks those
 // that it names. If it does not hand over, the first to poll takes the lock. End must follow.
-func (q Queue) Offer(as names.Identity, handsOver bool) (offer HandOver) {
+func (q Queue) Offer(as names.Identity, handsOver bool, now time.Time) (offer HandOver) {
 	qs := q.all
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	line, now := qs.of[q.id], time.Now()
+	line := qs.of[q.id]
 	compete := qs.foreign.compete(q.id, now)
 	switch {
 	case line == nil || line.first() == nil:
@@ -134,7 +134,7 @@ type Released struct {
 }
 
 // End ends the offer of a release that was answered, or has failed.
-func (h HandOver) End(r Released) Ends {
+func (h HandOver) End(r Released, now time.Time) Ends {
 	qs, id := h.Of.all, h.Of.id
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -149,7 +149,7 @@ func (h HandOver) End(r Released) Ends {
 	free := r.Done && r.Token == 0
 	if free {
 		qs.delayed.wake(id)
-		qs.foreign.leftFree(id, time.Now())
+		qs.foreign.leftFree(id, now)
 	}
 	switch {
 	case free && h.Next != nil:
@@ -158,7 +158,7 @@ func (h HandOver) End(r Released) Ends {
 		q.yield(minForeignPoll)
 	}
 	// A waiter that has joined since polled before the lock was free.
-	joined := h.Kind == "none" && !qs.foreign.compete(id, time.Now())
+	joined := h.Kind == "none" && !qs.foreign.compete(id, now)
 	if r.Failed || r.Polls || joined {
 		q.pollNow()
 	}

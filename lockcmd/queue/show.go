@@ -3,7 +3,6 @@ package queue
 import (
 	"time"
 
-	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
 )
 
@@ -73,16 +72,16 @@ type Totals struct {
 }
 
 // Totals looks at each queue, not at each client.
-func (qs *Queues) Totals() Totals {
+func (qs *Queues) Totals(now time.Time) Totals {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	now := monotonic.Now()
 	t := Totals{Waiters: int(qs.waiters.Load()), Queues: len(qs.of)}
 	for _, q := range qs.of {
 		if first := q.first(); first != nil {
-			t.Oldest = max(t.Oldest, time.Duration(now-monotonic.Of(first.Joined)))
+			t.Oldest = max(t.Oldest, now.Sub(first.Joined))
 		}
-		t.Sum += time.Duration(int64(q.len())*now - q.joined)
+		t.Sum += time.Duration(q.len())*now.Sub(q.began) - q.joined
 	}
+	t.Sum = max(t.Sum, 0) // one can have joined since now
 	return t
 }

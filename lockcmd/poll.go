@@ -1,6 +1,7 @@
 package lockcmd
 
 import (
+	"context"
 	"time"
 
 	"lockproxy/lockcmd/chain"
@@ -8,6 +9,71 @@ import (
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 )
+
+// oneLock is a LOCK … WAIT.
+type oneLock struct {
+	*waits
+	s session
+	w *queue.Waiter
+}
+
+// wait is LOCK … WAIT for patience; 0 is forever.
+func (l *waits) wait(
+	ctx context.Context, s session, r script.Request, patience time.Duration,
+) Reply {
+	w, at := l.queues.Join(r, s.As, patience, time.Now())
+	err, pause := error(nil), notPolled
+	switch {
+	case at.First && !at.ForeignTurn: // the lock is probably free
+		pause, err = l.pollOrPause(s, w)
+	case at.First || !at.Permitted || r.Owner != "":
+		if err = l.check(s, w); err != nil && l.isTransient(err) {
+			pause, err = w.PollAfter(err), nil
+		}
+	}
+	if at := w.State(); at.First && pause == notPolled {
+		pause = l.pollInterval(w, at.Lease)
+	}
+	return l.await(ctx, s, w.Wait, oneLock{l, s, w}, patience, pause, err)
+}
+
+// look implements asks.
+func (l oneLock) look(next *lazyTimer, paused, woken bool) (ended bool, err error) {
+	w := l.w
+	if at := w.State(); at.Ended || at.Err != nil {
+		return true, l.handedClaim(l.s, w, at.Err)
+	}
+	if w.TakeOwnerHolds() {
+		err := l.check(l.s, w)
+		if err != nil && !l.isTransient(err) || w.State().Ended {
+			return true, err
+		}
+	}
+	if at := w.State(); at.First && (paused || at.PollNow) {
+		pause, err := l.pollOrPause(l.s, w)
+		if err != nil || w.State().Ended {
+			return true, err
+		}
+		l.seen.findHolder(w)
+		next.arm(pause)
+	}
+	if at := w.State(); at.First && (woken || !next.armed) {
+		next.armSooner(l.pollInterval(w, at.Lease))
+	}
+	return false, nil
+}
+
+// lastLook implements asks.
+func (l oneLock) lastLook() error {
+	err, stale := l.w.Outage(time.Now())
+	if stale {
+		return l.check(l.s, l.w)
+	}
+	return err
+}
+
+// toUndo implements asks: settle has undone it.
+func (l oneLock) toUndo() script.Attempt { return script.Attempt{} }
 
 // maxTrustedPoll is how often the first waiter polls where Tracking follows a foreign client's
 // lock: every change is reported, and the lock's end is known. But a connection can be dead without

@@ -164,13 +164,6 @@ func givenTo(answer []int64) int {
 // again at once needs no script then.
 const unlistPause = 10 * time.Millisecond
 
-// waitNoMore is waitsNoMore for waiters that have left.
-func (l *releases) waitNoMore(list []queue.Departed) {
-	for _, w := range list {
-		l.waitsNoMore(w.As, w.ID(), w.PollNow)
-	}
-}
-
 // waitsNoMore tells other proxies that no client waits here for a lock any more, unless one does
 // again. At once it releases a lock that may be reserved for this proxy. If that fails, the
 // reservation ends by itself, and others wait for this proxy a second longer.

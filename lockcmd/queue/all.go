@@ -10,9 +10,8 @@ import (
 // All is one LOCKALL … WAIT: a waiter in each queue. One channel wakes them all.
 type All struct {
 	Wait
-	Polled script.Attempt // the last poll
-	since  int64          // when the upstream first heard of it, ms; 0 is never
-	turn   *list.Element  // among queues.alls
+	since int64         // when the upstream first heard of it, ms; 0 is never
+	turn  *list.Element // among queues.alls
 }
 
 // FirstKnown is since when the upstream knows g, 0 if it does not. Only its own command may ask.

@@ -36,9 +36,11 @@ type Lock struct {
 
 	Journaled journal.Acquisition
 
-	// others are the same lock, held as a session lock by other connections of its owner. Only the
-	// registry uses it.
+	// Only the registry uses these. others are the same lock, held as a session lock by other
+	// connections of its owner. place and due are its own in expiry.
 	others []*Lock
+	place  int
+	due    int64
 
 	With []*Lock // given with it by one LOCKALL
 }

@@ -22,15 +22,14 @@ type Registry struct {
 }
 
 type registryShard struct {
-	mu    sync.Mutex
-	locks map[ID]*Lock // guarded by mu
-	puts  int          // guarded by mu; since the last sweep
-
-	shared int // guarded by mu; how many of locks are shared
+	mu     sync.Mutex
+	locks  map[ID]*Lock // guarded by mu
+	ends   expiry       // guarded by mu; of locks
+	shared int          // guarded by mu; how many of locks are shared
 }
 
 const (
-	registryShards = 32 // so that a sweep holds up few
+	registryShards = 32 // so that few wait for each other
 	// maxRegistered bounds a shard. Locks beyond are not registered, except those of sessions.
 	maxRegistered = 4096
 	// expiryGrace is how long after its timeout a lock counts as expired: a release may be on its
@@ -76,14 +75,10 @@ func (r *Registry) Put(lock *Lock) (earlier []*Lock) {
 		}
 		earlier = old.sessionsExcept(lock.Connection)
 	}
-	if s.puts++; s.puts > maxRegistered/2 {
-		r.sweepLocked(s, now)
-	}
+	s.delete(id)
+	r.sweepLocked(s, now)
 	if old != nil || lock.by != nil || len(s.locks) < maxRegistered {
-		if old == nil && lock.Shared {
-			s.shared++
-		}
-		s.locks[id] = lock
+		s.set(lock)
 	}
 	return earlier
 }
@@ -168,7 +163,8 @@ func (s *registryShard) leave(lock, last *Lock) {
 	list := slices.DeleteFunc(last.others, func(other *Lock) bool { return other == lock })
 	if last == lock && len(list) > 0 {
 		last, list = list[len(list)-1], list[:len(list)-1]
-		s.locks[lock.heldID()] = last
+		s.delete(lock.heldID())
+		s.set(last)
 	}
 	last.others = list
 }
@@ -182,9 +178,13 @@ func (r *Registry) extend(id names.Lock, token, until int64) {
 	if lock == nil || lock.Token != token {
 		lock = s.locks[ID{id, token}]
 	}
-	if lock != nil && lock.by == nil {
+	if lock == nil {
+		return
+	}
+	if lock.by == nil {
 		lock.Until.Store(until)
 	}
+	s.ends.sooner(lock, until)
 }
 
 // Remove removes the lock that a release with a proof, of a token, has ended, and returns it, nil
@@ -219,19 +219,33 @@ func (r *Registry) Remove(
 	default:
 		return nil, nil
 	}
-	delete(s.locks, ID{id, 0})
+	s.delete(ID{id, 0})
 	return lock, nil
 }
 
-// delete removes a lock. mu is held.
+// set registers a lock, where none is. mu is held.
+func (s *registryShard) set(lock *Lock) {
+	if lock.Shared {
+		s.shared++
+	}
+	s.locks[lock.heldID()] = lock
+	s.ends.add(lock)
+}
+
+// delete removes a lock, if it is registered. mu is held.
 func (s *registryShard) delete(id ID) {
-	if _, ok := s.locks[id]; ok && id.token != 0 {
+	lock := s.locks[id]
+	if lock == nil {
+		return
+	}
+	if lock.Shared {
 		s.shared--
 	}
 	delete(s.locks, id)
+	s.ends.remove(lock)
 }
 
-// Sweep removes the locks that have expired, and returns how many are left.
+// Sweep removes the locks that have expired, and returns how many are left. It looks at no others.
 func (r *Registry) Sweep(now int64) (left int) {
 	for i := range r.shards {
 		s := &r.shards[i]
@@ -245,12 +259,13 @@ func (r *Registry) Sweep(now int64) (left int) {
 
 // sweepLocked sweeps one shard. Its mu is held.
 func (r *Registry) sweepLocked(s *registryShard, now int64) {
-	s.puts = 0
-	for id, lock := range s.locks {
-		if now > lock.Until.Load()+int64(expiryGrace) {
-			s.delete(id)
-			r.onExpired(lock)
+	for {
+		lock := s.ends.before(now - int64(expiryGrace))
+		if lock == nil {
+			return
 		}
+		s.delete(lock.heldID())
+		r.onExpired(lock)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
 	"lockproxy/internal/testwait"
@@ -174,4 +176,81 @@ func TestSessionsAreAlwaysRegistered(t *testing.T) {
 	if len(r.sessionsOf(lock.ID())) != 1 {
 		t.Error("a session's lock is not found")
 	}
+}
+
+// However often a lock is taken after the last one has expired, each is counted once.
+func TestEachExpiryIsCountedOnce(t *testing.T) {
+	r, expired := testRegistry()
+	now := monotonic.Now()
+	for i := range 2 * maxRegistered {
+		r.Put(taken("job", "c", int64(i), now+int64(i)*int64(time.Hour), time.Minute))
+	}
+	if got := expired.Load(); got != 2*maxRegistered-1 {
+		t.Errorf("%d have expired, want %d", got, 2*maxRegistered-1)
+	}
+}
+
+// Whatever happens to locks, a sweep removes those that have expired, and no others.
+func TestSweepAgainstALook(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r, expired := testRegistry()
+		now, token, gone, left := monotonic.Now(), int64(0), uint64(0), 0
+		var all []*Lock // that were taken
+		key := func() string { return rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "key") }
+		some := func() *Lock {
+			if len(all) == 0 {
+				return taken("a", "c", 99, now, time.Second)
+			}
+			return all[rapid.IntRange(0, len(all)-1).Draw(t, "lock")]
+		}
+		seconds := func() int64 {
+			return int64(time.Duration(rapid.IntRange(1, 60).Draw(t, "s")) * time.Second)
+		}
+		look := func() { // what a sweep must find
+			gone, left = expired.Load(), 0
+			r.VisitAll(func(lock *Lock) {
+				if now > lock.Until.Load()+int64(expiryGrace) {
+					gone++
+				} else {
+					left++
+				}
+			})
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"take": func(t *rapid.T) {
+				if token++; rapid.Bool().Draw(t, "again") {
+					token = max(token-2, 1)
+				}
+				lock := taken(key(), "c", token, now, time.Duration(seconds()))
+				lock.Shared = rapid.Bool().Draw(t, "shared")
+				if rapid.Bool().Draw(t, "session") {
+					lock.by, lock.Connection = &Holder{}, fmt.Sprint(len(all))
+				}
+				r.Put(lock)
+				all = append(all, lock)
+			},
+			"release": func(*rapid.T) {
+				lock := some()
+				r.Remove(lock.ID(), script.Proof{Kind: "token", Value: lock.tokenText()}, 0)
+			},
+			"relock": func(*rapid.T) {
+				lock := some()
+				r.extend(lock.ID(), lock.Token, now+seconds())
+			},
+			"renew": func(*rapid.T) {
+				if lock := some(); lock.by != nil {
+					lock.Until.Store(max(now+seconds(), lock.Until.Load()))
+				}
+			},
+			"leave":       func(*rapid.T) { r.leave(some()) },
+			"lose":        func(*rapid.T) { r.lose(some(), rapid.Bool().Draw(t, "its token holds")) },
+			"time passes": func(*rapid.T) { now += seconds() },
+			"sweep": func(t *rapid.T) {
+				look()
+				if got := r.Sweep(now); got != left || expired.Load() != gone {
+					t.Errorf("%d left, %d expired, want %d and %d", got, expired.Load(), left, gone)
+				}
+			},
+		})
+	})
 }

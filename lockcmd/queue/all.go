@@ -1,18 +1,11 @@
 package queue
 
 import (
-	"container/list"
 	"slices"
+	"strings"
 
 	"lockproxy/lockcmd/script"
 )
-
-// All is one LOCKALL … WAIT: a waiter in each queue. One channel wakes them all.
-type All struct {
-	Wait
-	since int64         // when the upstream first heard of it, ms; 0 is never
-	turn  *list.Element // among queues.alls
-}
 
 // FirstKnown is since when the upstream knows g, 0 if it does not. Only its own command may ask.
 func (g *All) FirstKnown() int64 { return g.since }
@@ -50,4 +43,91 @@ func (g *All) firstEverywhere() bool {
 	return !slices.ContainsFunc(g.Waiters, func(w *Waiter) bool {
 		return w.place == nil || g.queues.of[w.ID()].first() != w
 	})
+}
+
+// The places of LOCKALLs that wait. The upstream knows one for each lock of which a LOCKALL is the
+// first waiter here, with the time since when it waits: so other proxies let it go first, also
+// while the lock is free and the LOCKALL waits for another one. A waiter in front of it has no
+// later time (A[14] of lock.lua). So of all that have places the one with the earliest time waits
+// for none of the others.
+
+// Places says where a LOCKALL is the first waiter.
+type Places struct {
+	first   []bool // by the lock
+	Any     bool
+	All     bool
+	Untold  bool // the upstream does not know all of them
+	PollNow bool // one of the locks may be free
+	// Err is why the wait was rejected.
+	Err error
+}
+
+// Places returns where g is first.
+func (g *All) Places() (p Places) {
+	qs := g.queues
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	p.Err = g.rejected
+	for _, w := range g.Waiters {
+		first := w.place != nil && qs.of[w.ID()].first() == w
+		p.first = append(p.first, first)
+		p.Any, p.Untold = p.Any || first, p.Untold || first && !w.placed
+		p.PollNow = p.PollNow || w.pollNow
+	}
+	p.All = !slices.Contains(p.first, false)
+	return p
+}
+
+// Flags are ARGV[4] of all.lua.
+func (p Places) Flags() string {
+	var text strings.Builder
+	for _, first := range p.first {
+		text.WriteString(script.Flag(first))
+	}
+	return text.String()
+}
+
+// Told notes that the upstream knows where g is first, and since when it waits: now, if it has not
+// said so before.
+func (g *All) Told(at Places, now int64) {
+	qs := g.queues
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	if g.since == 0 {
+		g.since = g.sinceInOrder(now)
+	}
+	for i, w := range g.Waiters {
+		if at.first[i] {
+			w.placed = true
+			qs.of[w.ID()].listed = true // it keeps its place
+		}
+	}
+}
+
+// sinceInOrder is since when g waits, which is now by its first answer: but not before one that
+// came earlier here, nor after one that came later. Answers can come in another order. mu is held.
+func (g *All) sinceInOrder(now int64) int64 {
+	for e := g.turn.Next(); e != nil; e = e.Next() {
+		if since := e.Value.(*All).since; since != 0 {
+			now = min(now, since)
+			break
+		}
+	}
+	for e := g.turn.Prev(); e != nil; e = e.Prev() {
+		if since := e.Value.(*All).since; since != 0 {
+			return max(now, since)
+		}
+	}
+	return now
+}
+
+// AllSince is since when the first LOCKALL of the queue waits that the upstream knows of, ms; 0 if
+// there is none.
+func (q *waitQueue) allSince() int64 {
+	for place := q.waiters.Front(); place != nil; place = place.Next() {
+		if all := place.Value.(*Waiter).all; all != nil && all.since != 0 {
+			return all.since
+		}
+	}
+	return 0
 }

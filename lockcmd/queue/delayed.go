@@ -2,6 +2,7 @@ package queue
 
 import (
 	"slices"
+	"sync"
 	"time"
 
 	"lockproxy/internal/names"
@@ -10,20 +11,16 @@ import (
 // Delayed is a SET with a delayed answer, of a client that does not know LOCK. Only its session
 // uses it.
 type Delayed struct {
-	queues *Queues
-	id     names.Lock
-	since  time.Time     // when its client began to ask; this orders the line
-	wake   chan struct{} // holds one: ask again
+	among *delayedSets
+	id    names.Lock
+	since time.Time     // when its client began to ask; this orders the line
+	wake  chan struct{} // holds one: ask again
 }
 
-// delayedSets are the lines of delayed SETs. No line is empty. Callers hold Queues.mu.
-type delayedSets map[names.Lock][]*Delayed
-
-// wake makes the first in a lock's line ask again: the lock may be free.
-func (lines delayedSets) wake(id names.Lock) {
-	if line := lines[id]; line != nil {
-		line[0].signal()
-	}
+// delayedSets are the lines of delayed SETs.
+type delayedSets struct {
+	mu sync.Mutex
+	of map[names.Lock][]*Delayed // guarded by mu; no line is empty
 }
 
 // How often the first in line asks without a sign of a release.
@@ -32,35 +29,45 @@ const (
 	maxDelayedPoll = 125 * time.Millisecond
 )
 
-// Delay puts a SET into the line of the lock, in the order in which clients began to ask. Leave
-// must follow.
-func (q Queue) Delay(since time.Time) *Delayed {
-	qs := q.all
-	d := &Delayed{queues: qs, id: q.id, since: since, wake: make(chan struct{}, 1)}
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	line := qs.delayed[d.id]
+// join puts a SET into the line of a lock, in the order in which clients began to ask.
+func (lines *delayedSets) join(id names.Lock, since time.Time) *Delayed {
+	d := &Delayed{among: lines, id: id, since: since, wake: make(chan struct{}, 1)}
+	lines.mu.Lock()
+	defer lines.mu.Unlock()
+	if lines.of == nil {
+		lines.of = map[names.Lock][]*Delayed{}
+	}
+	line := lines.of[id]
 	place := len(line)
 	for place > 0 && line[place-1].since.After(since) {
 		place--
 	}
-	qs.delayed[d.id] = slices.Insert(line, place, d)
+	lines.of[id] = slices.Insert(line, place, d)
 	return d
+}
+
+// wake makes the first in a lock's line ask again: the lock may be free.
+func (lines *delayedSets) wake(id names.Lock) {
+	lines.mu.Lock()
+	defer lines.mu.Unlock()
+	if line := lines.of[id]; line != nil {
+		line[0].signal()
+	}
 }
 
 // Leave ends the delay. Unless the SET has taken the lock, the next in line asks again.
 func (d *Delayed) Leave(took bool) {
-	qs := d.queues
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	line := qs.delayed[d.id]
+	lines := d.among
+	lines.mu.Lock()
+	defer lines.mu.Unlock()
+	line := lines.of[d.id]
 	place := slices.Index(line, d)
 	line = slices.Delete(line, place, place+1)
 	if len(line) == 0 {
-		delete(qs.delayed, d.id)
+		delete(lines.of, d.id)
 		return
 	}
-	qs.delayed[d.id] = line
+	lines.of[d.id] = line
 	if place == 0 && !took {
 		line[0].signal()
 	}
@@ -68,10 +75,9 @@ func (d *Delayed) Leave(took bool) {
 
 // First reports whether the SET is first in line.
 func (d *Delayed) First() bool {
-	qs := d.queues
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	return qs.delayed[d.id][0] == d
+	d.among.mu.Lock()
+	defer d.among.mu.Unlock()
+	return d.among.of[d.id][0] == d
 }
 
 // Woken is ready when the first in line must ask again.
@@ -86,10 +92,3 @@ func (d *Delayed) signal() {
 
 // Pause is how long the first in line waits before it asks again without a sign.
 func (d *Delayed) Pause() time.Duration { return jitter(minDelayedPoll, maxDelayedPoll) }
-
-// WakeDelayed makes the first in the line of delayed SETs ask again: the lock may be free.
-func (q Queue) WakeDelayed() {
-	q.all.mu.Lock()
-	defer q.all.mu.Unlock()
-	q.all.delayed.wake(q.id)
-}

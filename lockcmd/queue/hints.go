@@ -28,6 +28,9 @@ func (q Queue) MayBeFree() {
 	}
 }
 
+// WakeDelayed makes the first in the line of delayed SETs ask again: the lock may be free.
+func (q Queue) WakeDelayed() { q.all.delayed.wake(q.id) }
+
 // KeyChanged makes the first waiter poll, unless it is the turn of foreign clients. It reports
 // whether it is: then the next change counts, too.
 func (q Queue) KeyChanged(now time.Time) (theirs bool) {

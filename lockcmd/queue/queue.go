@@ -72,6 +72,13 @@ func (q *waitQueue) leave(w *Waiter) {
 	}
 }
 
+const (
+	// maxSharers bounds the waiters that are offered a shared lock together with the first.
+	maxSharers = 127
+	// maxSharersOwners bounds the bytes of their owners' names.
+	maxSharersOwners = 16 << 10
+)
+
 // offerShared marks the waiters behind the first that can share the lock with it: all up to one
 // that wants the lock for itself, has another identity, or is offered it already.
 func (q *waitQueue) offerShared(now time.Time) (list []*Waiter) {

@@ -18,12 +18,12 @@ type Queues struct {
 	waitedKeys   *foreign.Filter // of all queues
 	unsubscribed atomic.Bool     // see SetSubscribed
 	ways         distance
+	delayed      delayedSets
 
 	mu      sync.Mutex
 	of      map[names.Lock]*waitQueue // guarded by mu; one is empty until its last waiter has ended
 	foreign foreignClients            // guarded by mu
 	alls    list.List                 // guarded by mu; of *All, in order of arrival
-	delayed delayedSets               // guarded by mu
 	asking  map[string]*Wait          // guarded by mu; by the connection
 }
 
@@ -36,8 +36,7 @@ type distance interface {
 func New(ways distance) *Queues {
 	qs := &Queues{
 		waitedKeys: foreign.NewFilter(), ways: ways,
-		of: map[names.Lock]*waitQueue{}, foreign: foreignClients{}, delayed: delayedSets{},
-		asking: map[string]*Wait{},
+		of: map[names.Lock]*waitQueue{}, foreign: foreignClients{}, asking: map[string]*Wait{},
 	}
 	qs.unsubscribed.Store(true)
 	return qs
@@ -68,6 +67,10 @@ func (q Queue) HasWaiters() bool {
 	return q.all.of[q.id] != nil
 }
 
+// Delay puts a SET into the line of the lock, in the order in which clients began to ask. Leave
+// must follow.
+func (q Queue) Delay(since time.Time) *Delayed { return q.all.delayed.join(q.id, since) }
+
 // SetSubscribed says whether release notifications can come. None can while no connection is
 // subscribed: at first, and after a failure. A release takes a proxy that should hear of it and
 // does not for ended.
@@ -83,6 +86,15 @@ func (qs *Queues) WaitsAs(key string, foreignCompete bool) string {
 		how += 2
 	}
 	return strconv.FormatInt(how, 10)
+}
+
+// begin begins a wait now. It lasts for patience; 0 is forever.
+func (w *Wait) begin(qs *Queues, patience time.Duration, now time.Time) {
+	w.queues, w.Joined = qs, now
+	if patience > 0 {
+		w.until = now.Add(patience)
+	}
+	qs.waiters.Add(1)
 }
 
 // arrival is how a waiter has come into the queue of its lock.

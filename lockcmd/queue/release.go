@@ -48,13 +48,6 @@ func (q *waitQueue) offer(as names.Identity, foreignCompete bool, now time.Time)
 	return offer
 }
 
-const (
-	// maxSharers bounds the waiters that are offered a shared lock together with the first.
-	maxSharers = 127
-	// maxSharersOwners bounds the bytes of their owners' names.
-	maxSharersOwners = 16 << 10
-)
-
 // Offer decides what a release by an identity does for the waiters of the lock, and marks those
 // that it names. If it does not hand over, the first to poll takes the lock. End must follow.
 func (q Queue) Offer(as names.Identity, handsOver bool, now time.Time) (offer HandOver) {

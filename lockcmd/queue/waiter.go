@@ -26,15 +26,6 @@ type Wait struct {
 	all         *All          // what it is part of, if it is a LOCKALL
 }
 
-// begin begins a wait now. It lasts for patience; 0 is forever.
-func (w *Wait) begin(qs *Queues, patience time.Duration, now time.Time) {
-	w.queues, w.Joined = qs, now
-	if patience > 0 {
-		w.until = now.Add(patience)
-	}
-	qs.waiters.Add(1)
-}
-
 // Woken holds one when something has changed for w.
 func (w *Wait) Woken() <-chan struct{} { return w.wake }
 
@@ -69,6 +60,13 @@ type Waiter struct {
 	polled         bool          // it has polled before
 	placed         bool          // of a LOCKALL: the upstream knows that it is first
 	place          *list.Element // nil outside the queue
+}
+
+// All is one LOCKALL … WAIT: a waiter in each queue. One channel wakes them all.
+type All struct {
+	Wait
+	since int64         // when the upstream first heard of it, ms; 0 is never
+	turn  *list.Element // among queues.alls
 }
 
 func newWaiter(r script.Request, as names.Identity) *Waiter {

@@ -132,7 +132,11 @@ func (l *lane) add(c *client, e pendingReply, raw []byte, mayWait bool) error {
 	l.asked += n
 	l.spans.push(span{c, n})
 	if call != nil && l.out.calls.add(e.answer, l.batchScript) {
+		enough := len(l.out.calls.list) == maxCalls
 		l.closeCallsLocked()
+		if enough && !mayWait {
+			l.flushLocked() // Redis can begin while the loop goes on
+		}
 	}
 	l.silence.asked()
 	return nil

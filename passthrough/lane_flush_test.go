@@ -1,6 +1,7 @@
 package passthrough
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -91,6 +92,36 @@ func TestEachIterationFlushes(t *testing.T) {
 		t.Fatalf("%q, %v", got, err)
 	}
 	one.Flush()
+}
+
+// As many calls as go together are sent while the iteration still gathers others, so that Redis
+// begins.
+func TestFullBatchIsSentAtOnce(t *testing.T) {
+	near, far := tcpPair(t)
+	l := newLane(poolKey{}, near, &Pool{Config: Config{BatchScript: batchSHA}})
+	l.reg = (&eventloop.Loops{}).NewRegistration(l, nil)
+	p, it := onLane(l), &eventloop.Iteration{}
+	for i := range maxCalls + 1 {
+		e := pendingReply{kind: internal, answer: &Answer{
+			call: &Call{SHA: "alone", Name: "n", Keys: []string{fmt.Sprint("k", i)}}}}
+		if !p.addToLane(e, nil, it) {
+			t.Fatal("the lane takes nothing")
+		}
+	}
+	l.mu.Lock()
+	waiting := len(l.out.calls.list)
+	l.mu.Unlock()
+	if waiting != 1 {
+		t.Errorf("%d calls wait for the end of the iteration, not 1", waiting)
+	}
+	far.SetReadDeadline(testwait.Deadline())
+	got := make([]byte, 64<<10)
+	n, err := far.Read(got)
+	if want := fmt.Sprintf("EVALSHA\r\n$%d\r\n%s\r\n$2\r\n%d", len(batchSHA), batchSHA,
+		maxCalls); err != nil || !strings.Contains(string(got[:n]), want) {
+		t.Errorf("%.100q, %v, want %q in it", got[:n], err, want)
+	}
+	it.Flush()
 }
 
 // A request of a session that is closed, and whose lane has ended, is left to the session, which

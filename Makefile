@@ -39,7 +39,7 @@ deps-ci:
 RACE = GORACE=atexit_sleep_ms=0 GOFLAGS='-race -trimpath -gcflags=all=-dwarf=false "-ldflags=-s -w"'
 
 # The tests in virtual time run without the race detector, which does not build them: see
-# internal/virtualtest.
+# internal/virtualtest. The other targets share what has been compiled for these.
 NORACE = GOFLAGS='-trimpath -gcflags=all=-dwarf=false "-ldflags=-s -w"'
 VIRTUAL = ./internal/virtualnet ./internal/virtualtest ./test/virtual
 
@@ -83,7 +83,7 @@ compile:
 # Memory and processor time under hostile and slow clients, and of 10,000 clients, whose connections
 # to Redis are counted, without the race detector.
 test-memory: deps
-	$(GO) test -tags memory -ldflags='-s -w' -count=1 -timeout 10m \
+	$(NORACE) $(GO) test -tags memory -vet=off -count=1 -timeout 10m \
 		-run 'Hostile|SlowReader|MemoryOf|PipelineWritten|EndlessLine' ./test/relay
 
 # What the README and docs show is typed into a shell, and prints what they say. Its pauses are those
@@ -96,7 +96,7 @@ format:
 
 # lockbench is a separate module: what it measures with is no dependency of lockproxy.
 test-lockbench: deps
-	$(GO) -C cmd/lockbench test -race -vet=all -ldflags='-s -w' -count=1 -timeout 5m ./...
+	$(RACE) $(GO) -C cmd/lockbench test -vet=off -count=1 -timeout 5m ./...
 
 # The tests that compare the proxy with Redis, and those that attack it, once more with an upstream connection for each client.
 test-dedicated: deps
@@ -105,15 +105,15 @@ test-dedicated: deps
 
 # Everything, with the tests that have a build tag.
 vet: format
-	$(GO) vet -tags 'admin clients faults memory pages' ./...
-	$(GO) -C cmd/lockbench vet ./...
+	$(NORACE) $(GO) vet -tags 'admin clients faults memory pages' ./...
+	$(RACE) $(GO) -C cmd/lockbench vet ./...
 
 # Real client libraries in nine languages through the proxy, the helpers, adapters and recipes;
 # installs them first.
 test-clients: deps-clients
-	$(GO) test -tags clients -count=1 -timeout 10m \
+	$(NORACE) $(GO) test -tags clients -vet=off -count=1 -timeout 10m \
 		-run 'TestClients|TestHelper|TestAdapter|TestRecipe' -v ./test/clients
-	$(GO) test -count=1 ./examples/clients/go
+	$(NORACE) $(GO) test -vet=off -count=1 ./examples/clients/go
 
 # What each client may do, known by its logins alone, is compared with what it can do: STEPS requests in front of a cluster and of one Redis, while
 # connections are closed and slots move, with and without shared connections. SEED is one that it has printed.
@@ -161,8 +161,7 @@ test-failovers: deps
 
 # The live page in a headless Chromium, the dashboard and the alerts in a real Prometheus; installs both first.
 test-admin: deps deps-admin
-	$(GO) vet -tags admin ./internal/admin
-	$(GO) test -tags admin -vet=off -count=1 -timeout 5m -run 'TestPage|TestAlert|TestPrometheus' ./internal/admin
+	$(NORACE) $(GO) test -tags admin -vet=off -count=1 -timeout 5m -run 'TestPage|TestAlert|TestPrometheus' ./internal/admin
 
 # The lock tests on servers of other versions, which it fetches but doesn't install; see docs/versions.md.
 test-versions: deps
@@ -241,7 +240,7 @@ man:
 
 # What docs/guarantees.md says, each line of it: faults injected into real processes, and the histories that show what is not promised.
 test-faults: deps deps-faults
-	$(GO) test -tags faults -count=1 -parallel 4 -timeout 10m -p 2 -run '^(TestFault|TestPromised|TestNotPromised|TestOverload)' \
+	$(NORACE) $(GO) test -tags faults -vet=off -count=1 -parallel 4 -timeout 10m -p 2 -run '^(TestFault|TestPromised|TestNotPromised|TestOverload)' \
 		./test/faults ./test/locks ./test/relay
 
 # Random faults for DURATION, which follow from SEED; it prints the one it has chosen. FAR=100ms puts one of the three proxies so far from

@@ -44,9 +44,6 @@ type clientKey struct {
 	part uint16
 }
 
-// clusterParts is how many parts the slots have. The slots of a master mostly follow one another.
-const clusterParts = 16
-
 type oneClient struct {
 	batcher
 	used time.Time

@@ -6,4 +6,6 @@
 // run as an identity. Scripts that are due at the same time go to the upstream together (batch.go).
 //
 // Ways remembers how far the upstream is: the shortest of the last round trips of scripts.
+//
+// The files know those before them: timers, ways, batch, clients.
 package background

@@ -73,3 +73,6 @@ func (ws *Ways) Farthest() (longest time.Duration) {
 func (ws *Ways) Steps(key string) int64 {
 	return min(int64((ws.RoundTrip(key)+wayStep-1)/wayStep), maxWay)
 }
+
+// clusterParts is how many parts the slots have. The slots of a master mostly follow one another.
+const clusterParts = 16

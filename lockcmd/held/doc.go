@@ -15,4 +15,7 @@
 // A token that the client may not have read is undelivered (Holder.MarkSent, MarkDelivered,
 // MarkUnread). When a connection ends, Holder.Leave takes what it can no longer have: the caller
 // releases that.
+//
+// The files know those before them: lock, expiry, registry, holder, loss, renew. Only a Lock points
+// back to its Holder, and that to its Sessions.
 package held

@@ -16,17 +16,6 @@ const (
 	large       // millions of states: worth an optimizing compiler
 )
 
-func configs() []config {
-	var all []config
-	for _, list := range [][]config{
-		lockAlone(), nextToForeign(), residues(), findings(), broken(), witnesses(),
-		shared(), brokenShared(), seenShared(),
-	} {
-		all = append(all, list...)
-	}
-	return all
-}
-
 // lockAlone is LOCK among themselves.
 func lockAlone() []config {
 	// Where no time passes, clients come back for ever. Nobody may get stuck, though no waiter ever

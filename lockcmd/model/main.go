@@ -167,3 +167,14 @@ func printTrail(ctx context.Context, dir, name string) error {
 	}
 	return fmt.Errorf("no configuration is named %q", name)
 }
+
+func configs() []config {
+	var all []config
+	for _, list := range [][]config{
+		lockAlone(), nextToForeign(), residues(), findings(), broken(), witnesses(),
+		shared(), brokenShared(), seenShared(),
+	} {
+		all = append(all, list...)
+	}
+	return all
+}

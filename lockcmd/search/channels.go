@@ -3,7 +3,6 @@ package search
 import (
 	"context"
 	"encoding/json"
-	"hash/maphash"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -70,28 +69,4 @@ func (d *Deadlocks) publishOn(ctx context.Context, as names.Identity, channel st
 		}
 	}
 	client.Publish(ctx, channel, text)
-}
-
-// askedBefore are the last questions that have come, by their hashes: each comes by several
-// channels.
-type askedBefore struct {
-	hashes [128]uint64
-	next   int
-}
-
-var askedSeed = maphash.MakeSeed()
-
-// askedAgain reports whether a question has come before, and remembers it.
-func (d *Deadlocks) askedAgain(payload string) bool {
-	hash := maphash.String(askedSeed, payload)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, h := range d.asked.hashes {
-		if h == hash {
-			return true
-		}
-	}
-	d.asked.hashes[d.asked.next%len(d.asked.hashes)] = hash
-	d.asked.next++
-	return false
 }

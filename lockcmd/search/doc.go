@@ -5,4 +5,6 @@
 // proxies ask each other who waits where, and OnMessage takes what comes by them. Found are the
 // last deadlocks, for people. What follows from what is known, package deadlock says, which asks
 // nobody.
+//
+// The files know those before them: asked, deadlocks, holders, wait, channels, follow, search.
 package search

@@ -201,7 +201,7 @@ func (d *Deadlocks) OnMessage(payload string) {
 	if m.Proxy == d.Scripts.Proxy || len(m.Owners) > maxAsked || len(m.Places) > maxAsked {
 		return
 	}
-	if d.askedAgain(payload) {
+	if d.asked.again(payload) {
 		return
 	}
 	list := d.waitsOf(m.Owners)

@@ -1,7 +1,11 @@
 package lockcmd
 
 import (
+	"sync/atomic"
 	"time"
+
+	"lockproxy/lockcmd/background"
+	"lockproxy/lockcmd/chain"
 )
 
 // Config is what an operator decides about locks.
@@ -20,3 +24,40 @@ type Config struct {
 	// CanFence reports whether a command may run in a transaction that the proxy begins.
 	CanFence func(command [][]byte) bool
 }
+
+// Observer measures locks. Many goroutines call it, and it must not block.
+type Observer interface {
+	// LockWaited is called when a LOCK … WAIT has ended, with the lock or without.
+	LockWaited(d time.Duration, acquired bool)
+	// LockHeld is called for a lock that was taken and released through this proxy.
+	LockHeld(d time.Duration)
+}
+
+type noObserver struct{}
+
+func (noObserver) LockWaited(time.Duration, bool) {}
+func (noObserver) LockHeld(time.Duration)         {}
+
+// Durability is what an operator asks for where the upstream can lose writes in a failover. The
+// zero value asks for nothing.
+type Durability struct {
+	MinReplicas    int           // replicas that must have a lock before its token is given out
+	RequireFsync   bool          // the upstream and they must have it on disk before that
+	ReplicaTimeout time.Duration // how long that may take; more than 0 with either of them
+	TakeoverGuard  time.Duration // how long after its expiry a lock can be taken over
+	FailoverHold   time.Duration // how long after a failover no lock is given out
+}
+
+// common is what all parts of Locks have.
+type common struct {
+	*background.Jobs
+	cfg     Config
+	holdOff atomic.Int64 // its end, as monotonic.Now; 0 if there was none
+}
+
+// What commands are made of, by its short names.
+type (
+	Client = chain.Client
+	Step   = chain.Step
+	Reply  = chain.Reply
+)

@@ -42,6 +42,11 @@
 //	locking, waits        take locks, at once or after others
 //	queries               tells users and operators about locks
 //
+// The files are in this order, and know those before them: config, durability, lazy_timer, log;
+// observe, history; unlock_call, observe_release, unlock, abandoned, offers; lock, lockall, relock,
+// unlockall; slow, wait, claim, poll, lockall_wait, once; stats, info, survey, seen_commands, scan;
+// locks. Only unlock and offers know each other.
+//
 // # Shared locks, several locks
 //
 // A shared lock's record is a sorted set of its holders (read.lua). A release, and the poll of the

@@ -1,37 +1,12 @@
 package lockcmd
 
 import (
-	"sync/atomic"
 	"time"
 
 	"lockproxy/internal/monotonic"
-	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/script"
 )
-
-// Durability is what an operator asks for where the upstream can lose writes in a failover. The
-// zero value asks for nothing.
-type Durability struct {
-	MinReplicas    int           // replicas that must have a lock before its token is given out
-	RequireFsync   bool          // the upstream and they must have it on disk before that
-	ReplicaTimeout time.Duration // how long that may take; more than 0 with either of them
-	TakeoverGuard  time.Duration // how long after its expiry a lock can be taken over
-	FailoverHold   time.Duration // how long after a failover no lock is given out
-}
-
-// common is what all parts of Locks have.
-type common struct {
-	*background.Jobs
-	cfg     Config
-	holdOff atomic.Int64 // its end, as monotonic.Now; 0 if there was none
-}
-
-// FailedOver says that another server is about to become the upstream. It may lack the last locks
-// of the old one. Any goroutine can call it, and it does not block.
-func (l *Locks) FailedOver() {
-	l.common.holdOff.Store(monotonic.Now() + int64(l.common.cfg.FailoverHold))
-}
 
 // heldOff is the rest of the time after a failover in which no lock is given out, 0 if it is over.
 func (c *common) heldOff() time.Duration {

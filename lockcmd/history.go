@@ -7,8 +7,6 @@ import (
 
 	"lockproxy/internal/journal"
 	"lockproxy/internal/monotonic"
-	"lockproxy/internal/names"
-	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/lockinfo"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
@@ -16,18 +14,6 @@ import (
 
 // These hooks tell the journal what happens. They run within lock commands: they are short and
 // never block.
-
-// journalEnd notes that a lock has ended.
-func (o *observed) journalEnd(kind journal.Kind, lock *held.Lock, at int64) {
-	o.journal.Ended(kind, lock.ID(), lock.Holder(), lock.Journaled, lock.Since, at)
-}
-
-// journalElsewhere notes a release here of a lock that this proxy had not given.
-func (o *observed) journalElsewhere(kind journal.Kind, id names.Lock, token int64, client string) {
-	now := monotonic.Now()
-	o.journal.Ended(kind, id, journal.Holder{Token: token, Client: client},
-		journal.Acquisition{}, now, now)
-}
 
 // waitBegan notes a waiter that was not given the lock at once. waitEnded must follow.
 func (o *observed) waitBegan(w *queue.Waiter) {
@@ -70,9 +56,3 @@ func (o *observed) findHolder(w *queue.Waiter) {
 
 // foreignHolder stands for the holder of a foreign lock.
 const foreignHolder = "a foreign client"
-
-// sweep tells the journal of all locks that have expired.
-func (l *queries) sweep() {
-	l.seen.registry.Sweep(monotonic.Now())
-	l.traffic.Counts()
-}

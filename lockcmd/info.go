@@ -12,19 +12,9 @@ import (
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/lockinfo"
 	"lockproxy/lockcmd/queue"
-	"lockproxy/lockcmd/relayed"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
 )
-
-// queries tells users and operators about locks. Operators can release them, too.
-type queries struct {
-	*common
-	queues   *queue.Queues
-	seen     *observed
-	traffic  *relayed.Traffic
-	releases *releases
-}
 
 // beginInfo is LOCKINFO key [HOLDERS | WAITERS].
 func (l *queries) beginInfo(client Client, args [][]byte) *Step {

@@ -1,7 +1,6 @@
 package lockcmd
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -10,8 +9,10 @@ import (
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/grace"
 	"lockproxy/lockcmd/held"
+	"lockproxy/lockcmd/hints"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/search"
 	"lockproxy/lockcmd/syntax"
 )
 
@@ -31,6 +32,20 @@ type locking struct {
 	releases *releases
 	renewals *held.Renewals
 	graces   *grace.Periods
+}
+
+// waits waits for locks.
+type waits struct {
+	*locking
+	notifications *hints.Notifications
+	tracking      *hints.Tracking
+	deadlocks     *search.Deadlocks
+}
+
+// session is a Client whose command waits in a goroutine, which asks for scripts.
+type session struct {
+	Client
+	chain.Upstream
 }
 
 // beginTry makes a call of lock.lua, which can give a shared lock to others that wait behind, too.
@@ -70,34 +85,6 @@ func (l *locking) finishTry(t *lockCall, answer script.Answer, err error) (scrip
 		return a, answer.Unconfirmed(t.Confirm, script.StillOwners)
 	}
 	return a, l.notConfirmed(&answer, t.Confirm)
-}
-
-// requestsOf are what waiters ask for.
-func requestsOf(list []*queue.Waiter) (rs []script.Request) {
-	for _, w := range list {
-		rs = append(rs, w.Request)
-	}
-	return rs
-}
-
-// beginLock is LOCK.
-func (l *waits) beginLock(c Client, args [][]byte) *Step {
-	o, err := syntax.ParseLock(args[1:], l.cfg.MaxTimeout)
-	if err == nil {
-		err = l.permit(o)
-	}
-	if err != nil {
-		return chain.Answered(chain.Failed(err))
-	}
-	r := c.Request(string(args[0]), o.Request)
-	if o.Waits {
-		return &Step{Wait: func(ctx context.Context, on chain.Upstream) Reply {
-			return l.wait(ctx, session{c, on}, r, o.Wait)
-		}}
-	}
-	return l.tryStep(c, r, func(a script.Attempt, err error) (Reply, *Step) {
-		return l.tried(c, lockRequests{r}, a, err)
-	})
 }
 
 // tryStep tries once to take a lock, and goes on with then.

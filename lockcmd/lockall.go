@@ -1,14 +1,11 @@
 package lockcmd
 
 import (
-	"context"
 	"time"
 
 	"lockproxy/internal/names"
-	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/script"
-	"lockproxy/lockcmd/syntax"
 )
 
 // LOCKALL takes several locks or none. While it waits it holds none. It joins the queues of all its
@@ -79,35 +76,4 @@ func (l *locking) sawForeign(rs lockRequests, db int, which []int64, polled bool
 		}
 		l.queues.Of(names.Lock{DB: db, Key: rs[i-1].Key}).SawForeign(polled, time.Now())
 	}
-}
-
-// beginLockAll is LOCKALL.
-func (l *waits) beginLockAll(c Client, args [][]byte) *Step {
-	o, keys, err := syntax.ParseLockAll(args, l.cfg.MaxTimeout)
-	if err == nil {
-		err = l.permit(o)
-	}
-	if err != nil {
-		return chain.Answered(chain.Failed(err))
-	}
-	rs := make(lockRequests, len(keys))
-	for i, key := range keys {
-		rs[i] = c.Request(string(key), o.Request)
-		rs[i].Number = rs[0].Number
-	}
-	if o.Waits {
-		return &Step{Wait: func(ctx context.Context, on chain.Upstream) Reply {
-			return l.waitAll(ctx, session{c, on}, rs, o.Wait)
-		}}
-	}
-	t, held := l.beginTryAll(c, rs, script.ModeTry, "", 0)
-	if held != nil {
-		return &Step{Finish: func(script.Answer, error) (Reply, *Step) {
-			return l.tried(c, rs, script.Attempt{}, held)
-		}}
-	}
-	return &Step{Call: &t.Call, Finish: func(answer script.Answer, err error) (Reply, *Step) {
-		a, _, err := l.finishTryAll(t, answer, err)
-		return l.tried(c, rs, a, err)
-	}}
 }

@@ -4,9 +4,42 @@ import (
 	"context"
 	"time"
 
+	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/syntax"
 )
+
+// beginLockAll is LOCKALL.
+func (l *waits) beginLockAll(c Client, args [][]byte) *Step {
+	o, keys, err := syntax.ParseLockAll(args, l.cfg.MaxTimeout)
+	if err == nil {
+		err = l.permit(o)
+	}
+	if err != nil {
+		return chain.Answered(chain.Failed(err))
+	}
+	rs := make(lockRequests, len(keys))
+	for i, key := range keys {
+		rs[i] = c.Request(string(key), o.Request)
+		rs[i].Number = rs[0].Number
+	}
+	if o.Waits {
+		return &Step{Wait: func(ctx context.Context, on chain.Upstream) Reply {
+			return l.waitAll(ctx, session{c, on}, rs, o.Wait)
+		}}
+	}
+	t, held := l.beginTryAll(c, rs, script.ModeTry, "", 0)
+	if held != nil {
+		return &Step{Finish: func(script.Answer, error) (Reply, *Step) {
+			return l.tried(c, rs, script.Attempt{}, held)
+		}}
+	}
+	return &Step{Call: &t.Call, Finish: func(answer script.Answer, err error) (Reply, *Step) {
+		a, _, err := l.finishTryAll(t, answer, err)
+		return l.tried(c, rs, a, err)
+	}}
+}
 
 // allLocks is a LOCKALL … WAIT.
 type allLocks struct {

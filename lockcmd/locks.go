@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/chain"
@@ -38,13 +39,6 @@ type Locks struct {
 	*queries
 	fences *fence.Fences
 }
-
-// What commands are made of, by its short names.
-type (
-	Client = chain.Client
-	Step   = chain.Step
-	Reply  = chain.Reply
-)
 
 // New returns the lock commands of the proxy with this name. connect makes a client of the upstream
 // for an identity.
@@ -139,4 +133,30 @@ func (l *Locks) Close() {
 		l.common.Log.Warn("locks whose holders have disconnected could not be released: "+
 			"they run until their timeouts", "locks", n)
 	}
+}
+
+// FailedOver says that another server is about to become the upstream. It may lack the last locks
+// of the old one. Any goroutine can call it, and it does not block.
+func (l *Locks) FailedOver() {
+	l.common.holdOff.Store(monotonic.Now() + int64(l.common.cfg.FailoverHold))
+}
+
+func (l *Locks) beginUnlock(c Client, args [][]byte) *Step {
+	p, err := syntax.ParseProof(args[1:], c.Connection)
+	if err != nil {
+		return chain.Answered(chain.Failed(err))
+	}
+	id := names.Lock{DB: c.As.DB, Key: string(args[0])}
+	c.Suspend(id, p)
+	r := l.beginRelease(c.Holder, id, c.As, p, true)
+	return l.releaseStep(r, func(released bool, err error) Reply {
+		l.renewals.Unlocked(c.Holder, id, p, r.token, released)
+		switch {
+		case err != nil:
+			return chain.Failed(l.Traffic.NotForced(id, err))
+		case released:
+			return chain.Int(1)
+		}
+		return chain.Int(0)
+	})
 }

@@ -7,25 +7,11 @@ import (
 	"lockproxy/internal/journal"
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
-	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 )
-
-// Observer measures locks. Many goroutines call it, and it must not block.
-type Observer interface {
-	// LockWaited is called when a LOCK … WAIT has ended, with the lock or without.
-	LockWaited(d time.Duration, acquired bool)
-	// LockHeld is called for a lock that was taken and released through this proxy.
-	LockHeld(d time.Duration)
-}
-
-type noObserver struct{}
-
-func (noObserver) LockWaited(time.Duration, bool) {}
-func (noObserver) LockHeld(time.Duration)         {}
 
 // counters is Stats as it grows.
 type counters struct {
@@ -106,50 +92,6 @@ func (o *observed) observeWaited(w *queue.Waiter, won bool, err error) {
 	o.observer.LockWaited(time.Since(w.Joined), won)
 }
 
-// observeRelease notes a release that has been answered, before the next holder is. It returns the
-// lock that has ended, and those of its other holders, if this proxy had given them.
-func (o *observed) observeRelease(
-	r *unlockCall, v resp.Value, answer []int64, err error,
-) (ended *held.Lock, others []*held.Lock) {
-	released, p := err == nil && answer[0] != 0, r.proof
-	if p.Kind == "force" {
-		o.auditForce(r, v, released, err)
-	}
-	if !released {
-		return nil, nil
-	}
-	o.counters.handedOver.Add(uint64(givenTo(answer)))
-	asked := r.by != nil
-	if p.Kind == "request" || p.Kind == "reserved" || p.Kind == "given" && asked {
-		return nil, nil // no client was given the lock
-	}
-	kind := journal.Disconnected
-	switch {
-	case p.Kind == "revoke" || p.Kind == "force":
-		o.counters.forced.Add(1)
-		kind = journal.Forced
-	case asked:
-		o.counters.unlocked.Add(1)
-		kind = journal.Released
-	default:
-		o.counters.disconnect.Add(1)
-	}
-	ended, others = o.registry.Remove(r.id, p, r.token)
-	if ended == nil {
-		client := ""
-		if len(v.Elems) > 5 {
-			client, _ = script.SplitWho(string(v.Elems[5].Text))
-		}
-		o.journalElsewhere(kind, r.id, r.token, client)
-		return nil, nil
-	}
-	o.observeEnd(kind, ended)
-	for _, lock := range others {
-		o.observeEnd(kind, lock)
-	}
-	return ended, others
-}
-
 // observeLost notes that a session has lost a lock. ended says that none here has it any more.
 func (o *observed) observeLost(kind journal.Kind, lock *held.Lock, ended bool) {
 	o.counters.lost.Add(1)
@@ -163,4 +105,22 @@ func (o *observed) observeEnd(kind journal.Kind, lock *held.Lock) {
 	now := monotonic.Now()
 	o.journalEnd(kind, lock, now)
 	o.observer.LockHeld(time.Duration(now - lock.Since))
+}
+
+// SetSlowWait changes Config.SlowWait for later waits.
+func (o *observed) SetSlowWait(d time.Duration) { o.slowWait.Store(int64(d)) }
+
+// slowTimer is due when a waiter has waited for Config.SlowWait.
+func (o *observed) slowTimer() lazyTimer { return timerAfter(time.Duration(o.slowWait.Load())) }
+
+// journalEnd notes that a lock has ended.
+func (o *observed) journalEnd(kind journal.Kind, lock *held.Lock, at int64) {
+	o.journal.Ended(kind, lock.ID(), lock.Holder(), lock.Journaled, lock.Since, at)
+}
+
+// journalElsewhere notes a release here of a lock that this proxy had not given.
+func (o *observed) journalElsewhere(kind journal.Kind, id names.Lock, token int64, client string) {
+	now := monotonic.Now()
+	o.journal.Ended(kind, id, journal.Holder{Token: token, Client: client},
+		journal.Acquisition{}, now, now)
 }

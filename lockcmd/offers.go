@@ -59,3 +59,11 @@ func (l *releases) startAbandoned(ends queue.Ends) {
 		l.startRelease(lockOf(g.Waiter, g.Token), func() {})
 	}
 }
+
+// requestsOf are what waiters ask for.
+func requestsOf(list []*queue.Waiter) (rs []script.Request) {
+	for _, w := range list {
+		rs = append(rs, w.Request)
+	}
+	return rs
+}

@@ -2,7 +2,6 @@ package lockcmd
 
 import (
 	"context"
-	"time"
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
@@ -89,46 +88,8 @@ func (l *waits) claimStep(c Client, r script.Request, o syntax.Lock, present *st
 	})
 }
 
-// valueOf is what a GET has answered.
-func valueOf(v resp.Value, failed error) (value string, there bool, err error) {
-	if failed == nil && v.IsError() {
-		failed = script.ErrorOf(v.Text)
-	}
-	return string(v.Text), failed == nil && !v.IsNull(), failed
-}
-
-// readForAll reads the value for which w waits. If it is there, w has it, and all that wait here
-// with w's login, but for those that have come since: a DEL that they know of may be later than
-// what was read. Otherwise w asks for the claim at once, unless that is what it has just done.
-func (l *waits) readForAll(s session, w *queue.Waiter) (there bool, err error) {
-	asked := time.Now()
-	value, there, err := valueOf(s.Get(w.Value, w.AnswerBy(asked)))
-	if !there {
-		return false, err
-	}
-	if w.Serve(&value, asked) { // a release may have given the claim while it was read
-		l.releases.releaseAbandoned(lockOf(w, w.Token))
-	}
-	return true, nil
-}
-
-// handedClaim follows a wait that has ended. A waiter that was handed the claim looks whether
-// others have stored a value meanwhile: only the script of a poll knows.
-func (l *waits) handedClaim(s session, w *queue.Waiter, err error) error {
-	if err != nil || w.Value == "" || !w.State().Has {
-		return err
-	}
-	if _, err = l.readForAll(s, w); err != nil {
-		w.GiveUp()
-		if !w.Before {
-			l.releases.releaseAbandoned(lockOf(w, w.Token))
-		}
-	}
-	return err
-}
-
 // beginDone is DONE.
-func (l *Locks) beginDone(c Client, args [][]byte) *Step {
+func (l *waits) beginDone(c Client, args [][]byte) *Step {
 	p, stored, err := syntax.ParseDone(args[1:])
 	if err != nil {
 		return chain.Answered(chain.Failed(err))
@@ -137,13 +98,13 @@ func (l *Locks) beginDone(c Client, args [][]byte) *Step {
 	c.Suspend(id, p)
 	var r *unlockCall
 	if stored == nil {
-		r = l.beginRelease(c.Holder, id, c.As, p, true)
+		r = l.releases.beginRelease(c.Holder, id, c.As, p, true)
 	} else {
 		r = &unlockCall{by: c.Holder, id: id, as: c.As, proof: p,
 			handOver: queue.HandOver{Of: l.queues.Of(id), Kind: "none"}}
-		r.Call = l.common.Scripts.Done(id, p, string(args[0]), *stored)
+		r.Call = l.Scripts.Done(id, p, string(args[0]), *stored)
 	}
-	return l.releaseStep(r, func(released bool, err error) Reply {
+	return l.releases.releaseStep(r, func(released bool, err error) Reply {
 		l.renewals.Unlocked(c.Holder, id, p, r.token, released)
 		switch {
 		case err != nil:
@@ -151,9 +112,9 @@ func (l *Locks) beginDone(c Client, args [][]byte) *Step {
 		case !released:
 			return chain.Int(0)
 		case stored != nil:
-			l.counters.onceStored.Add(1)
+			l.seen.counters.onceStored.Add(1)
 		default:
-			l.counters.onceGivenUp.Add(1)
+			l.seen.counters.onceGivenUp.Add(1)
 		}
 		return chain.Int(1)
 	})

@@ -8,7 +8,28 @@ import (
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/syntax"
 )
+
+// beginLock is LOCK.
+func (l *waits) beginLock(c Client, args [][]byte) *Step {
+	o, err := syntax.ParseLock(args[1:], l.cfg.MaxTimeout)
+	if err == nil {
+		err = l.permit(o)
+	}
+	if err != nil {
+		return chain.Answered(chain.Failed(err))
+	}
+	r := c.Request(string(args[0]), o.Request)
+	if o.Waits {
+		return &Step{Wait: func(ctx context.Context, on chain.Upstream) Reply {
+			return l.wait(ctx, session{c, on}, r, o.Wait)
+		}}
+	}
+	return l.tryStep(c, r, func(a script.Attempt, err error) (Reply, *Step) {
+		return l.tried(c, lockRequests{r}, a, err)
+	})
+}
 
 // oneLock is a LOCK … WAIT.
 type oneLock struct {

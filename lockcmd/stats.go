@@ -7,7 +7,18 @@ import (
 	"lockproxy/internal/journal"
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/queue"
+	"lockproxy/lockcmd/relayed"
 )
+
+// queries tells users and operators about locks. Operators can release them, too.
+type queries struct {
+	*common
+	queues   *queue.Queues
+	seen     *observed
+	traffic  *relayed.Traffic
+	releases *releases
+}
 
 // Stats is what has happened to locks through this proxy, since it started.
 type Stats struct {
@@ -100,4 +111,10 @@ func (l *queries) Events(limit int, match func(*journal.Event) bool) (list []Eve
 		list = append(list, Event{events[i], events[i].At(now, at)})
 	}
 	return list, more
+}
+
+// sweep tells the journal of all locks that have expired.
+func (l *queries) sweep() {
+	l.seen.registry.Sweep(monotonic.Now())
+	l.traffic.Counts()
 }

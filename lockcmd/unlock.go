@@ -13,7 +13,6 @@ import (
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
-	"lockproxy/lockcmd/syntax"
 )
 
 // releases frees locks, on request and when they are abandoned, and hands them over to waiters.
@@ -25,48 +24,6 @@ type releases struct {
 
 	unreleased atomic.Int64 // abandoned locks that could not be released yet
 	releaseLog logLimit
-}
-
-func (l *Locks) beginUnlock(c Client, args [][]byte) *Step {
-	p, err := syntax.ParseProof(args[1:], c.Connection)
-	if err != nil {
-		return chain.Answered(chain.Failed(err))
-	}
-	id := names.Lock{DB: c.As.DB, Key: string(args[0])}
-	c.Suspend(id, p)
-	r := l.beginRelease(c.Holder, id, c.As, p, true)
-	return l.releaseStep(r, func(released bool, err error) Reply {
-		l.renewals.Unlocked(c.Holder, id, p, r.token, released)
-		switch {
-		case err != nil:
-			return chain.Failed(l.Traffic.NotForced(id, err))
-		case released:
-			return chain.Int(1)
-		}
-		return chain.Int(0)
-	})
-}
-
-// unlockCall is one call of unlock.lua.
-type unlockCall struct {
-	script.Call
-	by       *held.Holder // whose command it is; nil for the proxy's own
-	id       names.Lock
-	as       names.Identity
-	proof    script.Proof
-	handOver queue.HandOver
-	token    int64 // that was released; 0 if it is unknown, or for an exclusive lock
-}
-
-// lossByRelease names a release here that has ended a lock.
-func lossByRelease(r *unlockCall) string {
-	switch {
-	case r.by == nil:
-		return "released by an operator"
-	case r.proof.Kind == "force":
-		return "forced by " + r.by.Addr
-	}
-	return "released with its token by " + r.by.Addr
 }
 
 // releaseStep releases a lock, and then what waiters must not keep of it.
@@ -147,17 +104,6 @@ func (l *releases) finishRelease(
 	}
 	l.startAbandoned(ends)
 	return answer[0] != 0, ends, err
-}
-
-// givenTo is how many waiters a release has given the lock.
-func givenTo(answer []int64) int {
-	switch {
-	case answer[1] == 0:
-		return 0
-	case len(answer) > 4:
-		return int(answer[4])
-	}
-	return 1
 }
 
 // unlistPause is how long a proxy stays listed after its last waiter has left. A client that asks

@@ -7,25 +7,9 @@ import (
 	"lockproxy/internal/loopguard"
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
-	"lockproxy/lockcmd/hints"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
-	"lockproxy/lockcmd/search"
 )
-
-// waits waits for locks.
-type waits struct {
-	*locking
-	notifications *hints.Notifications
-	tracking      *hints.Tracking
-	deadlocks     *search.Deadlocks
-}
-
-// session is a Client whose command waits in a goroutine, which asks for scripts.
-type session struct {
-	Client
-	chain.Upstream
-}
 
 // asks is how a wait asks for its locks: a LOCK's by lock.lua (oneLock), a LOCKALL's by all.lua
 // (allLocks).

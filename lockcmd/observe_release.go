@@ -1,0 +1,93 @@
+package lockcmd
+
+import (
+	"lockproxy/internal/journal"
+	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/held"
+	"lockproxy/lockcmd/script"
+)
+
+// observeRelease notes a release that has been answered, before the next holder is. It returns the
+// lock that has ended, and those of its other holders, if this proxy had given them.
+func (o *observed) observeRelease(
+	r *unlockCall, v resp.Value, answer []int64, err error,
+) (ended *held.Lock, others []*held.Lock) {
+	released, p := err == nil && answer[0] != 0, r.proof
+	if p.Kind == "force" {
+		o.auditForce(r, v, released, err)
+	}
+	if !released {
+		return nil, nil
+	}
+	o.counters.handedOver.Add(uint64(givenTo(answer)))
+	asked := r.by != nil
+	if p.Kind == "request" || p.Kind == "reserved" || p.Kind == "given" && asked {
+		return nil, nil // no client was given the lock
+	}
+	kind := journal.Disconnected
+	switch {
+	case p.Kind == "revoke" || p.Kind == "force":
+		o.counters.forced.Add(1)
+		kind = journal.Forced
+	case asked:
+		o.counters.unlocked.Add(1)
+		kind = journal.Released
+	default:
+		o.counters.disconnect.Add(1)
+	}
+	ended, others = o.registry.Remove(r.id, p, r.token)
+	if ended == nil {
+		client := ""
+		if len(v.Elems) > 5 {
+			client, _ = script.SplitWho(string(v.Elems[5].Text))
+		}
+		o.journalElsewhere(kind, r.id, r.token, client)
+		return nil, nil
+	}
+	o.observeEnd(kind, ended)
+	for _, lock := range others {
+		o.observeEnd(kind, lock)
+	}
+	return ended, others
+}
+
+// ForcedUnlock is a forced unlock, for the log.
+type ForcedUnlock struct {
+	DB     int
+	Key    string
+	Token  int64  // 0 for a foreign client's timestamp
+	Holder string // address of the client that held the lock, if it is known
+	Name   string // of that client's connection, if it has one
+	Client string // address of the client that forces it
+	User   string // of the upstream; "" is the default user
+	Via    string // redis, or admin
+}
+
+func (o *observed) audit(f ForcedUnlock, released bool, err error) {
+	user := f.User
+	if user == "" {
+		user = "default"
+	}
+	line := []any{"key", f.Key, "db", f.DB, "token", f.Token, "holder", f.Holder,
+		"client", f.Client, "user", user, "via", f.Via, "released", released}
+	if f.Name != "" {
+		line = append(line, "holder_name", f.Name)
+	}
+	if err != nil {
+		line = append(line, "error", err)
+	}
+	o.Log.Info("forced unlock", line...)
+}
+
+// auditForce logs an UNLOCK … FORCE, with its client and the holder.
+func (o *observed) auditForce(r *unlockCall, v resp.Value, released bool, err error) {
+	f := ForcedUnlock{DB: r.id.DB, Key: r.id.Key, User: r.as.User, Via: "redis"}
+	if r.by != nil {
+		f.Client = r.by.Addr
+	}
+	if len(v.Elems) > 5 {
+		f.Token = v.Elems[3].Int
+		f.Holder, f.Name = script.SplitWho(string(v.Elems[5].Text))
+	}
+	o.audit(f, released, err)
+}

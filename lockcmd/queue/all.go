@@ -121,12 +121,15 @@ func (g *All) sinceInOrder(now int64) int64 {
 	return now
 }
 
-// AllSince is since when the first LOCKALL of the queue waits that the upstream knows of, ms; 0 if
+// allSince is since when the first LOCKALL of the queue waits that the upstream knows of, ms; 0 if
 // there is none.
 func (q *waitQueue) allSince() int64 {
-	for place := q.waiters.Front(); place != nil; place = place.Next() {
-		if all := place.Value.(*Waiter).all; all != nil && all.since != 0 {
-			return all.since
+	place := q.waiters.Front()
+	for left := q.alls; left > 0; place = place.Next() {
+		if all := place.Value.(*Waiter).all; all != nil {
+			if left--; all.since != 0 {
+				return all.since
+			}
 		}
 	}
 	return 0

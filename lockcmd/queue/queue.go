@@ -18,6 +18,7 @@ type waitQueue struct {
 	waiters list.List     // of *Waiter
 	began   time.Time     // when the first waiter joined
 	joined  time.Duration // the sum of when they joined, since began
+	alls    int           // how many of them are a LOCKALL's
 	quota   int           // grants left before waiters of other proxies go first
 	grants  int           // since the last gap
 	lastGap time.Time     // when a release last left the lock free although clients waited
@@ -51,6 +52,9 @@ func (q *waitQueue) join(w *Waiter) (permitted bool) {
 		q.began = w.Joined
 	}
 	q.joined += w.Joined.Sub(q.began)
+	if w.all != nil {
+		q.alls++
+	}
 	return permitted
 }
 
@@ -65,6 +69,9 @@ func (q *waitQueue) leave(w *Waiter) {
 	q.waiters.Remove(w.place)
 	w.place = nil
 	q.joined -= w.Joined.Sub(q.began)
+	if w.all != nil {
+		q.alls--
+	}
 	if next := q.first(); wasFirst && next != nil {
 		next.pollNow = next.pollNow ||
 			w.state != granted && (w.pollNow || q.heldShared || w.all != nil)

@@ -107,3 +107,43 @@ func TestLeavePassesPollOn(t *testing.T) {
 		}
 	}
 }
+
+// Who asks for a lock knows since when the first LOCKALL waits for it that the upstream knows of,
+// and a waiter behind which LOCKALL it is, as LOCKALLs come and leave.
+func TestLockAllsInAQueue(t *testing.T) {
+	qs, now := New(&background.Ways{}), time.Unix(1e9, 0)
+	join := func(connection string) *Waiter {
+		r := script.Request{Key: "job", Connection: connection, Number: "1"}
+		w, _ := qs.Join(r, names.Identity{}, 0, now)
+		return w
+	}
+	joinAll := func(connection string) *All {
+		return qs.JoinAll([]script.Request{
+			{Key: "job", Connection: connection, Number: "1"},
+			{Key: "other", Connection: connection, Number: "1"},
+		}, names.Identity{}, 0, now)
+	}
+	lead := join("lead")
+	check := func(what string, w *Waiter, since int64, behind string) {
+		t.Helper()
+		if _, _, got := qs.Of(w.ID()).BeforeTry(now); got != since {
+			t.Errorf("%s: since %d, want %d", what, got, since)
+		}
+		if list, ok := w.Standings(); !ok || list[0].Behind != behind {
+			t.Errorf("%s: %+v, want behind %q", what, list, behind)
+		}
+	}
+	check("none has come", lead, 0, "")
+	first, second := joinAll("first"), joinAll("second")
+	last := join("last")
+	check("two have come", last, 0, "second/1")
+	second.Told(second.Places(), 2000)
+	check("the second is known", last, 2000, "second/1")
+	first.Told(first.Places(), 1000)
+	check("both are known", last, 1000, "second/1")
+	check("both are known", lead, 1000, "")
+	second.End(nil)
+	check("the second has left", last, 1000, "first/1")
+	first.End(nil)
+	check("both have left", last, 0, "")
+}

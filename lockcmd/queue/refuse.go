@@ -93,10 +93,11 @@ func (w *Wait) Standings() (list []standing, ok bool) {
 		return nil, false
 	}
 	for _, one := range w.Waiters {
-		first := qs.of[one.ID()].first()
+		q := qs.of[one.ID()]
+		first := q.first()
 		s := standing{As: one.calledAs(one == first), Enough: one.enough()}
-		if all := one.behind(); all != nil {
-			s.Behind = all.RequestID()
+		if q.alls > 0 {
+			s.Behind = one.behind()
 		}
 		if first.all != nil {
 			s.AllSince = first.all.since

@@ -130,15 +130,15 @@ func (w *Waiter) calledAs(first bool) (as []string) {
 	return as
 }
 
-// behind returns the last LOCKALL before w in its queue, nil if there is none. Another of its locks
-// can hold it up. Queues.mu is held.
-func (w *Waiter) behind() *All {
+// behind is the request of the last LOCKALL before w in its queue, "" if there is none. Another of
+// its locks can hold it up. Queues.mu is held.
+func (w *Waiter) behind() string {
 	for place := w.place.Prev(); place != nil; place = place.Prev() {
-		if all := place.Value.(*Waiter).all; all != nil {
-			return all
+		if before := place.Value.(*Waiter); before.all != nil {
+			return before.RequestID()
 		}
 	}
-	return nil
+	return ""
 }
 
 // enough returns how many holders of a shared lock keep w waiting: one if w or a waiter before it

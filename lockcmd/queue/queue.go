@@ -16,8 +16,6 @@ import (
 // the waiters behind it that can share it.
 type waitQueue struct {
 	waiters list.List     // of *Waiter
-	began   time.Time     // when the first waiter joined
-	joined  time.Duration // the sum of when they joined, since began
 	alls    int           // how many of them are a LOCKALL's
 	quota   int           // grants left before waiters of other proxies go first
 	grants  int           // since the last gap
@@ -48,10 +46,6 @@ func (q *waitQueue) join(w *Waiter) (permitted bool) {
 		permitted = last.Value.(*Waiter).asksAs(w) || q.first().asksAs(w)
 	}
 	w.place = q.waiters.PushBack(w)
-	if q.began.IsZero() {
-		q.began = w.Joined
-	}
-	q.joined += w.Joined.Sub(q.began)
 	if w.all != nil {
 		q.alls++
 	}
@@ -68,7 +62,6 @@ func (q *waitQueue) leave(w *Waiter) {
 	wasFirst := q.first() == w
 	q.waiters.Remove(w.place)
 	w.place = nil
-	q.joined -= w.Joined.Sub(q.began)
 	if w.all != nil {
 		q.alls--
 	}

@@ -23,7 +23,10 @@ type Queues struct {
 	mu      sync.Mutex
 	of      map[names.Lock]*waitQueue // guarded by mu; one is empty until its last waiter has ended
 	foreign foreignClients            // guarded by mu
+	waits   list.List                 // guarded by mu; of *Wait, in order of arrival
 	alls    list.List                 // guarded by mu; of *All, in order of arrival
+	began   time.Time                 // guarded by mu; when the first of all joined
+	joined  time.Duration             // guarded by mu; the sum of when waits joined, since began
 	asking  map[string]*Wait          // guarded by mu; by the connection
 }
 
@@ -88,13 +91,18 @@ func (qs *Queues) WaitsAs(key string, foreignCompete bool) string {
 	return strconv.FormatInt(how, 10)
 }
 
-// begin begins a wait now. It lasts for patience; 0 is forever.
-func (w *Wait) begin(qs *Queues, patience time.Duration, now time.Time) {
+// beginLocked begins a wait now. It lasts for patience; 0 is forever. mu is held.
+func (qs *Queues) beginLocked(w *Wait, patience time.Duration, now time.Time) {
 	w.queues, w.Joined = qs, now
 	if patience > 0 {
 		w.until = now.Add(patience)
 	}
-	qs.waiters.Add(1)
+	if qs.began.IsZero() {
+		qs.began = now
+	}
+	qs.joined += now.Sub(qs.began)
+	w.turn = qs.waits.PushBack(w)
+	qs.asking[w.Lead.Connection] = w
 }
 
 // arrival is how a waiter has come into the queue of its lock.
@@ -110,13 +118,13 @@ func (qs *Queues) Join(
 	r script.Request, as names.Identity, patience time.Duration, now time.Time,
 ) (w *Waiter, at arrival) {
 	w = newWaiter(r, as)
-	w.begin(qs, patience, now)
+	qs.waiters.Add(1)
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
+	qs.beginLocked(w.Wait, patience, now)
 	q := qs.queueLocked(w.ID())
 	at.Permitted = q.join(w)
 	at.First, at.ForeignTurn = q.first() == w, qs.foreign.haveTurn(w.ID(), now)
-	qs.asking[w.Connection] = w.Wait
 	return w, at
 }
 
@@ -127,16 +135,17 @@ func (qs *Queues) JoinAll(
 ) (g *All) {
 	g = &All{Wait: Wait{As: as, wake: make(chan struct{}, 1)}}
 	g.all = g
-	g.begin(qs, patience, now)
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
 	for _, r := range rs {
-		w := &Waiter{Request: r, Wait: &g.Wait}
-		g.Waiters = append(g.Waiters, w)
-		qs.queueLocked(w.ID()).join(w)
+		g.Waiters = append(g.Waiters, &Waiter{Request: r, Wait: &g.Wait})
 	}
 	g.Lead = g.Waiters[0]
-	qs.asking[g.Lead.Connection] = &g.Wait
+	qs.waiters.Add(1)
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	qs.beginLocked(&g.Wait, patience, now)
+	for _, w := range g.Waiters {
+		qs.queueLocked(w.ID()).join(w)
+	}
 	g.turn = qs.alls.PushBack(g)
 	return g
 }
@@ -179,6 +188,8 @@ func (w *Wait) End(err error) (d Departure) {
 		d.Err = w.rejected
 	}
 	delete(qs.asking, w.Lead.Connection)
+	qs.waits.Remove(w.turn)
+	qs.joined -= w.Joined.Sub(qs.began)
 	if w.all != nil {
 		qs.alls.Remove(w.all.turn)
 	}

@@ -41,22 +41,27 @@ func TestWaited(t *testing.T) {
 		now = now.Add(time.Minute)
 		return w
 	}
-	check := func(queues int, oldest, sum time.Duration) {
+	check := func(waiters, queues int, oldest, sum time.Duration) {
 		t.Helper()
-		got := qs.Totals(now)
-		if got.Queues != queues || got.Oldest != oldest || got.Sum != sum {
+		if got := qs.Totals(now); got != (Totals{waiters, queues, oldest, sum}) {
 			t.Errorf("%+v", got)
 		}
 	}
-	check(0, 0, 0)
+	check(0, 0, 0, 0)
 	first := join("a")
 	join("b")
 	last := join("a")
-	check(2, 3*time.Minute, 6*time.Minute)
+	check(3, 2, 3*time.Minute, 6*time.Minute)
 	first.End(nil)
-	check(2, 2*time.Minute, 3*time.Minute)
+	check(2, 2, 2*time.Minute, 3*time.Minute)
 	last.End(nil)
-	check(1, 2*time.Minute, 2*time.Minute)
+	check(1, 1, 2*time.Minute, 2*time.Minute)
+	g := qs.JoinAll([]script.Request{{Key: "b", Connection: "all"}, {Key: "c", Connection: "all"}},
+		names.Identity{}, 0, now)
+	now = now.Add(time.Minute)
+	check(2, 2, 3*time.Minute, 4*time.Minute) // of which the LOCKALL is one
+	g.End(nil)
+	check(1, 1, 3*time.Minute, 3*time.Minute)
 }
 
 // Until a connection is subscribed, others that release a lock must not wait for this proxy to hear

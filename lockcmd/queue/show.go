@@ -71,17 +71,14 @@ type Totals struct {
 	Oldest, Sum     time.Duration
 }
 
-// Totals looks at each queue, not at each client.
+// Totals looks at nobody but the one who waits longest.
 func (qs *Queues) Totals(now time.Time) Totals {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	t := Totals{Waiters: int(qs.waiters.Load()), Queues: len(qs.of)}
-	for _, q := range qs.of {
-		if first := q.first(); first != nil {
-			t.Oldest = max(t.Oldest, now.Sub(first.Joined))
-		}
-		t.Sum += time.Duration(q.len())*now.Sub(q.began) - q.joined
+	t := Totals{Waiters: qs.waits.Len(), Queues: len(qs.of)}
+	if first := qs.waits.Front(); first != nil { // it can have joined since now
+		t.Oldest = max(now.Sub(first.Value.(*Wait).Joined), 0)
+		t.Sum = max(time.Duration(t.Waiters)*now.Sub(qs.began)-qs.joined, 0)
 	}
-	t.Sum = max(t.Sum, 0) // one can have joined since now
 	return t
 }

@@ -24,6 +24,7 @@ type Wait struct {
 	ownerHolds  bool          // its owner seems to have the lock: check, even behind others
 	pollStarted time.Time     // when the poll under way began; zero if none is
 	all         *All          // what it is part of, if it is a LOCKALL
+	turn        *list.Element // among Queues.waits
 }
 
 // Woken holds one when something has changed for w.
@@ -66,7 +67,7 @@ type Waiter struct {
 type All struct {
 	Wait
 	since int64         // when the upstream first heard of it, ms; 0 is never
-	turn  *list.Element // among queues.alls
+	turn  *list.Element // among Queues.alls
 }
 
 func newWaiter(r script.Request, as names.Identity) *Waiter {

@@ -22,9 +22,9 @@
 // it is first, Told that the upstream knows that, and Grant that it has all locks.
 //
 // One lock guards all queues, another the lines of delayed SETs. Nothing is done while one is held
-// but to compute. Callers say what time it is. What is left to chance is how long the pauses between
-// polls are, so that clients do not poll all at once.
+// but to compute. Callers say what time it is. What is left to chance is how long the pauses
+// between polls are, so that clients do not poll all at once.
 //
-// The files know those before them: pause, waiter, queue (one queue), foreign, delayed, queues, all,
-// hints, release, poll, refuse, show. Only a Wait points back, to its Queues.
+// The files know those before them: pause, waiter, queue (one queue), foreign, delayed, queues,
+// all, hints, release, poll, refuse, show. Only a Wait points back, to its Queues.
 package queue

@@ -101,7 +101,7 @@ func (qs *Queues) beginLocked(w *Wait, patience time.Duration, now time.Time) {
 		qs.began = now
 	}
 	qs.joined += now.Sub(qs.began)
-	w.turn = qs.waits.PushBack(w)
+	w.arrived = qs.waits.PushBack(w)
 	qs.asking[w.Lead.Connection] = w
 }
 
@@ -188,7 +188,7 @@ func (w *Wait) End(err error) (d Departure) {
 		d.Err = w.rejected
 	}
 	delete(qs.asking, w.Lead.Connection)
-	qs.waits.Remove(w.turn)
+	qs.waits.Remove(w.arrived)
 	qs.joined -= w.Joined.Sub(qs.began)
 	if w.all != nil {
 		qs.alls.Remove(w.all.turn)

@@ -10,7 +10,8 @@ import (
 	"lockproxy/lockcmd/script"
 )
 
-// Wait is one LOCK … WAIT, or one LOCKALL … WAIT.
+// Wait is one LOCK … WAIT, or one LOCKALL … WAIT. What changes in it and in a Waiter is guarded by
+// Queues.mu.
 type Wait struct {
 	queues      *Queues
 	Waiters     []*Waiter // for each of its locks
@@ -24,7 +25,7 @@ type Wait struct {
 	ownerHolds  bool          // its owner seems to have the lock: check, even behind others
 	pollStarted time.Time     // when the poll under way began; zero if none is
 	all         *All          // what it is part of, if it is a LOCKALL
-	turn        *list.Element // among Queues.waits
+	arrived     *list.Element // among Queues.waits
 }
 
 // Woken holds one when something has changed for w.

@@ -24,7 +24,7 @@ type allCall struct {
 }
 
 // beginTryAll makes a call of all.lua, with ModeCheck instead of ModeTry if others wait here for
-// one of the locks. firstAt is its ARGV[4]. since is when the request began to wait, by the
+// one of the locks. firstAt is its `first_at`. since is when the request began to wait, by the
 // upstream's clock, ms; 0 if it has not. It fails in the hold-off after a failover.
 func (l *locking) beginTryAll(
 	c Client, rs lockRequests, mode, firstAt string, since int64,

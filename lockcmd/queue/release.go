@@ -10,7 +10,7 @@ import (
 // HandOver is what a release tells unlock.lua about the waiters here.
 type HandOver struct {
 	Of      Queue
-	Kind    string // A[5] of unlock.lua
+	Kind    string // `wanted` of unlock.lua
 	Next    *Waiter
 	Others  []*Waiter // behind next, that can share the lock with it
 	Compete bool      // foreign clients do

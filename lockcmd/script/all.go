@@ -3,17 +3,17 @@ package script
 import (
 	"strconv"
 
+	"lockproxy/internal/names"
 	"lockproxy/lockcmd/keyname"
 )
 
-// LockAll makes a call of all.lua. firstAt is its ARGV[4]. since is when the request began to wait,
-// by the upstream's clock, ms; 0 if it has not.
+// LockAll makes a call of all.lua. firstAt is its `first_at`. since is when the request began to
+// wait, by the upstream's clock, ms; 0 if it has not.
 func (m *Maker) LockAll(rs []Request, mode, firstAt, how string, since int64) Call {
 	r := rs[0]
-	c := m.Call(allScript, r.Key, FastArgs{mode, firstAt}, r.Owner,
-		milliseconds(r.Timeout), m.unit(), m.retention, milliseconds(TakeoverGrace),
-		r.Connection, r.Number, r.who(), Flag(r.Session), m.Proxy, "MODE",
-		how, r.limitText(), "TOKEN", strconv.FormatInt(since, 10))
+	c := m.Call(allScript, r.Key, FastArgs{mode, firstAt}, listOf(r),
+		m.unit(), m.retention, milliseconds(TakeoverGrace), m.Proxy, "MODE", how,
+		strconv.FormatInt(since, 10), "TOKEN")
 	for _, r := range rs[1:] {
 		c.addLock(r.Key)
 	}
@@ -49,9 +49,7 @@ func (c *Call) AttemptAll(answer Answer, err error) (a Attempt, held allHeld, fa
 // the waiters of each want.
 func (m *Maker) UnlockAll(db int, keys []string, p Proof, kinds, how string) Call {
 	c := m.Call(unallScript, keys[0], NoFastPath, kinds,
-		p.Kind, p.Value, m.retention, m.Proxy, "KIND", "0", m.unit(), "-", "-", "-", "0",
-		milliseconds(Reservation), strconv.Itoa(db), m.slotTag(keys[0]), how,
-		milliseconds(pollPatience), milliseconds(pollReservation), "-", "-")
+		m.releaseWords(names.Lock{DB: db, Key: keys[0]}, p, how, "-")...)
 	for _, key := range keys[1:] {
 		c.addLock(key)
 	}

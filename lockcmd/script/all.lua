@@ -1,8 +1,8 @@
 --[[ LOCKALL: takes several locks or none, by lock.lua, a function in `scripts`.
 
 KEYS  the two keys of each lock
-ARGV[1]  as for lock.lua, with the words MODE and TOKEN in places of A[10] and A[13]
-ARGV[2]  the owner's name, or ""
+ARGV[1]  as for lock.lua, with the words MODE and TOKEN in places of `mode` and `chosen`
+ARGV[2]  the request, as for lock.lua
 ARGV[3]  "first", for a LOCKALL that waits and is the first waiter of each lock at this proxy;
          "check", where others wait for one of them here, to take none that is free; or "try"
 ARGV[4]  1 for each lock whose first waiter here it is, otherwise 0, as in "0110": there it is
@@ -13,19 +13,21 @@ owner's already; 2 if this connection had been given them before}. If one is hel
 another may take it, the time now, ms}, and then which locks foreign clients hold, from 1 on.
 WRONGTYPE if a key holds something else; then nothing is written.
 ]]
+local words, request, mode, first_at = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
 local clock = redis.call('TIME')
 local values = redis.call('MGET', unpack(KEYS))
-local function run(i, mode, token)
-  local args = string.gsub(string.gsub(ARGV[1], ' MODE ', ' ' .. mode .. ' ', 1), ' TOKEN ',
-    ' ' .. token .. ' ', 1)
-  return scripts.lock({KEYS[2 * i - 1], KEYS[2 * i]}, {args, ARGV[2], '', '', ''},
+local function run(i, step, chosen)
+  local args = string.gsub(string.gsub(words, ' MODE ', ' ' .. step .. ' ', 1), ' TOKEN ',
+    ' ' .. chosen .. ' ', 1)
+  return scripts.lock({KEYS[2 * i - 1], KEYS[2 * i]}, {args, request, '', '', ''},
     values[2 * i - 1], values[2 * i], clock)
 end
 
 local count = #KEYS / 2
 local token, own, foreign, wait, held = 0, 0, {}, 0, false
 for i = 1, count do
-  local found = run(i, 'probe', ARGV[3] == 'try' and '1' or '0')
+  local found = run(i, 'probe', mode == 'try' and '1' or '0')
   if found.err then return found end
   if found[1] == 0 then
     held, wait = true, math.max(wait, found[3])
@@ -36,10 +38,10 @@ for i = 1, count do
   end
   token = math.max(token, found[1])
 end
-if held or own > 0 and own < count or ARGV[3] == 'check' and own == 0 then
+if held or own > 0 and own < count or mode == 'check' and own == 0 then
   local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
   for i = 1, count do
-    local listed = string.sub(ARGV[4], i, i) == '1' and run(i, 'list', '0')
+    local listed = string.sub(first_at, i, i) == '1' and run(i, 'list', '0')
     if listed and listed.err then return listed end
   end
   return {0, wait, now, unpack(foreign)}
@@ -49,7 +51,7 @@ local grace, before = 0, 0
 for i = 1, count do
   local taken, found = pcall(run, i, own > 0 and 'first' or 'take', string.format('%.0f', token))
   if not taken or found.err then -- the user may not write it: those taken before are free again
-    local retention = string.match(ARGV[1], '^%S+ %S+ (%S+)')
+    local retention = string.match(words, '^%S+ (%S+)')
     for j = 1, own > 0 and 0 or i - 1 do
       local record = string.gsub(redis.call('MGET', KEYS[2 * j])[1],
         '^(v1 %d+) %d+ %d+ (%d+) [^\n]* (%S+)\n.*$', '%1 0 0 %2 0 0 released - 0 - %3\n')

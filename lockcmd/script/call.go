@@ -74,23 +74,24 @@ func (m *Maker) unit() string {
 	return "ms"
 }
 
-// Call makes the Call of a script on a lock and its record. args must have no blanks.
+// Call makes the Call of a script on a lock and its record. requests are those who can be given the
+// lock, as listOf has them. words must have no blanks.
 func (m *Maker) Call(
-	script *Script, key string, fast FastArgs, owner string, args ...string,
+	script *Script, key string, fast FastArgs, requests string, words ...string,
 ) Call {
 	return Call{
 		Script: script,
 		Keys:   [2]string{key, keyname.Record([]byte(key))},
-		Args:   [5]string{m.List(args), owner, fast[0], fast[1], fast[2]},
+		Args:   [5]string{m.List(words), requests, fast[0], fast[1], fast[2]},
 	}
 }
 
 // List is ARGV[1] of a script, as read.lua takes it.
-func (m *Maker) List(args []string) string {
+func (m *Maker) List(words []string) string {
 	var room [256]byte
 	list := room[:0]
-	for _, arg := range args {
-		list = append(append(list, arg...), ' ')
+	for _, word := range words {
+		list = append(append(list, word...), ' ')
 	}
 	return string(append(list, m.guard...))
 }

@@ -2,34 +2,37 @@
 
 KEYS, ARGV  see read.lua; KEYS[1] is the claim
 KEYS[3]  the value
-A[1]  the claim's token
-A[2]  how long the record outlives the claim, ms
-A[3]  the database   A[4]  a hash tag, as A[13] and A[14] of unlock.lua
-A[5]  the proxy that asks, which tells its own waiters
+given      the claim's token
+retention  how long the record outlives the claim, ms
+db, tag    the database and a hash tag, as for unlock.lua
+proxy      the one that asks, which tells its own waiters
 ARGV[3]  the value
 ARGV[4]  "EX" or "PX", or "": it lives forever   ARGV[5]  for how long, as SET takes it
 
 Every other proxy that waits for the claim is told: all its waiters get the value, and none the claim.
 Returns as unlock.lua, with a 1 if the value was stored. WRONGTYPE if a key holds something else.
 ]]
+local given, retention, db, tag, proxy = unpack(words)
+local made, text, ttl_unit, ttl = KEYS[3], ARGV[3], ARGV[4], ARGV[5]
+
 local kind = foreign()
 if malformed or kind == 'data' then return redis.error_reply(WRONGTYPE) end
-if not held or state ~= 'held' or A[1] ~= token or foreign_twin() then return {0, 0, 0} end
-local type_before = redis.call('TYPE', KEYS[3]).ok
+if not held or state ~= 'held' or given ~= token or foreign_twin() then return {0, 0, 0} end
+local type_before = redis.call('TYPE', made).ok
 if type_before ~= 'string' and type_before ~= 'none' then
   return redis.error_reply('WRONGTYPE Operation against a key holding the wrong kind of value')
 end
 
 -- First what can be refused: then the claim is still the caller's.
-if ARGV[4] == '' then
-  redis.call('SET', KEYS[3], ARGV[3])
+if ttl_unit == '' then
+  redis.call('SET', made, text)
 else
-  redis.call('SET', KEYS[3], ARGV[3], ARGV[4], ARGV[5])
+  redis.call('SET', made, text, ttl_unit, ttl)
 end
-local told = waiting_proxies(A[5])
+local told = waiting_proxies(proxy)
 redis.call('DEL', KEYS[1])
 write_record({token = token, expires = 0, value = '0', grace = grace_end(), acquired = 0,
   session = '0', state = 'released', connection = '-', request = '0', client = '-',
-  waiting = '-', owner = ''}, tonumber(A[2]))
-for _, entry in ipairs(told) do publish(A[4], entry[1], A[3] .. ':' .. KEYS[1]) end
+  waiting = '-', owner = ''}, tonumber(retention))
+for _, entry in ipairs(told) do publish(tag, entry[1], db .. ':' .. KEYS[1]) end
 return {1, 0, 1, tonumber(token), 0, client}

@@ -4,51 +4,52 @@ of the time. See fast_share.lua for how.
 
 KEYS[1]  the lock
 KEYS[2]  its record
-ARGV[1]  begins with A[1] to A[4] of unlock.lua
+ARGV[1]  begins as that of unlock.lua: with its `wanted`, `by`, `proof`, `retention` and `proxy`
 ARGV[3]  how long the record outlives the lock, ms
 ARGV[4]  the token, or "" to leave out the fast path
 ARGV[5]  "none", if nobody waits here
 
 Returns as unlock.lua does.
 ]]
-if value and not record and ARGV[4] ~= '' and ARGV[5] == 'none' then
-  local token = ARGV[4]
-  local line = redis.pcall('ZRANGE', KEYS[2], 0, 0)[1]
-  local now = clock[1] .. string.format('%03d', math.floor(clock[2] / 1000))
-  if line and #token == 16 and string.sub(line, 48) == ' 0 0 0 shared - 0 - -\n'
-    and string.sub(line, 35, 47) == value and string.sub(line, 21, 33) == value and now < value then
-    local at = redis.call('ZSCORE', KEYS[2], token)
-    local latest = at
-    if at == value then -- the latest of the others
-      latest = redis.call('ZREVRANGE', KEYS[2], 0, 1, 'WITHSCORES')[4]
-    elseif at then
-      latest = value
-    end
-    local left = at and #at == 13 and at > now and #latest == 13 and latest > now
-      and redis.pcall('PTTL', KEYS[1])
-    -- Without a TTL it is a foreign twin: see read.lua.
-    if left and (type(left) ~= 'number' or left > 0) then
-      local score = '-' .. token
-      local holder = redis.call('ZRANGEBYSCORE', KEYS[2], score, score, 'LIMIT', 0, 1)[1]
-      local asks = string.match(ARGV[1], '^connection (%S+)') or ''
-      local has = string.sub(holder, 34, 34 + #asks)
-      local by = string.match(ARGV[1], '^token %d+ %d+ (%S+)')
-      -- Another proxy must be told of its session that ends.
-      local elsewhere = by and string.sub(holder, 32, 32) == '1'
-        and string.sub(holder, 34, 34 + #by) ~= by .. '-'
-      if not elsewhere and (asks == '' or has == asks .. ' ' or has == asks .. ',') then
-        redis.call('ZREMRANGEBYSCORE', KEYS[2], score, score)
-        redis.call('ZREM', KEYS[2], token)
-        if latest ~= value then
-          redis.call('ZREM', KEYS[2], line)
-          redis.call('ZADD', KEYS[2], '-inf', string.sub(line, 1, 20) .. latest .. ' ' .. latest
-            .. ' 0 0 0 shared - 0 - -\n')
-          redis.call('PEXPIRE', KEYS[2], latest - now + ARGV[3])
-          redis.call('SET', KEYS[1], latest, 'PX', latest - now)
+do
+  local words, retention, token, wanted = ARGV[1], ARGV[3], ARGV[4], ARGV[5]
+  if value and not record and token ~= '' and wanted == 'none' then
+    local line = redis.pcall('ZRANGE', KEYS[2], 0, 0)[1]
+    local now = clock[1] .. string.format('%03d', math.floor(clock[2] / 1000))
+    if line and #token == 16 and string.sub(line, 48) == ' 0 0 0 shared - 0 - -\n'
+      and string.sub(line, 35, 47) == value and string.sub(line, 21, 33) == value and now < value then
+      local at = redis.call('ZSCORE', KEYS[2], token)
+      local latest = at
+      if at == value then -- the latest of the others
+        latest = redis.call('ZREVRANGE', KEYS[2], 0, 1, 'WITHSCORES')[4]
+      elseif at then
+        latest = value
+      end
+      local left = at and #at == 13 and at > now and #latest == 13 and latest > now
+        and redis.pcall('PTTL', KEYS[1])
+      -- Without a TTL it is a foreign twin: see read.lua.
+      if left and (type(left) ~= 'number' or left > 0) then
+        local score = '-' .. token
+        local holder = redis.call('ZRANGEBYSCORE', KEYS[2], score, score, 'LIMIT', 0, 1)[1]
+        local asks = string.match(words, '^none connection (%S+)') or ''
+        local has = string.sub(holder, 34, 34 + #asks)
+        local by = string.match(words, '^none token %d+ %d+ (%S+)')
+        -- Another proxy must be told of its session that ends.
+        local elsewhere = by and string.sub(holder, 32, 32) == '1'
+          and string.sub(holder, 34, 34 + #by) ~= by .. '-'
+        if not elsewhere and (asks == '' or has == asks .. ' ' or has == asks .. ',') then
+          redis.call('ZREMRANGEBYSCORE', KEYS[2], score, score)
+          redis.call('ZREM', KEYS[2], token)
+          if latest ~= value then
+            redis.call('ZREM', KEYS[2], line)
+            redis.call('ZADD', KEYS[2], '-inf', string.sub(line, 1, 20) .. latest .. ' ' .. latest
+              .. ' 0 0 0 shared - 0 - -\n')
+            redis.call('PEXPIRE', KEYS[2], latest - now + retention)
+            redis.call('SET', KEYS[1], latest, 'PX', latest - now)
+          end
+          return {2, 0, 0, tonumber(token), 0, (string.match(holder, ' (%S+)\n'))}
         end
-        return {2, 0, 0, tonumber(token), 0, (string.match(holder, ' (%S+)\n'))}
       end
     end
   end
 end
-

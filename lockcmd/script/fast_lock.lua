@@ -11,26 +11,28 @@ ARGV[5]  the record from `session` on, or "" to leave out the fast path
 
 Returns the token.
 ]]
-if ARGV[5] ~= '' and not value then
-  local line = record and string.sub(record, 48, 50) == ' 0 '
-    and string.sub(record, 66, 71) == ' held ' and string.find(record, '\n', 72, true)
-  if line and string.sub(record, line - 2, line - 1) == ' -'
-    or record and string.sub(record, 20) == ' 0 0 0 0 0 released - 0 - -\n'
-    or not record and redis.call('EXISTS', KEYS[2]) == 0 then
-    local micros = string.format('%06d', clock[2])
-    local token = clock[1] .. micros
-    -- Both tokens have 16 digits, so that they compare as text.
-    if #token == 16 and (not record or token > string.sub(record, 4, 19)) then
-      local ms = string.sub(micros, 1, 3)
-      local over = ms + ARGV[3]
-      local text = string.format('%d%03d', clock[1] + math.floor(over / 1000), over % 1000)
-      local taken = redis.pcall('SET', KEYS[1], text, 'PX', ARGV[3], 'NX')
-      if taken and not taken.err then -- a full server refuses it too where the lock is held
-        redis.call('SET', KEYS[2], 'v1 ' .. token .. ' ' .. text .. ' ' .. text .. ' 0 ' .. clock[1]
-          .. ms .. ' ' .. ARGV[5], 'PX', ARGV[4])
-        return tonumber(token)
+do
+  local timeout, lives, holder = ARGV[3], ARGV[4], ARGV[5]
+  if holder ~= '' and not value then
+    local line = record and string.sub(record, 48, 50) == ' 0 '
+      and string.sub(record, 66, 71) == ' held ' and string.find(record, '\n', 72, true)
+    if line and string.sub(record, line - 2, line - 1) == ' -'
+      or record and string.sub(record, 20) == ' 0 0 0 0 0 released - 0 - -\n'
+      or not record and redis.call('EXISTS', KEYS[2]) == 0 then
+      local micros = string.format('%06d', clock[2])
+      local token = clock[1] .. micros
+      -- Both tokens have 16 digits, so that they compare as text.
+      if #token == 16 and (not record or token > string.sub(record, 4, 19)) then
+        local ms = string.sub(micros, 1, 3)
+        local over = ms + timeout
+        local text = string.format('%d%03d', clock[1] + math.floor(over / 1000), over % 1000)
+        local taken = redis.pcall('SET', KEYS[1], text, 'PX', timeout, 'NX')
+        if taken and not taken.err then -- a full server refuses it too where the lock is held
+          redis.call('SET', KEYS[2], 'v1 ' .. token .. ' ' .. text .. ' ' .. text .. ' 0 '
+            .. clock[1] .. ms .. ' ' .. holder, 'PX', lives)
+          return tonumber(token)
+        end
       end
     end
   end
 end
-

@@ -4,49 +4,51 @@ third of the time. See fast_lock.lua for how, and read.lua for the record.
 
 KEYS[1]  the lock
 KEYS[2]  its record
-ARGV[2]  the owner, or ""
 ARGV[4]  "timeout limit retention =connection/request holder", the last as in the record, from
          `session` on; the times in ms, limit 0 for none. Or "" to leave out the fast path
+ARGV[5]  "", or it is for fast_lock.lua
 
 Returns as lock.lua does.
 ]]
-if value and not record and ARGV[4] ~= '' and ARGV[5] == '' then
-  local line = redis.pcall('ZRANGE', KEYS[2], 0, 0)[1]
-  local micros = string.format('%06d', clock[2])
-  local ms = string.sub(micros, 1, 3)
-  local now, token = clock[1] .. ms, clock[1] .. micros
-  if line and string.sub(line, 48) == ' 0 0 0 shared - 0 - -\n' and string.sub(line, 35, 47) == value
-    and string.sub(line, 21, 33) == value and now < value
-    and #token == 16 and token > string.sub(line, 4, 19) then
-    local timeout, limit, retention, request, holder =
-      string.match(ARGV[4], '^(%d+) (%d+) (%d+) (%S+) (.*)$')
-    local left = redis.pcall('PTTL', KEYS[1])
-    -- Without a TTL it is a foreign twin: see read.lua.
-    local own = type(left) ~= 'number' or left > 0
-    local most = limit == '0' and 10000 or math.min(limit, 10000) -- MAX_HOLDERS of shared.lua
-    if own and redis.call('ZCOUNT', KEYS[2], '(' .. now, '+inf') < most
-      and redis.call('ZCOUNT', KEYS[2], 0, now) == 0
-      and not redis.call('ZSCORE', KEYS[2], request)
-      and (ARGV[2] == '' or not redis.call('ZSCORE', KEYS[2], '@' .. ARGV[2])) then
-      local over = ms + timeout
-      local at = string.format('%d%03d', clock[1] + math.floor(over / 1000), over % 1000)
-      local score = '-' .. token
-      holder = token .. ' ' .. now .. ' ' .. holder
-      if ARGV[2] == '' then
-        redis.call('ZADD', KEYS[2], score, holder, score, request, at, token)
-      else
-        redis.call('ZADD', KEYS[2], score, holder, score, request, score, '@' .. ARGV[2], at, token)
+do
+  local sharer, exclusive = ARGV[4], ARGV[5]
+  if value and not record and sharer ~= '' and exclusive == '' then
+    local line = redis.pcall('ZRANGE', KEYS[2], 0, 0)[1]
+    local micros = string.format('%06d', clock[2])
+    local ms = string.sub(micros, 1, 3)
+    local now, token = clock[1] .. ms, clock[1] .. micros
+    if line and string.sub(line, 48) == ' 0 0 0 shared - 0 - -\n'
+      and string.sub(line, 35, 47) == value and string.sub(line, 21, 33) == value and now < value
+      and #token == 16 and token > string.sub(line, 4, 19) then
+      local timeout, limit, retention, request, holder, owner =
+        string.match(sharer, '^(%d+) (%d+) (%d+) (%S+) ([^\n]*\n(.*))$')
+      local left = redis.pcall('PTTL', KEYS[1])
+      -- Without a TTL it is a foreign twin: see read.lua.
+      local own = type(left) ~= 'number' or left > 0
+      local most = limit == '0' and 10000 or math.min(limit, 10000) -- MAX_HOLDERS of shared.lua
+      if own and redis.call('ZCOUNT', KEYS[2], '(' .. now, '+inf') < most
+        and redis.call('ZCOUNT', KEYS[2], 0, now) == 0
+        and not redis.call('ZSCORE', KEYS[2], request)
+        and (owner == '' or not redis.call('ZSCORE', KEYS[2], '@' .. owner)) then
+        local over = ms + timeout
+        local at = string.format('%d%03d', clock[1] + math.floor(over / 1000), over % 1000)
+        local score = '-' .. token
+        holder = token .. ' ' .. now .. ' ' .. holder
+        if owner == '' then
+          redis.call('ZADD', KEYS[2], score, holder, score, request, at, token)
+        else
+          redis.call('ZADD', KEYS[2], score, holder, score, request, score, '@' .. owner, at, token)
+        end
+        local latest = at > value and at or value
+        redis.call('ZREM', KEYS[2], line)
+        redis.call('ZADD', KEYS[2], '-inf', 'v1 ' .. token .. ' ' .. latest .. ' ' .. latest
+          .. ' 0 0 0 shared - 0 - -\n')
+        if latest ~= value then
+          redis.call('PEXPIRE', KEYS[2], latest - now + retention)
+          redis.call('SET', KEYS[1], latest, 'PX', latest - now)
+        end
+        return {tonumber(token), 0, 0, 1}
       end
-      local latest = at > value and at or value
-      redis.call('ZREM', KEYS[2], line)
-      redis.call('ZADD', KEYS[2], '-inf', 'v1 ' .. token .. ' ' .. latest .. ' ' .. latest
-        .. ' 0 0 0 shared - 0 - -\n')
-      if latest ~= value then
-        redis.call('PEXPIRE', KEYS[2], latest - now + retention)
-        redis.call('SET', KEYS[1], latest, 'PX', latest - now)
-      end
-      return {tonumber(token), 0, 0, 1}
     end
   end
 end
-

@@ -1,26 +1,28 @@
 --[[ LOCKINFO: who holds a lock. Writes nothing.
 
 KEYS, ARGV  see read.lua
-A[1]  "waiters", to be told which proxies have waiters; "holders", to be told of up to A[2] holders,
-      and of whatever else keeps a waiter from the lock
+what  "waiters", to be told which proxies have waiters; "holders", to be told of up to `most`
+      holders, and of whatever else keeps a waiter from the lock
 
 Returns nil if the lock is free, otherwise {"held" or "expired", "lockproxy", "timestamp" or
 "other", token, owner, client, acquired ms, expires ms, remaining ms, session, "exclusive" or
-"shared", holders, now, `waiting` as in the record}, without the last two for "holders"; what is not known of a foreign client's lock is nil. Of a shared lock it is the
-holder with the highest token, and the latest expiry of all. For "waiters" it is {now, `waiting` as
-in the record, the connection that has the lock, or "-" if that is none's or it is shared}, and for
-"holders" {now, `waiting`, the last token if anybody could take the lock now, otherwise -1, a list of
+"shared", holders, now, `waiting` as in the record}, without the last two for "holders"; what is not
+known of a foreign client's lock is nil. Of a shared lock it is the holder with the highest token,
+and the latest expiry of all. For "waiters" it is {now, `waiting` as in the record, the connection
+that has the lock, or "-" if that is none's or it is shared}, and for "holders" {now, `waiting`, the last token if anybody could take the lock now, otherwise -1, a list of
 holders}. WRONGTYPE if a key holds something else.
 ]]
+local what, most = unpack(words)
+
 local kind, foreign_until = foreign()
 if malformed or kind == 'data' then return redis.error_reply(WRONGTYPE) end
-if A[1] == 'waiters' then
+if what == 'waiters' then
   return {now, waiting or '-', held and state == 'held' and connection or '-'}
 end
 
 local function reply(list)
   local one = list[1]
-  if A[1] ~= 'holders' then
+  if what ~= 'holders' then
     if one then one[12], one[13] = now, waiting or '-' end
     return one or false
   end
@@ -38,15 +40,16 @@ if kind == 'other' then
 end
 
 if held and state == 'shared' and not foreign_twin() then
-  local most, list = A[1] == 'holders' and A[2] or 1, {}
+  local list = {}
+  most = what == 'holders' and tonumber(most) or 1
   local live = redis.call('ZCOUNT', KEYS[2], '(' .. whole(now - guard), '+inf')
   local over = redis.call('ZCOUNT', KEYS[2], 0, whole(now - guard))
   for _, line in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], lowest_holder, '(0', 'LIMIT',
       0, 3 * (most + over))) do
     local h = read_holder(line)
-    local at = h.token and #list < tonumber(most) and shared_until(h.token)
+    local at = h.token and #list < most and shared_until(h.token)
     if at then
-      if A[1] ~= 'holders' then at = expires end
+      if what ~= 'holders' then at = expires end
       list[#list + 1] = {now < at and 'held' or 'expired', 'lockproxy', tonumber(h.token),
         h.owner, h.client, tonumber(h.acquired), at, math.max(at - now, 0), tonumber(h.session),
         'shared', live}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The modes of lock.lua, A[10].
+// The modes of lock.lua.
 const (
 	ModeTry   = "try"
 	ModeFirst = "first"
@@ -25,22 +25,18 @@ func (m *Maker) Lock(
 	r Request, mode, how string, behind int64, others []Request,
 ) Call {
 	fast := m.fastLock(r, mode)
-	if len(others) > 0 {
-		fast = sharersList(others)
+	if len(others) > 0 || mode == ModeAgain {
+		fast = NoFastPath
 	}
 	if mode == ModeAgain {
-		fast, mode = NoFastPath, ModeFirst
-	}
-	words := []string{milliseconds(r.Timeout), m.unit(), m.retention, milliseconds(TakeoverGrace),
-		r.Connection, r.Number, r.who(), Flag(r.Session), m.Proxy, mode, how, r.limitText()}
-	if behind > 0 {
-		words = append(words, "0", strconv.FormatInt(behind, 10))
+		mode = ModeFirst
 	}
 	script := LockScript
 	if r.Value != "" {
 		script, fast = onceScript, FastArgs{"", "", r.earlyText()}
 	}
-	c := m.Call(script, r.Key, fast, r.Owner, words...)
+	c := m.Call(script, r.Key, fast, listOf(r, others...), m.unit(), m.retention,
+		milliseconds(TakeoverGrace), m.Proxy, mode, how, strconv.FormatInt(behind, 10))
 	if r.Value != "" {
 		c.More = []string{r.Value}
 	}
@@ -103,14 +99,4 @@ func (m *Maker) fastLock(r Request, mode string) FastArgs {
 	}
 	lives := r.Timeout + m.Retention
 	return FastArgs{milliseconds(r.Timeout), milliseconds(lives), r.holderFields()}
-}
-
-// sharersList is shared.lua's list of waiters' requests that can share a lock. It leaves out the
-// fast path.
-func sharersList(others []Request) FastArgs {
-	var list []byte
-	for _, r := range others {
-		list = r.appendSharer(list)
-	}
-	return FastArgs{string(list)}
 }

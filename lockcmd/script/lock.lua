@@ -1,22 +1,17 @@
 --[[ LOCK: takes a lock that is free, has expired, or is reserved for the caller.
 
-KEYS, ARGV  see read.lua
-A[1]  timeout, ms
-A[2]  unit of what is written at the lock, "ms" or "s"
-A[3]  how long the record outlives the lock, ms
-A[4]  the grace period of a takeover, ms
-A[5]  connection   A[6]  request   A[7]  client   A[8]  session, 0 or 1: who asks
-A[9]  the proxy that asks
-A[10]  mode: "try", if none waits at this proxy; "first", for the first waiter of this proxy, which
-       is recorded as waiting if it gets nothing. Both may take what is reserved for it. "check"
-       takes no free lock
-A[11]  how this proxy waits, as in the record
-       For LOCKALL, see all.lua: "probe", "take" and "list"
-A[12]  "-" for an exclusive lock, the limit for a shared one, or 0 for none
-A[13]  for "take" the token; for "probe" 1 if it does not wait, otherwise 0
-A[14]  for "probe" and "list" since when it waits, ms, or 0 for now; for "first" since when a LOCKALL
-       waits behind it at this proxy, or 0 for none
-ARGV[3]  further waiters that can share the lock with the first: see shared.lua
+KEYS, ARGV  see read.lua. The first request is that of the asker, who can be given the lock
+unit       of what is written at the lock, "ms" or "s"
+retention  how long the record outlives the lock, ms
+takeover   the grace period of a takeover, ms
+proxy      the one that asks
+mode       "try", if none waits at this proxy; "first", for the first waiter of this proxy, which is
+           recorded as waiting if it gets nothing. Both may take what is reserved for it. "check"
+           takes no free lock. For LOCKALL, see all.lua: "probe", "take" and "list"
+how        how this proxy waits, as in the record
+told       for "probe" and "list" since when it waits, ms, or 0 for now; for "first" since when a
+           LOCKALL waits behind it at this proxy, or 0 for none
+chosen     for "take" the token; for "probe" 1 if it does not wait, otherwise 0
 
 Returns {token, 0; 1 if it was taken over from the expired timestamp of a foreign client; 2 if there
 is a grace period for another reason: it was taken over from one of LOCK's, or an earlier one is not
@@ -26,20 +21,21 @@ another. "probe" writes nothing. If it is held {0, 1 if by a foreign client, oth
 another may take it}, and a 1 if it is shared.
 WRONGTYPE if a key holds something else; then nothing is written.
 ]]
+local unit, retention, takeover, proxy, mode, how, told, chosen = unpack(words)
+retention, told = tonumber(retention), tonumber(told)
+
 local kind, foreign_until = foreign()
 if malformed or kind == 'data' then return redis.error_reply(WRONGTYPE) end
 
-local timeout, unit, retention = tonumber(A[1]), A[2], tonumber(A[3])
-local proxy, how = A[9], A[11]
-local mode = A[10]
-local shares = A[12] ~= '-'
-local same = connection == A[5] and request == A[6]
-local owners = ARGV[2] ~= '' and ARGV[2] == owner
+local asker = requests[1]
+local shares = asker.limit ~= '-'
+local same = connection == asker.connection and request == asker.request
+local owners = asker.owner ~= '' and asker.owner == owner
 
 -- The connections that were given the lock, with the one that asks in front of the others. last is
 -- the first of those so far, and of_session says how it asked.
 local function with_asker(others, last, of_session)
-  local list, lasting = {A[5]}, 0
+  local list, lasting = {asker.connection}, 0
   for _, name in ipairs(others) do
     if name == last and of_session == '0' then name = name .. '~' end
     if name == '-' or string.sub(name, -1) == '~' then
@@ -54,13 +50,14 @@ end
 if held and state == 'held' and (same or owners) and not foreign_twin() then
   if mode == 'probe' then return {tonumber(token), 0, same and 0 or 1} end
   -- The same owner once more, or a waiter whose grant was lost on its way. It is never shortened.
-  local at, text = expiry(timeout, unit)
+  local at, text = expiry(asker.timeout, unit)
   if at <= expires then at, text = expires, written end
   write_lock(text, at + guard - now)
-  local others, before = without(A[5], connections)
+  local others, before = without(asker.connection, connections)
   write_record({token = token, expires = at, value = text, grace = grace, acquired = acquired,
-    session = A[8], state = 'held', connection = with_asker(others, connection, session),
-    request = A[6], client = A[7], waiting = waiting, owner = owner}, retention)
+    session = asker.session, state = 'held',
+    connection = with_asker(others, connection, session), request = asker.request,
+    client = asker.client, waiting = waiting, owner = owner}, retention)
   return {tonumber(token), grace_end() > 0 and 2 or 0, same and 0 or before and 2 or 1}
 end
 
@@ -74,15 +71,15 @@ if shares and not sorted then
 end
 
 if shares and held and state == 'shared' then
-  local asked = holder_of(request_name(A[5], A[6]))
-  local h = ARGV[2] ~= '' and holder_of('@' .. ARGV[2]) or asked
+  local asked = holder_of(request_name(asker.connection, asker.request))
+  local h = asker.owner ~= '' and holder_of('@' .. asker.owner) or asked
   if h then
     same = asked and asked.token == h.token
-    local others, before = without(A[5], h.connections)
+    local others, before = without(asker.connection, h.connections)
     local last = string.match(h.connections, '^[^,]+')
-    h.connections, h.request = with_asker(others, last, h.session), A[6]
-    h.client, h.session = A[7], A[8]
-    h.expires = math.max(h.expires, (expiry(timeout, unit)))
+    h.connections, h.request = with_asker(others, last, h.session), asker.request
+    h.client, h.session = asker.client, asker.session
+    h.expires = math.max(h.expires, (expiry(asker.timeout, unit)))
     replace_holder(h)
     write_shared(token, waiting, unit, grace, retention)
     return {tonumber(h.token), grace_end() > 0 and 2 or 0, same and 0 or before and 2 or 1, 1}
@@ -103,7 +100,6 @@ end
 -- has a place at another of its locks, those behind it there may not go ahead of the waiter here, or
 -- all would wait for each other.
 local function waits_since()
-  local told = tonumber(A[14] or nil) or 0
   if mode == 'probe' or mode == 'list' then return told > 0 and told or now end
   local since = now
   for _, entry in ipairs(waiting_proxies(nil)) do
@@ -118,12 +114,8 @@ local function goes_before(entry, since)
   return other < since or other == since and entry[1] < proxy
 end
 
-local requests
 if shares then
-  how = whole(how + (A[12] == '0' and 4 or 8))
-  requests = more_requests()
-  table.insert(requests, 1, {timeout = A[1], session = A[8], connection = A[5], request = A[6],
-    client = A[7], limit = A[12], owner = ARGV[2]})
+  how = whole(how + (asker.limit == '0' and 4 or 8))
   if held and state == 'shared' and mode ~= 'check' and in_turn() and not foreign_twin() then
     local list = join(waiting_proxies(mode == 'first' and proxy or nil))
     local given, first = share(requests, count_holders(), list, unit, grace_end(), retention)
@@ -133,7 +125,7 @@ end
 
 -- What is reserved for this proxy is for its waiters. If they have left, a LOCK without WAIT takes it
 -- only if nobody else waits.
-local tries = mode == 'try' or mode == 'probe' and A[13] == '1'
+local tries = mode == 'try' or mode == 'probe' and chosen == '1'
 local mine = held and state == 'reserved' and connection == proxy and mode ~= 'check' and
   not (tries and #waiting_proxies(proxy) > 0)
 
@@ -181,7 +173,7 @@ end
 if mode == 'probe' then return {tonumber(next_token()), 0} end
 local taken_over = 0
 if value and not mine then taken_over = value == written and 2 or 1 end
-local at, text = expiry(timeout, unit)
+local at, text = expiry(asker.timeout, unit)
 if mine then
   write_lock(text, at + guard - now) -- it was handed over
 else
@@ -191,7 +183,7 @@ local list = join(waiting_proxies((mode == 'first' or mode == 'take') and proxy 
 -- A loser's late write may still come after the winner has released the lock.
 local grace_until = grace_end()
 if taken_over > 0 then
-  grace_until = now + tonumber(A[4])
+  grace_until = now + tonumber(takeover)
 elseif grace_until > 0 then
   taken_over = 2
 end
@@ -219,8 +211,8 @@ if shares then
   end
   return redis.error_reply(err)
 end
-local given = mode == 'take' and A[13] or next_token()
+local given = mode == 'take' and chosen or next_token()
 write_record({token = given, expires = at, value = text, grace = grace_until, acquired = now,
-  session = A[8], state = 'held', connection = A[5], request = A[6], client = A[7],
-  waiting = list, owner = ARGV[2]}, retention)
+  session = asker.session, state = 'held', connection = asker.connection,
+  request = asker.request, client = asker.client, waiting = list, owner = asker.owner}, retention)
 return {tonumber(given), taken_over}

@@ -6,8 +6,10 @@ ARGV[5]  EARLY, ms, or "": a value that lives for less than that may be made aga
 
 Returns {-1, 0} if the value is there. Otherwise as lock.lua.
 ]]
-local lives = redis.call('PTTL', KEYS[3])
-if lives ~= -2 and not (ARGV[5] ~= '' and lives >= 0 and lives < tonumber(ARGV[5])) then
+local made, early = KEYS[3], ARGV[5]
+
+local lives = redis.call('PTTL', made)
+if lives ~= -2 and not (early ~= '' and lives >= 0 and lives < tonumber(early)) then
   return {-1, 0}
 end
 

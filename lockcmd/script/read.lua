@@ -36,22 +36,22 @@ A shared lock's record is a sorted set. Its members, by their scores:
            its owner, if it has one, as "@owner": so both are found again at once
   expires  its token. When that is over, the holder may be left out
 
-ARGV[1]  the arguments that each script lists as A[1], A[2], …, with blanks between. They are in
-         one, because a client that has not logged in may not send more than ten arguments, and
-         must be told to log in. The last of them is the takeover guard, ms: for so long after its
-         expiry a lock still belongs to its holder, and a foreign timestamp is in force. The TTL of
-         a lock's key is longer by it, the timestamp is not
-ARGV[2]  the owner's name, or "", for the scripts that take one
+ARGV[1]  words with blanks between, which each script names at its top, in order. They are in one,
+         because a client that has not logged in may not send more than ten arguments, and must be
+         told to log in. Behind them is the takeover guard, ms: for so long after its expiry a lock
+         still belongs to its holder, and a foreign timestamp is in force. The TTL of a lock's key
+         is longer by it, the timestamp is not
+ARGV[2]  for the scripts that give a lock out: see requests.lua
 ARGV[3] to ARGV[5]  for the fast paths of lock and unlock
 
 Foreign clients lock with SETNX and timestamps, and know no LOCK. Only this server's clock counts.
 ]]
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
-local A = {}
-for field in string.gmatch(ARGV[1] or '', '%S+') do A[#A + 1] = field end
+local words = {}
+for word in string.gmatch(ARGV[1] or '', '%S+') do words[#words + 1] = word end
 
-local guard = tonumber(A[#A])
+local guard = tonumber(words[#words])
 local WRONGTYPE = 'WRONGTYPE Key holds a value that is not a lock: choose another name for the lock'
 
 -- A timestamp in ms, or nil if the text is none: a decimal number, and a time between 2001 and 5138

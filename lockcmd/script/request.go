@@ -55,7 +55,7 @@ func ConnName(name string) string {
 	return name[:min(len(name), maxConnName)]
 }
 
-// limitText is A[12] of lock.lua.
+// limitText is the limit, as requests.lua has it.
 func (r Request) limitText() string {
 	if !r.Shared {
 		return "-"
@@ -79,8 +79,18 @@ func (r Request) Mode() string {
 	return "exclusive"
 }
 
-// appendSharer appends the request as an entry of shared.lua's list.
-func (r Request) appendSharer(list []byte) []byte {
+// listOf is a list of requests, as requests.lua takes it.
+func listOf(first Request, others ...Request) string {
+	var room [256]byte
+	list := first.appendTo(room[:0])
+	for _, r := range others {
+		list = r.appendTo(list)
+	}
+	return string(list)
+}
+
+// appendTo appends the request as an entry of listOf.
+func (r Request) appendTo(list []byte) []byte {
 	for _, field := range []string{
 		milliseconds(r.Timeout), Flag(r.Session), r.Connection, r.Number, r.who(), r.limitText(),
 		strconv.Itoa(len(r.Owner)),

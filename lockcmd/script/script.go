@@ -19,14 +19,17 @@ type Script struct {
 //go:embed *.lua
 var sources embed.FS
 
+// giving are the files of scripts that can give a lock out.
+const giving = "read write requests shared"
+
 var (
-	LockScript   = NewScript("lock", "fast_lock fast_share read write shared lock")
-	UnlockScript = NewScript("unlock", "fast_unlock fast_leave read write notify shared unlock")
+	LockScript   = NewScript("lock", "fast_lock fast_share "+giving+" lock")
+	UnlockScript = NewScript("unlock", "fast_unlock fast_leave "+giving+" notify unlock")
 	RelockScript = NewScript("relock", "read write shared relock")
 	RepairScript = NewScript("repair", "read repair")
 	InfoScript   = NewScript("info", "read info")
 	CheckScript  = NewScript("check", "read write check")
-	onceScript   = NewScript("once", "once read write shared lock")
+	onceScript   = NewScript("once", "once "+giving+" lock")
 	doneScript   = NewScript("done", "read write notify done")
 	BatchScript  = newBatch("batch", LockScript, UnlockScript, RelockScript, InfoScript)
 	allScript    = newBatch("all", LockScript)

@@ -60,21 +60,6 @@ local function count_holders()
   return redis.call('ZCOUNT', KEYS[2], '(' .. whole(now - guard), '+inf')
 end
 
--- The requests that can share the lock, from ARGV[3]: a list of "timeout session connection request
--- client limit length owner", the last so many bytes long.
-local function more_requests()
-  local list, at = {}, 1
-  while true do
-    local _, last, timeout, session, connection, request, client, limit, length =
-      string.find(ARGV[3], '^(%d+) (%d) (%S+) (%d+) (%S+) (%d+) (%d+) ', at)
-    if not last then return list end
-    list[#list + 1] = {timeout = timeout, session = session, connection = connection,
-      request = request, client = client, limit = limit,
-      owner = string.sub(ARGV[3], last + 1, last + length)}
-    at = last + length + 1
-  end
-end
-
 -- Writes the first line of a shared lock's record, and what the lock's key holds, after its holders
 -- have changed. list is that of waiting proxies.
 local function write_shared(last, list, unit, grace_until, retention)
@@ -114,8 +99,8 @@ local function has_it(r)
 end
 
 -- Gives a shared lock to requests, in order, until one does not fit next to that many holders.
--- Returns to how many, the token of the first, and whether the next has the lock
--- already; the others' tokens follow.
+-- Returns to how many, the token of the first, and whether the next has the lock already; the
+-- others' tokens follow.
 local function share(requests, holders, list, unit, grace_until, retention)
   local first = tonumber(next_token())
   local members, owners, given, again = {}, {}, 0, false
@@ -126,7 +111,7 @@ local function share(requests, holders, list, unit, grace_until, retention)
       break
     end
     owners[r.owner] = r.owner ~= ''
-    add_members(members, {token = whole(first + given), expires = (expiry(tonumber(r.timeout), unit)),
+    add_members(members, {token = whole(first + given), expires = (expiry(r.timeout, unit)),
       acquired = whole(now), session = r.session, connections = r.connection, request = r.request,
       client = r.client, owner = r.owner})
     given = given + 1

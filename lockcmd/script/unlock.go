@@ -20,7 +20,7 @@ const (
 
 // Proof shows that a lock is its releaser's.
 type Proof struct {
-	Kind  string // A[1] of unlock.lua
+	Kind  string // `by` of unlock.lua
 	Value string
 }
 
@@ -39,7 +39,7 @@ type Release struct {
 	Proof  Proof
 	Has    string    // the token of the connection's shared lock, or "-"
 	How    string    // how this proxy waits, as the lock record has it
-	Wanted string    // what the waiters here want: A[5]
+	Wanted string    // what the waiters here want: `wanted` of unlock.lua
 	Next   *Request  // of the waiter that the lock is offered to; nil for none
 	Others []Request // of waiters behind it, that can share the lock with it
 }
@@ -50,24 +50,23 @@ func (m *Maker) Unlock(u Release) Call {
 	if u.Has != "-" && fast[2] == "none" {
 		fast[1] = u.Has // only a token finds a holder of a shared lock at once
 	}
-	next := Request{}
+	waiters := ""
 	if u.Next != nil {
-		next = *u.Next
-		if next.Shared {
-			fast = sharersList(u.Others)
-		}
+		waiters = listOf(*u.Next, u.Others...)
 	}
-	c := m.Call(UnlockScript, u.Id.Key, fast, next.Owner,
-		u.Proof.Kind, orDash(u.Proof.Value), m.retention, m.Proxy,
-		u.Wanted, milliseconds(next.Timeout), m.unit(),
-		orDash(next.Connection), orDash(next.Number), orDash(next.who()), Flag(next.Session),
-		milliseconds(Reservation), strconv.Itoa(u.Id.DB), m.slotTag(u.Id.Key),
-		u.How, milliseconds(pollPatience), milliseconds(pollReservation),
-		next.limitText(), u.Has)
+	words := append([]string{u.Wanted}, m.releaseWords(u.Id, u.Proof, u.How, u.Has)...)
+	c := m.Call(UnlockScript, u.Id.Key, fast, waiters, words...)
 	if u.Next != nil {
 		c.Confirm = m.Confirm
 	}
 	return c
+}
+
+// releaseWords are the words of unlock.lua behind `wanted`.
+func (m *Maker) releaseWords(id names.Lock, p Proof, how, has string) []string {
+	return []string{p.Kind, orDash(p.Value), m.retention, m.Proxy, m.unit(),
+		strconv.Itoa(id.DB), m.slotTag(id.Key), how, milliseconds(Reservation),
+		milliseconds(pollPatience), milliseconds(pollReservation), has}
 }
 
 // Done makes a call of done.lua, which stores a value and frees the claim to it. stored are the
@@ -90,6 +89,9 @@ func (m *Maker) fastUnlock(p Proof, wanted string, next *Request) FastArgs {
 	case "none":
 	case "next", "fair":
 		r := next
+		if r.Shared {
+			return NoFastPath
+		}
 		lives := r.Timeout + m.Retention
 		proxy := m.Proxy
 		if wanted == "fair" {
@@ -103,7 +105,7 @@ func (m *Maker) fastUnlock(p Proof, wanted string, next *Request) FastArgs {
 	return fast
 }
 
-// SlotTag is unlock.lua's A[14].
+// slotTag is `tag` of unlock.lua.
 func (m *Maker) slotTag(key string) string {
 	if !m.Cluster {
 		return "-"

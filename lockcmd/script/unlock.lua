@@ -1,30 +1,28 @@
 --[[ UNLOCK: frees a lock, if it is the caller's, and hands it over.
 
-KEYS, ARGV  see read.lua
-A[1]  what proves it: "token"; "revoke", the same for an operator; "connection", the last to ask
-      for it; "request"; "given": a connection was given it and can't have it any more, which frees
-      the lock if no other connection of its owner was given it; "reserved", to give back a lock
-      that is reserved for a proxy whose waiters have left, or to say of any other that they have;
-      or "force": any holder will do
-A[2]  the token, twice; the connection; the connection, "/" and which of its requests took it; the
-      connection, "/" and the token; or the proxy
-A[3]  how long the record outlives the lock, ms
-A[4]  the proxy that asks
-A[5]  what its own waiters want: "none", there are none; "next", the waiter below is the first;
-      "fair", as "next", but proxies that have waited longer go first; "self", there are some, but
-      the caller may not speak for the first; "all", the first is a LOCKALL; "free", foreign clients
-      compete: leave the key free for all; or "gap": leave it free to see whether any do
-A[6]  the first waiter's timeout, ms   A[7]  unit   A[8]  connection   A[9]  request   A[10]  client
-A[11]  session; its owner is ARGV[2]
-A[12]  how long a lock is reserved for another proxy's waiter, ms; longer if its way is long
-A[13]  the database. The release notification to a proxy is the database, ":" and the lock. To the
-       proxies of those whose lock is taken from them it is the same behind "lost:"
-A[14]  "-", or in a cluster a hash tag of the lock's slot: see notify.lua
-A[15]  how the proxy that asks waits, as in the record, if its waiters must go on waiting
-A[16]  how long a proxy without notifications must have waited to get its turn, ms
-A[17]  how long a lock is then reserved for it, until it polls, ms; longer likewise
-A[18]  the first waiter's limit, as A[12] of lock.lua; ARGV[3] as there
-A[19]  the token that the connection has, for a shared lock; or "-"
+KEYS, ARGV  see read.lua. The first request is that of the first waiter here, if it is named
+wanted     what the waiters of the proxy that asks want: "none", there are none; "next", the first is
+           named; "fair", as "next", but proxies that have waited longer go first; "self", there are
+           some, but the caller may not speak for the first; "all", the first is a LOCKALL; "free",
+           foreign clients compete: leave the key free for all; or "gap": leave it free to see
+           whether any do
+by, proof  what proves that it is the caller's: "token"; "revoke", the same for an operator;
+           "connection", the last to ask for it; "request", the connection, "/" and which of its
+           requests took it; "given", the connection, "/" and the token: it was given the lock and
+           can't have it any more, which frees the lock if no other connection of its owner was
+           given it; "reserved", the proxy, to give back a lock that is reserved for it and whose
+           waiters have left, or to say of any other that they have; or "force": any holder will do
+retention  how long the record outlives the lock, ms
+proxy      the one that asks
+unit       of what is written at the lock, "ms" or "s"
+db         the database. The release notification to a proxy is the database, ":" and the lock. To
+           the proxies of those whose lock is taken from them it is the same behind "lost:"
+tag        "-", or in a cluster a hash tag of the lock's slot: see notify.lua
+how        how the proxy that asks waits, as in the record, if its waiters must go on waiting
+reserves   how long a lock is reserved for another proxy's waiter, ms; longer if its way is long
+patience   how long a proxy without notifications must have waited to get its turn, ms
+for_polls  how long a lock is then reserved for it, until it polls, ms; longer likewise
+has        the token that the connection has, for a shared lock; or "-"
 
 Returns {1 if the lock was freed, 2 if others share it still, otherwise 0: it was not the caller's,
 or free; the token given to the first waiter, or 0; 1 if it is reserved for the proxy that asks, or
@@ -32,19 +30,21 @@ that should poll, otherwise 0; and if it was released the token that held it, or
 client; to how many waiters it was given; and its holder's client}.
 WRONGTYPE if a key holds something else, or with "force" another library's lock.
 ]]
+local wanted, by, proof, retention, proxy, unit, db, tag, how, reserves, patience, for_polls, has =
+  unpack(words)
+retention, patience = tonumber(retention), tonumber(patience)
+
 local kind = foreign()
 if malformed or kind == 'data' then return redis.error_reply(WRONGTYPE) end
-if kind == 'other' and A[1] == 'force' then
+if kind == 'other' and by == 'force' then
   return redis.error_reply("WRONGTYPE Key holds another library's lock") -- traffic.go says more
 end
 
-local retention, proxy, wanted = tonumber(A[3]), A[4], A[5]
-
 -- The holder of a shared lock whose proof it is.
 local function sharer()
-  if A[1] == 'token' or A[1] == 'revoke' then return holder_with(A[2]) end
-  local name, of = string.match(A[2], '^(.*)/(%d+)$')
-  if A[1] == 'given' then
+  if by == 'token' or by == 'revoke' then return holder_with(proof) end
+  local name, of = string.match(proof, '^(.*)/(%d+)$')
+  if by == 'given' then
     local h = holder_with(of)
     local others, found = without(name, h and h.connections or '')
     if not found then return nil end
@@ -58,42 +58,42 @@ local function sharer()
     replace_holder(h)
     return nil
   end
-  if A[1] == 'request' then return holder_of(request_name(name, of)) end
-  if A[1] ~= 'connection' then return nil end
-  local h = A[19] ~= '-' and holder_with(A[19])
-  if h and string.match(h.connections, '^[^,]+') == A[2] then return h end
-  return find_holder(function(h) return string.match(h.connections, '^[^,]+') == A[2] end)
+  if by == 'request' then return holder_of(request_name(name, of)) end
+  if by ~= 'connection' then return nil end
+  local h = has ~= '-' and holder_with(has)
+  if h and string.match(h.connections, '^[^,]+') == proof then return h end
+  return find_holder(function(h) return string.match(h.connections, '^[^,]+') == proof end)
 end
 
-local function proof()
-  if A[1] == 'request' then return connection .. '/' .. request end
-  return (A[1] == 'token' or A[1] == 'revoke') and token or connection
+local function proof_of_holder()
+  if by == 'request' then return connection .. '/' .. request end
+  return (by == 'token' or by == 'revoke') and token or connection
 end
 
-local message = A[13] .. ':' .. KEYS[1]
+local message = db .. ':' .. KEYS[1]
 -- Tells another proxy of a release, or that its client has lost the lock: see publish.
 local function notify(name, lost)
-  return publish(A[14], name, lost and 'lost:' .. message or message)
+  return publish(tag, name, lost and 'lost:' .. message or message)
 end
 
 local shared, leaves = held and state == 'shared', nil
-if A[1] == 'force' then
+if by == 'force' then
   if not shared and not (held and state == 'held') and not kind then return {0, 0, 0} end
-elseif A[1] == 'reserved' and token
-  and not (held and state == 'reserved' and connection == A[2]) then
-  local list = waiting_proxies(A[2])
-  if wanted == 'none' and string.find(waiting, A[2] .. ':', 1, true) then
-    write_waiting(join(list), A[7], retention)
+elseif by == 'reserved' and token
+  and not (held and state == 'reserved' and connection == proof) then
+  local list = waiting_proxies(proof)
+  if wanted == 'none' and string.find(waiting, proof .. ':', 1, true) then
+    write_waiting(join(list), unit, retention)
   end
   if list[1] and (shared or not held and not value) then notify(list[1][1]) end
   return {0, 0, 0}
 elseif shared then
   leaves = sharer()
   if not leaves then return {0, 0, 0} end
-elseif not held or state ~= (A[1] == 'reserved' and 'reserved' or 'held') or foreign_twin() then
+elseif not held or state ~= (by == 'reserved' and 'reserved' or 'held') or foreign_twin() then
   return {0, 0, 0}
-elseif A[1] == 'given' then
-  local name, of = string.match(A[2], '^(.*)/(%d+)$')
+elseif by == 'given' then
+  local name, of = string.match(proof, '^(.*)/(%d+)$')
   local others, found = without(name, connections)
   if not found or of ~= token then return {0, 0, 0} end
   if #others > 0 then
@@ -107,13 +107,13 @@ elseif A[1] == 'given' then
       request = last_request, client = client, waiting = waiting, owner = owner}, retention)
     return {0, 0, 0}
   end
-elseif A[2] ~= proof() then
+elseif proof ~= proof_of_holder() then
   return {0, 0, 0}
 end
 
 -- A session may have it, which must be told. While others share the lock its key need not change, so
 -- a proxy that tracks it learns nothing.
-if A[1] == 'force' or A[1] == 'revoke' or A[1] == 'token' and leaves and leaves.session == '1' then
+if by == 'force' or by == 'revoke' or by == 'token' and leaves and leaves.session == '1' then
   local names = {leaves and leaves.connections or not shared and connections or nil}
   if shared and not leaves then
     find_holder(function(h) names[#names + 1] = h.connections end)
@@ -140,9 +140,9 @@ local function take_next(others)
   while i <= #others do
     local listens = notify(others[i][1])
     local polls = listens == nil or listens == false and others[i][3] % 4 == 2
-    if listens then return take(A[12]) end
-    if polls and now - tonumber(others[i][4]) >= tonumber(A[16]) then
-      return take(A[17])
+    if listens then return take(reserves) end
+    if polls and now - tonumber(others[i][4]) >= patience then
+      return take(for_polls)
     end
     if polls then i = i + 1 else table.remove(others, i) end
   end
@@ -160,15 +160,10 @@ local after_others = (wanted == 'fair' or wanted == 'all') and longest and longe
 -- A holder that leaves others lets nobody in who came after another proxy's exclusive waiter.
 local after_exclusive = longest and longest[1] ~= proxy and longest[3] % 16 < 4
 
-local first_request
-if A[18] ~= '-' and (wanted == 'next' or wanted == 'fair') then
-  first_request = {timeout = A[6], session = A[11], connection = A[8], request = A[9],
-    client = A[10], limit = A[18], owner = ARGV[2]}
-end
+local waiter = requests[1]
+local waiter_shares = waiter and waiter.limit ~= '-'
 local function share_next(holders)
-  local requests = more_requests()
-  table.insert(requests, 1, first_request)
-  local given, first, again = share(requests, holders, join(others), A[7], grace_end(), retention)
+  local given, first, again = share(requests, holders, join(others), unit, grace_end(), retention)
   return given > 0 and first or 0, given, again
 end
 
@@ -177,12 +172,12 @@ if leaves then
   local left = count_holders()
   if left > 0 then
     local unnamed = wanted == 'self' or wanted == 'free' or wanted == 'gap'
-    if first_request and not after_others and not after_exclusive then
+    if waiter_shares and not after_others and not after_exclusive then
       local first, given, again = share_next(left)
       if given > 0 then return {2, first, 0, whose[1], given, whose[2]} end
       unnamed = again
     end
-    write_shared(token, waiting, A[7], grace, retention)
+    write_shared(token, waiting, unit, grace, retention)
     if longest and longest[1] ~= proxy and longest[3] % 16 >= 4 then
       notify(longest[1])
     end
@@ -190,14 +185,15 @@ if leaves then
   end
 end
 
+local waits = wanted ~= 'none'
 for _, entry in ipairs(others) do
-  if entry[3] % 2 == 1 then wanted, after_others = 'free', false end -- see A[5]
+  if entry[3] % 2 == 1 then wanted, after_others = 'free', false end -- foreign clients compete there
 end
 local reserved_for, reservation
 if wanted == 'none' or wanted == 'self' or after_others then
   reserved_for, reservation = take_next(others)
 end
-if not reserved_for and first_request and wanted ~= 'free' then
+if not reserved_for and waiter_shares and wanted ~= 'free' then
   redis.call('DEL', KEYS[2])
   sorted, expires = false, nil
   local done, first, given = pcall(share_next, 0)
@@ -208,23 +204,24 @@ if not reserved_for and first_request and wanted ~= 'free' then
   return {1, 0, 1, whose[1], 0, whose[2]}
 end
 if not reserved_for and (wanted == 'next' or wanted == 'fair') then
-  local at, text = expiry(tonumber(A[6]), A[7])
+  local at, text = expiry(waiter.timeout, unit)
   local given = next_token()
   write_lock(text, at + guard - now)
   write_record({token = given, expires = at, value = text, grace = grace_end(), acquired = now,
-    session = A[11], state = 'held', connection = A[8], request = A[9], client = A[10],
-    waiting = join(others), owner = ARGV[2]}, retention)
+    session = waiter.session, state = 'held', connection = waiter.connection,
+    request = waiter.request, client = waiter.client, waiting = join(others),
+    owner = waiter.owner}, retention)
   return {1, tonumber(given), 0, whose[1], 1, whose[2]}
 end
 
 if not reserved_for and (wanted == 'self' or wanted == 'all') then
-  reserved_for, reservation = proxy, A[12] + 1.5 * way(A[15])
+  reserved_for, reservation = proxy, reserves + 1.5 * way(how)
 end
 if wanted == 'all' then -- it keeps its place
   local taken = reserved_for
   others = waiting_proxies(taken ~= proxy and taken or nil)
-elseif A[5] ~= 'none' and reserved_for ~= proxy then
-  others[#others + 1] = {proxy, whole(now), wanted == 'free' and '1' or A[15], whole(now)}
+elseif waits and reserved_for ~= proxy then
+  others[#others + 1] = {proxy, whole(now), wanted == 'free' and '1' or how, whole(now)}
 end
 
 local last = token or '0'

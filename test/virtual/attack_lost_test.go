@@ -87,7 +87,7 @@ func TestAttackLostToken(t *testing.T) {
 					c = proxytest.Dial(t, p.Addr)
 					token = c.Lock("mine 30 WAIT 1")
 				}
-				rule := &attackRule{text: "3600000 ms", cut: true, met: make(chan struct{}),
+				rule := &attackRule{text: "3600000 ", cut: true, met: make(chan struct{}),
 					over: make(chan struct{})}
 				relay.add(rule)
 				c.Expect(strings.Replace(command, "job", key, 1), "-UPSTREAM …")

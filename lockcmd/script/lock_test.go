@@ -1,0 +1,28 @@
+package script
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// A waiter that asks because time has passed names those behind it, too, who can share the lock.
+func TestAskingAgainNamesThoseBehind(t *testing.T) {
+	m := NewMaker(Config{Proxy: "p", Retention: time.Minute})
+	request := func(connection, owner string) Request {
+		return Request{Key: "job", Timeout: time.Second, Connection: connection, Number: "1",
+			Client: "127.0.0.1:1", Owner: owner, Shared: true}
+	}
+	for _, mode := range []string{ModeFirst, ModeAgain} {
+		c := m.Lock(request("p-1", "me"), mode, "0", 0, []Request{request("p-2", ""),
+			request("p-3", "him")})
+		for _, named := range []string{"p-1", "me", "p-2", "p-3", "him"} {
+			if !strings.Contains(strings.Join(c.Args[1:], " "), named) {
+				t.Errorf("%s: %q of %q is missing", mode, named, c.Args)
+			}
+		}
+		if FastArgs(c.Args[2:]) != NoFastPath {
+			t.Errorf("%s: %q takes a fast path, which knows one request", mode, c.Args)
+		}
+	}
+}

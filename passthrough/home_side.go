@@ -56,6 +56,7 @@ func (s *homeSide) openHome(ctx context.Context) error {
 		}
 	}
 	s.home, s.lastHome, s.homeUse = h, h, held
+	s.pending.Admitted = s.pending.Admitted || s.pending.LoggedIn // Redis has accepted that
 	s.where = whereabouts{server: found.server, known: true, term: found.term}
 	if s.end >= ClientGone {
 		found.Close()

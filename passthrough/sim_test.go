@@ -39,6 +39,7 @@ func newUnplugged(initial upstream.Identity) *unplugged {
 	lanes := newPool(&upstream.Upstream{Addr: "redis", Initial: initial}, 0)
 	u := &unplugged{Pipe: NewPipe(lanes, client, nil, lost), far: client}
 	u.home = &home{client: &u.client, connReader: connReader{rw: nowhere{}}}
+	u.pending.Admitted = initial.LoggedIn // as where a home is opened
 	return u
 }
 

@@ -41,7 +41,7 @@ type State struct {
 }
 
 func newState(initial upstream.Identity) State {
-	return State{Identity: initial, initial: initial, Admitted: initial.LoggedIn}
+	return State{Identity: initial, initial: initial}
 }
 
 func (s *State) setup() upstream.Setup {

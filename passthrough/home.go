@@ -56,6 +56,8 @@ func (h *home) deliver(data []byte) (rest []byte, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
+	case h.given.Conn != nil: // it is to serve others, and nothing was asked
+		return nil, errUnasked
 	case h.route == gone:
 		return nil, nil
 	case h.route == byLane:

@@ -95,3 +95,22 @@ func TestMessageWithinExec(t *testing.T) {
 		}
 	}
 }
+
+// What comes by a home that has been given up for others is no reply to what its client asks by the
+// next one, and nobody else gets that connection.
+func TestUnaskedReplyByAHomeThatWasGivenUp(t *testing.T) {
+	for _, said := range []string{"+stolen\r\n", "+st", ">1\r\n+push\r\n", full} {
+		u := newUnplugged(upstream.Identity{Proto: 2})
+		old := u.home
+		old.given = spare{Conn: &clientEnd{}}
+		u.home = &home{client: &u.client, connReader: connReader{rw: nowhere{}}}
+		u.ask(commands.NoEffect)
+		if err := old.consume([]byte(said), nil); err == nil {
+			t.Errorf("%q: the connection is used further", said)
+		}
+		u.answer(t, "+own\r\n")
+		if got := u.took(); got != "+own\r\n" {
+			t.Errorf("%q: the client is given %q", said, got)
+		}
+	}
+}

@@ -152,8 +152,11 @@ func (c *Conn) Fresh() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.nodes.applyMap(c.cluster.slots.Load())
-	return c.nodes.slots == nil || !slices.ContainsFunc(c.nodes.slots.masters,
-		func(addr string) bool { n := c.nodes.byAddr[addr]; return n == nil || n.nc == nil })
+	return !c.answers.writesLost && (c.nodes.slots == nil ||
+		!slices.ContainsFunc(c.nodes.slots.masters, func(addr string) bool {
+			n := c.nodes.byAddr[addr]
+			return n == nil || n.nc == nil
+		}))
 }
 
 // KeepAlive sends a request to the nodes that could take the Conn for idle. Nobody sees the answers.

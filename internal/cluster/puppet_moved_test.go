@@ -147,6 +147,22 @@ func TestWaitBehindALoss(t *testing.T) {
 	p.replies("+OK", ":1")
 }
 
+// What one client has lost with a node is nothing that WAIT tells the next: that gets another Conn.
+func TestFreshBehindALoss(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1")
+	p.opens("a:1").nc.Close()
+	p.refreshed("b:1", true)
+	p.awaitLost("a:1")
+	p.send("GET k")
+	b := p.at("b:1")
+	b.hears("GET k")
+	b.says("$-1")
+	p.replies("$-1")
+	if p.conn.Fresh() {
+		t.Error("another client can get the Conn")
+	}
+}
+
 // awaitLost waits until a connection has ended.
 func (p *puppets) awaitLost(addr string) {
 	p.t.Helper()

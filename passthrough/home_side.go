@@ -8,7 +8,6 @@ import (
 
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/loopguard"
-	"lockproxy/internal/monotonic"
 )
 
 // homeSide is the sending side of a session's home.
@@ -46,7 +45,7 @@ func (s *homeSide) openHome(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h := &home{client: s.client, heardAt: monotonic.Now()}
+	h := &home{client: s.client, heardAt: found.heardAt}
 	h.init(found.Conn, h, minBuf, s.pool.loops)
 	s.mu.Lock()
 	if s.where.known {

@@ -6,6 +6,7 @@ package passthrough
 import (
 	"context"
 
+	"lockproxy/internal/monotonic"
 	"lockproxy/internal/upstream"
 )
 
@@ -40,8 +41,11 @@ func (c *client) releaseHomeLocked() (released bool) {
 		!c.pending.newByReset() || !c.pool.takesSpare() {
 		return false
 	}
-	h.given = spare{Conn: h.conn, server: c.where.server, term: c.where.term, used: true}
-	h.asNew = c.pending.asNew() && c.pending.Admitted
+	h.given = spare{Conn: h.conn, server: c.where.server, term: c.where.term, used: true,
+		heardAt: h.heardAt}
+	// RESET ends the silence of one that Redis could soon take for idle.
+	h.asNew = c.pending.asNew() && c.pending.Admitted &&
+		monotonic.Since(h.heardAt) < c.pool.spareLife()
 	c.home = nil
 	h.leave()
 	return true
@@ -76,7 +80,7 @@ func (p *Pool) takesSpare() bool {
 // wait. The reader of the connection has ended.
 func (p *Pool) giveBack(given spare, asNew, open bool) {
 	if asNew || !open {
-		p.spares.came(given, open && upstream.Fresh(given.Conn))
+		p.spareCame(given, open && upstream.Fresh(given.Conn))
 		return
 	}
 	// Ends within DialTimeout, or at once when Close is called, which waits for it.
@@ -85,18 +89,19 @@ func (p *Pool) giveBack(given spare, asNew, open bool) {
 		defer cancel()
 		var err error
 		given.server, given.nobody, err = p.Upstream.Reset(ctx, given.Conn, given.server)
-		p.spares.came(given, err == nil)
+		given.heardAt = monotonic.Now()
+		p.spareCame(given, err == nil)
 	})
 }
 
-// came adds what there was room for, or closes it.
-func (s *spares) came(given spare, good bool) {
+// spareCame adds what there was room for, or closes it.
+func (p *Pool) spareCame(given spare, good bool) {
+	s := &p.spares
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.coming--
-	if good {
-		s.addLocked(given)
-	} else {
+	added := good && p.addLocked(given)
+	s.mu.Unlock()
+	if !added {
 		given.Close()
 	}
 }

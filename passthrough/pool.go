@@ -118,6 +118,7 @@ func (p *Pool) ReadIn(loops *eventloop.Loops) {
 func (p *Pool) Suspend(suspended bool, timeout time.Duration) {
 	p.sharing.timeout.Store(int64(timeout))
 	p.sharing.suspended.Store(suspended)
+	p.expireSpares()
 	if suspended { // the end of an idle lane would look like that of Redis
 		p.retire(func(*lane) bool { return true })
 	}

@@ -1,6 +1,7 @@
 package passthrough
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -8,11 +9,12 @@ import (
 	"sync"
 	"time"
 
+	"lockproxy/internal/monotonic"
 	"lockproxy/internal/upstream"
 )
 
-// spareFor is for how long a home waits for its client, at most. What lies between the proxy and
-// Redis can cut connections that are silent for longer, and tell nobody.
+// spareFor is for how long a home that waits for its client can be silent, at most. What lies
+// between the proxy and Redis can cut connections that are silent for longer, and tell nobody.
 const spareFor = 30 * time.Second
 
 // spares are homes for clients to come. If a home were opened only when a client needs one, other
@@ -20,12 +22,12 @@ const spareFor = 30 * time.Second
 // long.
 type spares struct {
 	mu      sync.Mutex
-	list    []spare     // guarded by mu; the oldest is the first
+	list    []spare     // guarded by mu; the one that is silent for longest is the first
 	filling bool        // guarded by mu; fillSpares runs
 	coming  int         // guarded by mu; how many are given back, and not in list yet
 	closed  bool        // guarded by mu
 	reused  uint64      // guarded by mu; how often a client got what another had
-	expiry  *time.Timer // guarded by mu; closes those that have waited for too long; nil for none
+	expiry  *time.Timer // guarded by mu; closes those that are silent for too long; nil for none
 }
 
 // spare is a connection as new.
@@ -37,7 +39,8 @@ type spare struct {
 	// anything.
 	nobody bool
 	used   bool // a client has had it
-	since  time.Time
+	// heardAt is when Redis last said something on it, as monotonic.Now.
+	heardAt int64
 }
 
 // popSpare returns a connection as new, if there is one, and has others opened. It can wait for
@@ -50,6 +53,7 @@ func (p *Pool) popSpare() (found spare, ok bool) {
 	}
 	letIn := p.admits() == admitted
 	term := p.currentTerm()
+	var useless []spare
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.list) > 0 && !ok {
@@ -57,18 +61,33 @@ func (p *Pool) popSpare() (found spare, ok bool) {
 		found, s.list = s.list[last], s.list[:last]
 		at := whereabouts{server: found.server, known: true}
 		ok = letIn != found.nobody && found.term == term && !p.newest.elsewhere(&at) &&
-			time.Since(found.since) < p.spareLife() && upstream.Fresh(found.Conn)
+			monotonic.Since(found.heardAt) < p.spareLife() && upstream.Fresh(found.Conn)
 		if !ok {
-			defer found.Close()
-		} else if found.used {
-			s.reused++
+			useless = append(useless, found)
 		}
 	}
+	if ok && found.used {
+		s.reused++
+	}
+	p.dropLocked(useless)
 	return found, ok
 }
 
-// spareLife is for how long a spare waits for its client, at most. Redis takes it for idle after its
-// own timeout, most of which the client is to have.
+// dropLocked closes spares that nobody is to have. It does not wait: the end of a connection to a
+// cluster takes a moment. spares.mu is held.
+func (p *Pool) dropLocked(useless []spare) {
+	if len(useless) == 0 {
+		return
+	}
+	p.goroutines.Go(func() { // ends when they are closed; Close waits for it
+		for _, found := range useless {
+			found.Close()
+		}
+	})
+}
+
+// spareLife is for how long a spare can be silent, at most. Redis takes it for idle after its own
+// timeout, most of which the client is to have.
 func (p *Pool) spareLife() time.Duration {
 	if idle := time.Duration(p.sharing.timeout.Load()); idle > 0 {
 		return min(spareFor, idle/3)
@@ -100,12 +119,13 @@ func (p *Pool) fillSpares() {
 	for enough := false; !enough; {
 		found, err := p.openSpare()
 		s.mu.Lock()
-		if err == nil {
-			s.addLocked(found)
-		}
-		enough = err != nil || s.closed || len(s.list) >= p.Spares
+		added := err == nil && p.addLocked(found)
+		enough = !added || len(s.list) >= p.Spares
 		s.filling = !enough
 		s.mu.Unlock()
+		if err == nil && !added {
+			found.Close()
+		}
 	}
 }
 
@@ -118,36 +138,47 @@ func (p *Pool) openSpare() (found spare, err error) {
 		return spare{}, err
 	}
 	found.server, found.nobody, err = p.Upstream.Prepare(ctx, found.Conn)
+	found.heardAt = monotonic.Now()
 	return found, err
 }
 
-// addLocked adds a spare, or closes it if there are to be none. mu is held.
-func (s *spares) addLocked(found spare) {
+// addLocked adds a spare, unless there are to be none. spares.mu is held.
+func (p *Pool) addLocked(found spare) (added bool) {
+	s := &p.spares
 	if s.closed {
-		found.Close()
-		return
+		return false
 	}
-	found.since = time.Now()
-	s.list = append(s.list, found)
-	if s.expiry == nil {
-		s.expiry = time.AfterFunc(spareFor, s.expire) // close stops it
-	}
+	at, _ := slices.BinarySearchFunc(s.list, found.heardAt, func(other spare, heardAt int64) int {
+		return cmp.Compare(other.heardAt, heardAt)
+	})
+	s.list = slices.Insert(s.list, at, found)
+	p.expireLocked()
+	return true
 }
 
-// expire closes the spares that have waited for too long.
-func (s *spares) expire() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.list = slices.DeleteFunc(s.list, func(old spare) bool {
-		expired := time.Since(old.since) >= spareFor
-		if expired {
-			defer old.Close()
-		}
-		return expired
-	})
-	s.expiry = nil
-	if len(s.list) > 0 {
-		s.expiry = time.AfterFunc(spareFor-time.Since(s.list[0].since), s.expire)
+// expireSpares closes the spares that are silent for too long.
+func (p *Pool) expireSpares() {
+	p.spares.mu.Lock()
+	defer p.spares.mu.Unlock()
+	p.expireLocked()
+}
+
+// expireLocked is expireSpares with spares.mu held.
+func (p *Pool) expireLocked() {
+	s, life := &p.spares, p.spareLife()
+	fresh := 0
+	for fresh < len(s.list) && monotonic.Since(s.list[fresh].heardAt) >= life {
+		fresh++
+	}
+	p.dropLocked(slices.Clone(s.list[:fresh]))
+	s.list = slices.Delete(s.list, 0, fresh)
+	if s.expiry != nil {
+		s.expiry.Stop()
+		s.expiry = nil
+	}
+	if len(s.list) > 0 && !s.closed {
+		left := life - monotonic.Since(s.list[0].heardAt)
+		s.expiry = time.AfterFunc(left, p.expireSpares) // close stops it
 	}
 }
 
@@ -169,23 +200,21 @@ func (s *spares) close() {
 func (p *Pool) findHome(ctx context.Context, setup upstream.Setup) (found spare, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.DialTimeout)
 	defer cancel()
-	ok := false
-	if !p.Upstream.IsCluster() || setup == (upstream.Setup{Identity: p.Upstream.Initial}) {
+	ok, asInitial := false, setup == upstream.Setup{Identity: p.Upstream.Initial}
+	if asInitial || !p.Upstream.IsCluster() {
 		found, ok = p.popSpare()
 	}
-	if ok {
-		if err = p.Upstream.SetUp(ctx, found.Conn, setup); err == nil {
-			return found, nil
-		}
-		found.Close()
-		var refused *upstream.Refused
-		if errors.As(err, &refused) {
-			return spare{}, err
-		}
+	if ok && !asInitial {
+		err = p.Upstream.SetUp(ctx, found.Conn, setup)
+		found.heardAt = monotonic.Now()
+	}
+	var refused *upstream.Refused
+	if ok && (err == nil || errors.As(err, &refused)) {
+		return found, err
 	}
 	found = spare{term: p.currentTerm()}
 	if found.Conn, err = p.dialHome(ctx, setup); err == nil {
-		found.server = p.Upstream.ServerOf(found.Conn)
+		found.server, found.heardAt = p.Upstream.ServerOf(found.Conn), monotonic.Now()
 	}
 	return found, err
 }

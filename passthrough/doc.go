@@ -18,7 +18,7 @@
 //	            ->  clientWriter  ->  client
 //
 // Whether a new client needs a home at once, so that Redis itself judges it, the door says: it asks
-// Redis at most once a second whether it lets new clients in (Pipe.Enter, door). Some homes are open
+// Redis at most twice a second whether it lets new clients in (Pipe.Enter, door). Some homes are open
 // before their clients come (spares). A home that its client does not need any more becomes a spare
 // if nothing of the client is left on it, or RESET makes it so (client.releaseHomeLocked).
 //

@@ -1,12 +1,16 @@
 package passthrough
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// A server that is silent keeps one client for doorPatience, and nobody who comes later.
+const patience = time.Second
+
+// A server that is silent keeps one client for as long as it has patience, and nobody who comes
+// later.
 func TestDoorOfASilentServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d door
@@ -14,8 +18,8 @@ func TestDoorOfASilentServer(t *testing.T) {
 		asked := 0
 		ask := func() (verdict, time.Duration) {
 			began := time.Now()
-			got := d.ask(func(f func()) { go f() }, func() verdict { asked++; return <-answer })
-			return got, time.Since(began)
+			call := func() verdict { asked++; return <-answer }
+			return d.ask(patience, func(f func()) { go f() }, call), time.Since(began)
 		}
 		expect := func(what string, want verdict, waits time.Duration) {
 			t.Helper()
@@ -23,12 +27,12 @@ func TestDoorOfASilentServer(t *testing.T) {
 				t.Errorf("%s: %v after %v, want %v after %v", what, got, waited, want, waits)
 			}
 		}
-		expect("the first client", unknown, doorPatience)
+		expect("the first client", unknown, patience)
 		for range 100 {
 			expect("a later client", unknown, 0)
 		}
 		answer <- unknown // the connection has timed out
-		time.Sleep(askEvery)
+		time.Sleep(saidFor)
 		for range 100 {
 			expect("a client when it is asked again", unknown, 0)
 		}
@@ -39,7 +43,7 @@ func TestDoorOfASilentServer(t *testing.T) {
 		answer <- admitted
 		synctest.Wait()
 		expect("a client after the answer", admitted, 0)
-		time.Sleep(askEvery)
+		time.Sleep(saidFor)
 		go func() { answer <- refused }()
 		expect("a client of a server that is well", refused, 0)
 		expect("the next", refused, 0)
@@ -53,7 +57,8 @@ func TestDoorAsksOnceForAll(t *testing.T) {
 		answer, asked, got := make(chan verdict), 0, make(chan verdict, 10)
 		for range 10 {
 			go func() {
-				got <- d.ask(func(f func()) { go f() }, func() verdict { asked++; return <-answer })
+				call := func() verdict { asked++; return <-answer }
+				got <- d.ask(patience, func(f func()) { go f() }, call)
 			}()
 		}
 		synctest.Wait()
@@ -65,6 +70,37 @@ func TestDoorAsksOnceForAll(t *testing.T) {
 		}
 		if asked != 1 {
 			t.Errorf("asked %d times", asked)
+		}
+	})
+}
+
+// Of clients that come all the time only the first waits. What they are told holds no longer than
+// saidFor.
+func TestDoorAsksAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d door
+		var says atomic.Int32
+		says.Store(int32(admitted))
+		changed := time.Time{}
+		call := func() verdict {
+			said := says.Load()
+			time.Sleep(saidFor / 10) // Redis is far away
+			return verdict(said)
+		}
+		for i := range 100 {
+			began := time.Now()
+			got := d.ask(patience, func(f func()) { go f() }, call)
+			if waited := time.Since(began); waited > 0 && i > 0 {
+				t.Errorf("client %d waits for %v", i, waited)
+			}
+			if ago := began.Sub(changed); got != verdict(says.Load()) && ago >= saidFor {
+				t.Errorf("client %d is told what Redis has not said for %v", i, ago)
+			}
+			if i%17 == 16 {
+				says.Store(int32(admitted+refused) - says.Load())
+				changed = time.Now()
+			}
+			time.Sleep(saidFor * 3 / 10)
 		}
 	})
 }

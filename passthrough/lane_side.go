@@ -23,9 +23,6 @@ const (
 	// maxBacklog is how much a client can leave unread before it goes on at home, bytes. There
 	// Redis keeps its replies.
 	maxBacklog = overflowMemory
-	// clusterPatience is how long a client without a home waits for a lane to a cluster. A lane takes
-	// all masters; by a home it can use those that answer.
-	clusterPatience = 100 * time.Millisecond
 	// largeFor is for how many further requests a session with large requests or replies stays at
 	// home.
 	largeFor = 256
@@ -95,7 +92,8 @@ func (s *laneSide) awaitLane(ctx context.Context, opening *opening, homeless boo
 	whole := s.pool.Upstream.IsCluster()
 	var patience <-chan time.Time
 	if homeless && whole && !s.pool.Upstream.LearnsByLogin() {
-		timer := time.NewTimer(clusterPatience)
+		// a lane takes all masters; by a home the client can use those that answer
+		timer := time.NewTimer(s.pool.patience())
 		defer timer.Stop()
 		patience = timer.C
 	}

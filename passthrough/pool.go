@@ -52,7 +52,8 @@ type Pool struct {
 	unread     unreadTotal
 	loops      *eventloop.Loops // read upstream connections; nil for none
 	sharing    sharing
-	distance   distance
+	distance   distance // of answers by lanes that owed nothing
+	opening    distance // of what takes a new connection and questions by it
 	homes      homes
 	door       door
 	spares     spares
@@ -233,13 +234,14 @@ func (p *Pool) startOpenLocked(key poolKey, group *laneGroup) {
 func (p *Pool) open(key poolKey, group *laneGroup) {
 	ctx, cancel := context.WithTimeout(p.ctx, p.DialTimeout)
 	defer cancel()
-	term := p.currentTerm()
+	term, begun := p.currentTerm(), time.Now()
 	conn, server, err := p.Upstream.DialKnown(ctx, key.Identity)
 	var refused *upstream.Refused
 	if !errors.As(err, &refused) { // otherwise the home tells
 		p.OnDial(err)
 	}
 	if err == nil {
+		p.opening.took(time.Since(begun))
 		p.found(server)
 	}
 	p.mu.Lock()

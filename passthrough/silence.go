@@ -8,16 +8,15 @@ import (
 )
 
 const (
-	// maxSilence is for how long answers can be due before sessions leave a lane, in addition to the
-	// distance.
+	// maxSilence is for how long answers can be due before sessions leave a lane or wait no longer,
+	// in addition to the distance.
 	maxSilence = 100 * time.Millisecond
 	// maxDistance is how long an answer takes that says something of the distance.
 	maxDistance = 2 * time.Second
 )
 
-// distance is how long Redis takes to answer a lane that owed nothing, ns: the longest of the last
-// answers, since the nodes of a cluster can be at several distances. The lanes of a Pool have one
-// together. Its zero value is of a near Redis.
+// distance is how long Redis takes for something, ns: the longest of the last times, since the nodes
+// of a cluster can be at several distances. Its zero value is of a near Redis.
 type distance struct{ ns atomic.Int64 }
 
 func (d *distance) get() time.Duration { return time.Duration(d.ns.Load()) }
@@ -28,6 +27,10 @@ func (d *distance) took(t time.Duration) {
 		d.ns.Store(int64(max(t, before-before/8)))
 	}
 }
+
+// patience is for how long a client waits for what takes a new connection to Redis, if it can do
+// without. A server that is silent keeps nobody longer.
+func (p *Pool) patience() time.Duration { return maxSilence + p.opening.get() }
 
 // silence is since when a lane's answers have been due.
 type silence struct {

@@ -56,6 +56,33 @@ func TestFarLanesAreKept(t *testing.T) {
 	}
 }
 
+// However far away Redis is, clients that come one after another go by a lane, and none is given a
+// connection of its own for want of Redis's word that it lets them in.
+func TestFarClientsNeedNoHomes(t *testing.T) {
+	for _, roundTrip := range []time.Duration{20, 200, 1000} {
+		roundTrip *= time.Millisecond
+		virtualtest.Run(t, func(t *testing.T) {
+			store := virtualtest.StartStore(t)
+			link := proxytest.LinkTo(t, store)
+			link.Away(roundTrip / 2)
+			p := proxytest.Start(t, "redis://"+link.Addr(), withoutHomes)
+			for range 2 { // a lane is opened for several
+				proxytest.Dial(t, p.Addr).Expect("GET key", "$-1\r\n")
+			}
+			time.Sleep(10 * roundTrip)
+			before := p.Server.Stats().Connections.Opened
+			for i := range 20 {
+				// Sometimes Redis must be asked again whether it lets new clients in.
+				time.Sleep(time.Duration(i%4) * 400 * time.Millisecond)
+				proxytest.Dial(t, p.Addr).Expect("GET key", "$-1\r\n")
+			}
+			if n := p.Server.Stats().Connections.Opened - before; n > 0 {
+				t.Errorf("%v: %d of 20 clients had a connection of their own", roundTrip, n)
+			}
+		})
+	}
+}
+
 // A waiter at a far proxy gets the lock before one that came later to a near proxy, whatever else is
 // asked there at the same time: its poll is answered within a round trip, for which the lock is
 // reserved.

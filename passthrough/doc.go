@@ -19,8 +19,9 @@
 //
 // Whether a new client needs a home at once, so that Redis itself judges it, the door says: it asks
 // Redis at most twice a second whether it lets new clients in (Pipe.Enter, door). Some homes are open
-// before their clients come (spares). A home that its client does not need any more becomes a spare
-// if nothing of the client is left on it, or RESET makes it so (client.releaseHomeLocked).
+// before their clients come (spares): an event loop gives one to a client in the turn of its request
+// (homeSide.takeHome). A home that its client does not need any more becomes a spare if nothing of
+// the client is left on it, or RESET makes it so (client.releaseHomeLocked).
 //
 // Route chooses home or lane, by the request (Way) and by State. A lane serves a client that Redis
 // has admitted, whose home is in the state of a new connection, and to which its home owes nothing.

@@ -8,6 +8,7 @@ import (
 
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/loopguard"
+	"lockproxy/internal/upstream"
 )
 
 // homeSide is the sending side of a session's home.
@@ -39,12 +40,35 @@ func (s *homeSide) openHome(ctx context.Context) error {
 		s.out.addMustRead(-1)
 	}
 	s.mu.Lock()
-	setup := s.pending.setup()
+	setup, letIn := s.pending.setup(), s.pending.Admitted
 	s.mu.Unlock()
-	found, err := s.pool.findHome(ctx, setup)
-	if err != nil {
-		return err
+	found, err := s.pool.findHome(ctx, setup, letIn)
+	if err == nil {
+		s.beginHome(found)
 	}
+	return err
+}
+
+// takeHome is openHome in an event loop, as far as that needs no waiting: for a client that Redis
+// has let in and that is as a new one, if there is a spare. So its request goes to Redis in its turn:
+// until a goroutine had opened the home, requests that others send later would overtake it.
+func (s *homeSide) takeHome() (taken bool) {
+	s.mu.Lock()
+	asInitial := s.pending.setup() == upstream.Setup{Identity: s.pool.Upstream.Initial}
+	ready := s.pending.Admitted && asInitial && (s.lastHome == nil || s.lastHome.isEnded())
+	s.mu.Unlock()
+	if !ready {
+		return false
+	}
+	found, taken := s.pool.popSpare(true)
+	if taken {
+		s.beginHome(found)
+	}
+	return taken
+}
+
+// beginHome makes a connection the client's home. It does not wait.
+func (s *homeSide) beginHome(found spare) {
 	h := &home{client: s.client, heardAt: found.heardAt}
 	h.init(found.Conn, h, minBuf, s.pool.loops)
 	s.mu.Lock()
@@ -72,7 +96,6 @@ func (s *homeSide) openHome(ctx context.Context) error {
 	s.pool.homes.opened.Add(1)
 	h.start() // until conn ends: End closes conn, and Wait waits
 	s.pool.lookForOwn(s.pool.Upstream.Initial)
-	return nil
 }
 
 // useHome sets the route to the home and reports whether it is open. If the home was lost after

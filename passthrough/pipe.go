@@ -139,10 +139,12 @@ func (p *Pipe) Route(ctx context.Context, way Way, it *eventloop.Iteration) erro
 		}
 		return nil
 	}
-	if it != nil {
+	switch {
+	case it != nil && !shares && p.takeHome():
+		return nil
+	case it != nil:
 		return ErrWaits
-	}
-	if p.failed == nil {
+	case p.failed == nil:
 		p.failed, p.failedWay = p.openHome(ctx), way
 	}
 	return p.failed

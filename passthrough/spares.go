@@ -43,24 +43,34 @@ type spare struct {
 	heardAt int64
 }
 
-// popSpare returns a connection as new, if there is one, and has others opened. It can wait for
-// Redis: what Redis has let in serves only as long as it lets in new connections, too.
-func (p *Pool) popSpare() (found spare, ok bool) {
-	p.wantSpares()
+// popSpare returns a connection as new, if there is one, and has others opened. For a client that
+// Redis has let in it does not wait. For another it can wait for Redis: what Redis has let in serves
+// it only as long as Redis lets in new connections, too. Both find out where new connections lead.
+func (p *Pool) popSpare(letIn bool) (found spare, ok bool) {
+	defer p.wantSpares()
 	s := &p.spares
 	if open, _ := s.count(); open == 0 {
 		return spare{}, false
 	}
-	letIn := p.admits() == admitted
+	keeps := letIn // those that are not for this client are for others
+	if letIn {
+		p.look(p.Upstream.Initial)
+	} else {
+		verdict := p.admits()
+		letIn, keeps = verdict == admitted, verdict == unknown
+	}
 	term := p.currentTerm()
 	var useless []spare
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.list) > 0 && !ok {
-		last := len(s.list) - 1
-		found, s.list = s.list[last], s.list[:last]
+	for i := len(s.list) - 1; i >= 0 && !ok; i-- {
+		found = s.list[i]
+		if ok = letIn != found.nobody; !ok && keeps {
+			continue
+		}
+		s.list = slices.Delete(s.list, i, i+1)
 		at := whereabouts{server: found.server, known: true}
-		ok = letIn != found.nobody && found.term == term && !p.newest.elsewhere(&at) &&
+		ok = ok && found.term == term && !p.newest.elsewhere(&at) &&
 			monotonic.Since(found.heardAt) < p.spareLife() && upstream.Fresh(found.Conn)
 		if !ok {
 			useless = append(useless, found)
@@ -196,13 +206,16 @@ func (s *spares) close() {
 	s.list = nil
 }
 
-// findHome returns a connection for a home: a spare that is set up, or a new one.
-func (p *Pool) findHome(ctx context.Context, setup upstream.Setup) (found spare, err error) {
+// findHome returns a connection for a home: a spare that is set up, or a new one. letIn is
+// popSpare's.
+func (p *Pool) findHome(
+	ctx context.Context, setup upstream.Setup, letIn bool,
+) (found spare, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.DialTimeout)
 	defer cancel()
 	ok, asInitial := false, setup == upstream.Setup{Identity: p.Upstream.Initial}
 	if asInitial || !p.Upstream.IsCluster() {
-		found, ok = p.popSpare()
+		found, ok = p.popSpare(letIn)
 	}
 	if ok && !asInitial {
 		err = p.Upstream.SetUp(ctx, found.Conn, setup)

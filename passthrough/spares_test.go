@@ -1,12 +1,16 @@
 package passthrough
 
 import (
+	"context"
 	"io"
 	"net"
 	"testing"
 	"time"
 
+	"lockproxy/internal/eventloop"
 	"lockproxy/internal/monotonic"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/socket"
 	"lockproxy/internal/testwait"
 	"lockproxy/internal/upstream"
 )
@@ -22,6 +26,106 @@ func (s *scripted) addSpare(t *testing.T, silent time.Duration, nobody bool) (fa
 	p.addLocked(spare{Conn: near, server: upstream.Server{Addr: p.Upstream.Addr}, nobody: nobody,
 		heardAt: monotonic.Now() - int64(silent)})
 	return far
+}
+
+// says has the door know what Redis says of new clients, as of some time ago.
+func (d *door) says(v verdict, ago time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.begun, d.done, d.last = time.Now().Add(-ago), make(chan struct{}), v
+	d.of = d.begun
+	close(d.done)
+}
+
+// inLoop asks in an iteration of an event loop, as far as that needs no waiting.
+func (c *scriptedClient) inLoop(it *eventloop.Iteration, way Way, words ...string) bool {
+	return c.relayInLoop(Request{Raw: resp.AppendCommand(nil, words...)}, way, it) && c.Flush(it)
+}
+
+// reads fails unless these words come next.
+func reads(t *testing.T, from net.Conn, words ...string) {
+	t.Helper()
+	want := resp.AppendCommand(nil, words...)
+	got := make([]byte, len(want))
+	from.SetReadDeadline(testwait.Deadline())
+	if _, err := io.ReadFull(from, got); err != nil || string(got) != string(want) {
+		t.Errorf("Redis is asked %q, %v, want %q", got, err, want)
+	}
+}
+
+// A client's first request that needs a home is sent in the iteration in which it has come: others
+// that come later do not overtake it, while Redis is asked nothing and no goroutine begins to run.
+func TestRequestGoesByASpareInItsTurn(t *testing.T) {
+	s := newScripted(t, 1)
+	s.lanes.door.says(admitted, time.Hour) // it would have to be asked again
+	blocks, other := s.client(t), s.client(t)
+	other.openLane(t)
+	lane := testwait.For(t, "the lane is open", s.conns)
+	home := s.addSpare(t, 0, false)
+	it := &eventloop.Iteration{}
+	if !other.inLoop(it, Shared, "before") || !blocks.inLoop(it, Home, "blocks") ||
+		!other.inLoop(it, Shared, "behind") {
+		t.Fatal("a request has to wait")
+	}
+	reads(t, lane, "before")
+	reads(t, home, "blocks")
+	if n, _ := socket.New(lane).Peek(); n > 0 {
+		t.Error("what has come later is sent before the end of the iteration")
+	}
+	it.Flush()
+	reads(t, lane, "behind")
+	io.WriteString(home, "+done\r\n")
+	if got := blocks.line(t); got != "+done" {
+		t.Error(got)
+	}
+	for _, c := range []*scriptedClient{blocks, other} {
+		c.End(AtOnce)
+		c.Wait()
+	}
+}
+
+// A client that Redis has not let in gets no connection that another was let in on before, unless
+// Redis says so now; and one that needs none of its own takes none.
+func TestSparesAreForThoseLetIn(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		letIn    bool
+		says     verdict
+		nobody   bool // who the spare can be for
+		ok, left bool
+	}{
+		{"let in", true, refused, false, true, false},
+		{"let in, and the spare demands a login", true, refused, true, false, true},
+		{"a new one", false, admitted, false, true, false},
+		{"a new one that Redis refuses", false, refused, false, false, false},
+		{"a new one that must log in", false, refused, true, true, false},
+		{"a new one, while Redis says nothing", false, unknown, false, false, true},
+	} {
+		s := newScripted(t, 1)
+		s.lanes.door.says(test.says, 0)
+		s.addSpare(t, 0, test.nobody)
+		found, ok := s.lanes.popSpare(test.letIn)
+		if open, _ := s.lanes.spares.count(); ok != test.ok || open > 0 != test.left {
+			t.Errorf("%s: it gets one: %v, %d are left", test.name, ok, open)
+		}
+		if ok {
+			found.Close()
+		}
+	}
+	s := newScripted(t, 1)
+	s.addSpare(t, 0, false)
+	c := s.client(t)
+	for _, way := range []Way{Shared, Home} {
+		if way == Home {
+			c.pending.Admitted = false
+		}
+		if err := c.Route(context.Background(), way, &eventloop.Iteration{}); err != ErrWaits {
+			t.Errorf("way %v: %v", way, err)
+		}
+	}
+	if open, _ := s.lanes.spares.count(); open != 1 {
+		t.Error("the spare is used")
+	}
 }
 
 // Where Redis closes idle connections, spares are closed after a part of that time, and do not count
@@ -49,5 +153,41 @@ func TestSparesAreNotIdle(t *testing.T) {
 		if _, err := far.Read(make([]byte, 1)); err != io.EOF {
 			t.Errorf("one is still open: %v", err)
 		}
+	}
+}
+
+// A home that was silent for long before its client left is not as new: Redis would close it soon.
+// RESET ends the silence.
+func TestSilentHomeIsResetForTheNext(t *testing.T) {
+	for _, silent := range []time.Duration{time.Second, 50 * time.Second} {
+		s := newScripted(t, 1)
+		s.lanes.Spares = 1
+		c := s.client(t)
+		far := s.addSpare(t, 0, false)
+		s.lanes.Suspend(true, time.Minute)
+		if err := c.Route(context.Background(), Home, nil); err != nil {
+			t.Fatal(err)
+		}
+		c.mu.Lock()
+		c.home.heardAt -= int64(silent)
+		ended := c.home.ended
+		c.mu.Unlock()
+		c.End(ClientGone)
+		if silent > 20*time.Second {
+			reads(t, far, "RESET")
+			io.WriteString(far, "+RESET\r\n")
+			reads(t, far, "PING")
+			io.WriteString(far, "+PONG\r\n")
+			reads(t, far, "CLIENT", "INFO")
+			io.WriteString(far, "-ERR unknown\r\n-ERR unknown\r\n")
+		}
+		testwait.For(t, "the home has ended", ended)
+		testwait.Until(t, "the next client can have it", func() bool {
+			s.lanes.spares.mu.Lock()
+			defer s.lanes.spares.mu.Unlock()
+			list := s.lanes.spares.list
+			return len(list) == 1 && monotonic.Since(list[0].heardAt) < 20*time.Second
+		})
+		c.Wait()
 	}
 }

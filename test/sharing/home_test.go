@@ -220,8 +220,8 @@ func TestHomeIdle(t *testing.T) {
 	watching.Expect("WATCH a", "+OK\r\n")
 	blocked.Send("BLPOP list 0")
 	testwait.Until(t, "only the needed homes are open", func() bool {
-		return p.Server.Stats().Connections.Homes == 3 &&
-			strings.Contains(admin.Do("CLIENT LIST"), "cmd=blpop")
+		return strings.Contains(admin.Do("CLIENT LIST"), "cmd=blpop") &&
+			p.Server.Stats().Connections.Homes == 3
 	})
 	plain.Expect("GET a", "$-1\r\n") // by a lane: no home is opened for it
 	if st := p.Server.Stats().Connections; st.Homes != 3 {

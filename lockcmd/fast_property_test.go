@@ -90,8 +90,8 @@ func drawStored(t *rapid.T) storedLock {
 	st := storedLock{now: time.Unix(1_790_000_000, 1000*micros), full: odd("memory")}
 	now, second, clock := st.now.UnixMilli(), st.now.Unix(), st.now.UnixMicro()
 	num := func(n int64) string { return strconv.FormatInt(n, 10) }
-	waits := func(proxy string, ago, how int64) string {
-		return fmt.Sprintf("%s:%d:%d:%d", proxy, now-ago, how, now-2*ago)
+	waits := func(proxy string, ago int64, how string) string {
+		return fmt.Sprintf("%s:%d:%s:%d", proxy, now-ago, how, now-2*ago)
 	}
 
 	states := []string{"held", "held", "held", "held", "freed", "released", "reserved", "shared",
@@ -118,8 +118,8 @@ func drawStored(t *rapid.T) storedLock {
 	for range rapid.SampledFrom([]int{0, 0, 0, 1, 1, 2}).Draw(t, "waiting proxies") {
 		proxy := waits(pick("proxy", "p2", "p1", "p-3"),
 			rapid.SampledFrom([]int64{0, 100, 999}).Draw(t, "seen"),
-			rapid.SampledFrom([]int64{0, 0, 2}).Draw(t, "how"))
-		proxy = pick("entry", proxy, waits("p2", 1000, 0), waits("p2", 100, 1), "p2:1:0:",
+			rapid.SampledFrom([]string{"0", "0", "p0", "3", "s0", "l0", "a0"}).Draw(t, "how"))
+		proxy = pick("entry", proxy, waits("p2", 1000, "0"), waits("p2", 100, "f0"), "p2:1:0:",
 			fmt.Sprintf("p2:%d:0", now-100))
 		waiting = strings.TrimPrefix(waiting+","+proxy, "-,")
 	}

@@ -111,9 +111,8 @@ func ReadProxies(since []resp.Value) (list []Proxy) {
 		if since[0].Int-seen >= waitingSeen {
 			continue
 		}
-		how, _ := strconv.ParseInt(fields[2], 10, 64)
 		joined, _ := strconv.ParseInt(fields[3], 10, 64)
-		list = append(list, Proxy{fields[0], how, joined})
+		list = append(list, Proxy{fields[0], script.How(fields[2]), joined})
 	}
 	return list
 }
@@ -123,6 +122,7 @@ const waitingSeen = 1000
 
 // Proxy is a proxy that has waiters for a lock, as the lock record lists it.
 type Proxy struct {
-	Name       string
-	How, Since int64
+	Name  string
+	How   script.How
+	Since int64
 }

@@ -63,12 +63,12 @@
 #define LOOK 1 /* poll.go: maxPoll */
 #endif
 #ifndef FRESH
-#define FRESH 3 /* write.lua: how long a proxy counts as waiting; lock.lua: after how long it is noted again */
+#define FRESH 3 /* waiting.lua: how long a proxy counts as waiting; lock.lua: after how long it is noted again */
 #endif
 #ifndef REFRESH
 #define REFRESH 1
 #endif
-#define HEAD_START 1 /* write.lua */
+#define HEAD_START 1 /* waiting.lua */
 #ifndef RETENTION
 #define RETENTION 3 /* --fence-retention */
 #endif

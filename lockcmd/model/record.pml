@@ -17,7 +17,7 @@ hidden byte r_freed, r_self; /* unlock, relock */
 
 hidden byte k_, held, at, given, entry, reserved_for, lasting_, but_, others_first;
 
-/* write.lua: waiting_proxies. Drops the proxies not seen lately, and `but` (a proxy + 1, or 0). */
+/* waiting.lua: waiting_proxies. Drops the proxies not seen lately, and `but` (a proxy + 1, or 0). */
 inline rivals(but) {
   if :: waiting2 > 0 && (waiting2 == but || now - seen[waiting2 - 1] >= FRESH) -> waiting2 = 0 :: else fi;
   if :: waiting1 > 0 && (waiting1 == but || now - seen[waiting1 - 1] >= FRESH) -> waiting1 = waiting2; waiting2 = 0 :: else fi
@@ -38,7 +38,7 @@ inline list_again(p) {
 
 hidden byte lapsed, behind, rival_;
 
-/* write.lua: lapsed. The lock has just run out. */
+/* waiting.lua: lapsed. The lock has just run out. */
 inline find_lapsed() { lapsed = token > 0 && expires > 0 && !held && now >= over && now < over + HEAD_START }
 
 #ifdef BREAK_TRIES_OVERTAKE

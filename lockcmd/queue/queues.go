@@ -2,7 +2,6 @@ package queue
 
 import (
 	"container/list"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -79,16 +78,9 @@ func (q Queue) Delay(since time.Time) *Delayed { return q.all.delayed.join(q.id,
 // does not for ended.
 func (qs *Queues) SetSubscribed(is bool) { qs.unsubscribed.Store(!is) }
 
-// WaitsAs is how this proxy waits for a lock: `how` in the lock record.
-func (qs *Queues) WaitsAs(key string, foreignCompete bool) string {
-	how := 32 * qs.ways.Steps(key)
-	switch {
-	case foreignCompete:
-		how++
-	case qs.unsubscribed.Load():
-		how += 2
-	}
-	return strconv.FormatInt(how, 10)
+// WaitsAs is how this proxy waits for a lock.
+func (qs *Queues) WaitsAs(key string, foreignCompete bool) script.How {
+	return script.NewHow(foreignCompete, qs.unsubscribed.Load(), qs.ways.Steps(key))
 }
 
 // beginLocked begins a wait now. It lasts for patience; 0 is forever. mu is held.

@@ -68,7 +68,7 @@ func TestWaited(t *testing.T) {
 // of it.
 func TestNothingIsHeardBeforeASubscription(t *testing.T) {
 	qs := New(&background.Ways{})
-	if how := qs.WaitsAs("job", false); how != "2" {
+	if how := qs.WaitsAs("job", false); how != "p0" {
 		t.Errorf("it waits as %s", how)
 	}
 	qs.SetSubscribed(true)
@@ -76,7 +76,7 @@ func TestNothingIsHeardBeforeASubscription(t *testing.T) {
 		t.Errorf("with a subscription it waits as %s", how)
 	}
 	qs.SetSubscribed(false)
-	if how := qs.WaitsAs("job", false); how != "2" {
+	if how := qs.WaitsAs("job", false); how != "p0" {
 		t.Errorf("without one it waits as %s", how)
 	}
 }

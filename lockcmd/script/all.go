@@ -9,10 +9,10 @@ import (
 
 // LockAll makes a call of all.lua. firstAt is its `first_at`. since is when the request began to
 // wait, by the upstream's clock, ms; 0 if it has not.
-func (m *Maker) LockAll(rs []Request, mode, firstAt, how string, since int64) Call {
+func (m *Maker) LockAll(rs []Request, mode, firstAt string, how How, since int64) Call {
 	r := rs[0]
 	c := m.Call(allScript, r.Key, FastArgs{mode, firstAt}, listOf(r),
-		m.unit(), m.retention, milliseconds(TakeoverGrace), m.Proxy, "MODE", how,
+		m.unit(), m.retention, milliseconds(TakeoverGrace), m.Proxy, "MODE", string(how),
 		strconv.FormatInt(since, 10), "TOKEN")
 	for _, r := range rs[1:] {
 		c.addLock(r.Key)
@@ -47,7 +47,7 @@ func (c *Call) AttemptAll(answer Answer, err error) (a Attempt, held allHeld, fa
 
 // UnlockAll makes a call of unall.lua, which releases several locks of one token. kinds are what
 // the waiters of each want.
-func (m *Maker) UnlockAll(db int, keys []string, p Proof, kinds, how string) Call {
+func (m *Maker) UnlockAll(db int, keys []string, p Proof, kinds string, how How) Call {
 	c := m.Call(unallScript, keys[0], NoFastPath, kinds,
 		m.releaseWords(names.Lock{DB: db, Key: keys[0]}, p, how, "-")...)
 	for _, key := range keys[1:] {

@@ -34,5 +34,5 @@ redis.call('DEL', KEYS[1])
 write_record({token = token, expires = 0, value = '0', grace = grace_end(), acquired = 0,
   session = '0', state = 'released', connection = '-', request = '0', client = '-',
   waiting = '-', owner = ''}, tonumber(retention))
-for _, entry in ipairs(told) do publish(tag, entry[1], db .. ':' .. KEYS[1]) end
+for _, entry in ipairs(told) do publish(tag, entry.proxy, db .. ':' .. KEYS[1]) end
 return {1, 0, 1, tonumber(token), 0, client}

@@ -25,17 +25,14 @@ do
       proxy, timeout, ttl, holder = string.match(waiter, '^(%S+) (%d+) (%d+) (.*)$')
     end
 
-    -- The record's list of other proxies, if the hand-over does not change it, and does not depend on
-    -- it. An entry that was not seen lately goes, and foreign clients that compete are a reason.
+    -- The record's list of other proxies, if the hand-over does not change it, and does not depend
+    -- on it: each was seen lately, and its first waiter wants the lock for itself.
     local waiting = line and string.sub(record, line - 2, line - 1) == ' -' and '-'
     if line and not waiting and holder and proxy ~= '-' then
       waiting = string.match(record, ' (%S+)\n', 72)
       for entry in string.gmatch(waiting, '[^,]+') do
-        local name, seen, how = string.match(entry, '^([^:]+):(%d+):(%d+):%d+$')
-        if not name or how % 32 ~= 0 and how % 32 ~= 2 or name == proxy
-          or (clock[1] .. ms) - seen >= 1000 then
-          waiting = nil
-        end
+        local name, seen = string.match(entry, '^([^:]+):(%d+):p?%d+:%d+$')
+        if not name or name == proxy or (clock[1] .. ms) - seen >= 1000 then waiting = nil end
       end
     end
 

@@ -19,10 +19,10 @@ const (
 const TakeoverGrace = 2 * time.Second
 
 // Lock makes a call of lock.lua, or of once.lua for the claim to a value. how is how this proxy
-// waits, as the lock record has it. behind is since when a LOCKALL waits here, which goes first; 0
-// is none. others are waiters behind the request that can share the lock with it.
+// waits. behind is since when a LOCKALL waits here, which goes first; 0 is none. others are waiters
+// behind the request that can share the lock with it.
 func (m *Maker) Lock(
-	r Request, mode, how string, behind int64, others []Request,
+	r Request, mode string, how How, behind int64, others []Request,
 ) Call {
 	fast := m.fastLock(r, mode)
 	if len(others) > 0 || mode == ModeAgain {
@@ -36,7 +36,7 @@ func (m *Maker) Lock(
 		script, fast = onceScript, FastArgs{"", "", r.earlyText()}
 	}
 	c := m.Call(script, r.Key, fast, listOf(r, others...), m.unit(), m.retention,
-		milliseconds(TakeoverGrace), m.Proxy, mode, how, strconv.FormatInt(behind, 10))
+		milliseconds(TakeoverGrace), m.Proxy, mode, string(how), strconv.FormatInt(behind, 10))
 	if r.Value != "" {
 		c.More = []string{r.Value}
 	}

@@ -90,8 +90,8 @@ end
 local function in_turn()
   if mode == 'try' then return #waiting_proxies(proxy) == 0 end
   for _, entry in ipairs(waiting_proxies(nil)) do
-    if entry[1] == proxy then return true end
-    if entry[3] % 8 < 4 then return false end
+    if entry.proxy == proxy then return true end
+    if not waits_as(entry, SHARES) then return false end
   end
   return true
 end
@@ -103,19 +103,18 @@ local function waits_since()
   if mode == 'probe' or mode == 'list' then return told > 0 and told or now end
   local since = now
   for _, entry in ipairs(waiting_proxies(nil)) do
-    if entry[1] == proxy then since = tonumber(entry[4]) end
+    if entry.proxy == proxy then since = entry.since end
   end
   return mode == 'first' and told > 0 and math.min(since, told) or since
 end
 
 -- Whether another proxy has waited longer than this one, which waits since a time.
 local function goes_before(entry, since)
-  local other = tonumber(entry[4])
-  return other < since or other == since and entry[1] < proxy
+  return entry.since < since or entry.since == since and entry.proxy < proxy
 end
 
 if shares then
-  how = whole(how + (asker.limit == '0' and 4 or 8))
+  how = (asker.limit == '0' and SHARES or LIMITED) .. how
   if held and state == 'shared' and mode ~= 'check' and in_turn() and not foreign_twin() then
     local list = join(waiting_proxies(mode == 'first' and proxy or nil))
     local given, first = share(requests, count_holders(), list, unit, grace_end(), retention)
@@ -138,26 +137,26 @@ local function behind_until()
   local since = waits_since()
   for _, entry in ipairs(waiting_proxies(proxy)) do
     local before = goes_before(entry, since)
-    if tries or before and entry[3] % 32 >= 16 then return now + 1000 end
-    local together = shares and entry[3] % 8 >= 4
-    if before and lapsed and not together then return free_at + HEAD_START + way(entry[3]) end
+    if tries or before and waits_as(entry, ALL) then return now + 1000 end
+    local together = shares and waits_as(entry, SHARES)
+    if before and lapsed and not together then return free_at + HEAD_START + way(entry.how) end
   end
 end
 
 local behind = not held and not kind and behind_until()
 if mode == 'check' or mode == 'list' or kind or (held and not mine) or behind then
   if mode == 'list' and not kind or mode == 'first' and (held or behind) then
-    if mode == 'list' then how = whole(how + 16) end
+    if mode == 'list' then how = ALL .. how end
     local since, fresh = waits_since(), false
     for _, entry in ipairs(waiting_proxies(nil)) do
-      if entry[1] == proxy then
-        fresh = now - tonumber(entry[2]) < 400 and entry[3] == how and tonumber(entry[4]) == since
+      if entry.proxy == proxy then
+        fresh = now - entry.seen < 400 and entry.how == how and entry.since == since
       end
     end
     if not fresh then
       local list, at = waiting_proxies(proxy), 1
       while list[at] and goes_before(list[at], since) do at = at + 1 end
-      table.insert(list, at, {proxy, whole(now), how, whole(since)})
+      table.insert(list, at, seen_now(proxy, how, since))
       write_waiting(join(list), unit, retention)
     end
   end

@@ -22,11 +22,13 @@ KEYS[2]  its record: "v1 token expires value grace acquired session state connec
   request, client  which request of the first of these took the lock, 0 if that is not known; and
               that connection's address, with "|" and its name behind it if it has one
   waiting     proxies that have waiters, the longest waiting first: "proxy:seen:how:since,…", or
-              "-". The times are in ms. how is 1 if foreign clients compete there, 2 if the proxy
-              gets no release notifications, otherwise 0; and 4 more if its first waiter wants to
-              share the lock, or 8 more if up to a limit; 16 more if it is a LOCKALL, whose place
-              counts for free locks, too; and 32 more for each 100 ms, or part of it, that a round
-              trip from there takes, but none for less than 50 ms
+              "-". The times are in ms. how is letters, and how many times 100 ms, or part of it, a
+              round trip from there takes, but 0 for less than 50 ms:
+                f  foreign clients compete there
+                p  it polls, since it gets no release notifications
+                s  its first waiter wants to share the lock
+                l  the same, up to a limit
+                a  its first waiter is a LOCKALL, whose place counts for free locks, too
 
 A shared lock's record is a sorted set. Its members, by their scores:
   -inf     the same line, in the state shared. token is the last one given out, expires the latest

@@ -20,17 +20,17 @@ type Script struct {
 var sources embed.FS
 
 // giving are the files of scripts that can give a lock out.
-const giving = "read write requests shared"
+const giving = "read write waiting requests shared"
 
 var (
 	LockScript   = NewScript("lock", "fast_lock fast_share "+giving+" lock")
 	UnlockScript = NewScript("unlock", "fast_unlock fast_leave "+giving+" notify unlock")
-	RelockScript = NewScript("relock", "read write shared relock")
+	RelockScript = NewScript("relock", "read write waiting shared relock")
 	RepairScript = NewScript("repair", "read repair")
 	InfoScript   = NewScript("info", "read info")
 	CheckScript  = NewScript("check", "read write check")
 	onceScript   = NewScript("once", "once "+giving+" lock")
-	doneScript   = NewScript("done", "read write notify done")
+	doneScript   = NewScript("done", "read write waiting notify done")
 	BatchScript  = newBatch("batch", LockScript, UnlockScript, RelockScript, InfoScript)
 	allScript    = newBatch("all", LockScript)
 	unallScript  = newBatch("unall", UnlockScript)

@@ -1,4 +1,4 @@
---[[ Behind write.lua in the scripts that change the holders of a shared lock. ]]
+--[[ Behind waiting.lua in the scripts that change the holders of a shared lock. ]]
 
 -- More holders would make a script that has to look at all of them take too long.
 local MAX_HOLDERS = 10000

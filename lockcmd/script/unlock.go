@@ -38,7 +38,7 @@ type Release struct {
 	Id     names.Lock
 	Proof  Proof
 	Has    string    // the token of the connection's shared lock, or "-"
-	How    string    // how this proxy waits, as the lock record has it
+	How    How       // how this proxy waits
 	Wanted string    // what the waiters here want: `wanted` of unlock.lua
 	Next   *Request  // of the waiter that the lock is offered to; nil for none
 	Others []Request // of waiters behind it, that can share the lock with it
@@ -63,9 +63,9 @@ func (m *Maker) Unlock(u Release) Call {
 }
 
 // releaseWords are the words of unlock.lua behind `wanted`.
-func (m *Maker) releaseWords(id names.Lock, p Proof, how, has string) []string {
+func (m *Maker) releaseWords(id names.Lock, p Proof, how How, has string) []string {
 	return []string{p.Kind, orDash(p.Value), m.retention, m.Proxy, m.unit(),
-		strconv.Itoa(id.DB), m.slotTag(id.Key), how, milliseconds(Reservation),
+		strconv.Itoa(id.DB), m.slotTag(id.Key), string(how), milliseconds(Reservation),
 		milliseconds(pollPatience), milliseconds(pollReservation), has}
 }
 

@@ -1,7 +1,7 @@
 --[[ UNLOCK: frees a lock, if it is the caller's, and hands it over.
 
 KEYS, ARGV  see read.lua. The first request is that of the first waiter here, if it is named
-wanted     what the waiters of the proxy that asks want: "none", there are none; "next", the first is
+wanted     what waiters of the proxy that asks want: "none", there are none; "next", the first is
            named; "fair", as "next", but proxies that have waited longer go first; "self", there are
            some, but the caller may not speak for the first; "all", the first is a LOCKALL; "free",
            foreign clients compete: leave the key free for all; or "gap": leave it free to see
@@ -85,7 +85,7 @@ elseif by == 'reserved' and token
   if wanted == 'none' and string.find(waiting, proof .. ':', 1, true) then
     write_waiting(join(list), unit, retention)
   end
-  if list[1] and (shared or not held and not value) then notify(list[1][1]) end
+  if list[1] and (shared or not held and not value) then notify(list[1].proxy) end
   return {0, 0, 0}
 elseif shared then
   leaves = sharer()
@@ -111,8 +111,8 @@ elseif proof ~= proof_of_holder() then
   return {0, 0, 0}
 end
 
--- A session may have it, which must be told. While others share the lock its key need not change, so
--- a proxy that tracks it learns nothing.
+-- A session may have it, which must be told. While others share the lock its key need not change,
+-- so a proxy that tracks it learns nothing.
 if by == 'force' or by == 'revoke' or by == 'token' and leaves and leaves.session == '1' then
   local names = {leaves and leaves.connections or not shared and connections or nil}
   if shared and not leaves then
@@ -135,30 +135,32 @@ local function take_next(others)
   local i = 1
   local function take(reservation)
     local entry = table.remove(others, i)
-    return entry[1], reservation + 1.5 * way(entry[3])
+    return entry.proxy, reservation + 1.5 * way(entry.how)
   end
   while i <= #others do
-    local listens = notify(others[i][1])
-    local polls = listens == nil or listens == false and others[i][3] % 4 == 2
+    local listens = notify(others[i].proxy)
+    local polls = listens == nil or listens == false and waits_as(others[i], POLLS)
     if listens then return take(reserves) end
-    if polls and now - tonumber(others[i][4]) >= patience then
+    if polls and now - others[i].since >= patience then
       return take(for_polls)
     end
     if polls then i = i + 1 else table.remove(others, i) end
   end
 end
 
-local whose = kind and {0, '-'} or {tonumber(token), client}
+local its_token, its_client = tonumber(token), client
+if kind then its_token, its_client = 0, '-' end
 if shared then
   local h = leaves or read_holder(redis.call('ZRANGEBYSCORE', KEYS[2], lowest_holder, '(0',
     'LIMIT', 0, 1)[1])
-  whose = {tonumber(h.token), h.client}
+  its_token, its_client = tonumber(h.token), h.client
 end
 local others = waiting_proxies(proxy)
 local longest = waiting_proxies(nil)[1]
-local after_others = (wanted == 'fair' or wanted == 'all') and longest and longest[1] ~= proxy
+local after_others = (wanted == 'fair' or wanted == 'all') and longest and longest.proxy ~= proxy
 -- A holder that leaves others lets nobody in who came after another proxy's exclusive waiter.
-local after_exclusive = longest and longest[1] ~= proxy and longest[3] % 16 < 4
+local after_exclusive = longest and longest.proxy ~= proxy
+  and not waits_as(longest, SHARES_AT_ALL)
 
 local waiter = requests[1]
 local waiter_shares = waiter and waiter.limit ~= '-'
@@ -174,20 +176,20 @@ if leaves then
     local unnamed = wanted == 'self' or wanted == 'free' or wanted == 'gap'
     if waiter_shares and not after_others and not after_exclusive then
       local first, given, again = share_next(left)
-      if given > 0 then return {2, first, 0, whose[1], given, whose[2]} end
+      if given > 0 then return {2, first, 0, its_token, given, its_client} end
       unnamed = again
     end
     write_shared(token, waiting, unit, grace, retention)
-    if longest and longest[1] ~= proxy and longest[3] % 16 >= 4 then
-      notify(longest[1])
+    if longest and longest.proxy ~= proxy and not after_exclusive then
+      notify(longest.proxy)
     end
-    return {2, 0, unnamed and 1 or 0, whose[1], 0, whose[2]}
+    return {2, 0, unnamed and 1 or 0, its_token, 0, its_client}
   end
 end
 
 local waits = wanted ~= 'none'
 for _, entry in ipairs(others) do
-  if entry[3] % 2 == 1 then wanted, after_others = 'free', false end -- foreign clients compete there
+  if waits_as(entry, FOREIGN) then wanted, after_others = 'free', false end
 end
 local reserved_for, reservation
 if wanted == 'none' or wanted == 'self' or after_others then
@@ -197,11 +199,11 @@ if not reserved_for and waiter_shares and wanted ~= 'free' then
   redis.call('DEL', KEYS[2])
   sorted, expires = false, nil
   local done, first, given = pcall(share_next, 0)
-  if done then return {1, first, 0, whose[1], given, whose[2]} end
+  if done then return {1, first, 0, its_token, given, its_client} end
   -- As in lock.lua. The lock is freed, and its waiters ask again.
   redis.pcall('DEL', KEYS[2])
   redis.call('DEL', KEYS[1])
-  return {1, 0, 1, whose[1], 0, whose[2]}
+  return {1, 0, 1, its_token, 0, its_client}
 end
 if not reserved_for and (wanted == 'next' or wanted == 'fair') then
   local at, text = expiry(waiter.timeout, unit)
@@ -211,7 +213,7 @@ if not reserved_for and (wanted == 'next' or wanted == 'fair') then
     session = waiter.session, state = 'held', connection = waiter.connection,
     request = waiter.request, client = waiter.client, waiting = join(others),
     owner = waiter.owner}, retention)
-  return {1, tonumber(given), 0, whose[1], 1, whose[2]}
+  return {1, tonumber(given), 0, its_token, 1, its_client}
 end
 
 if not reserved_for and (wanted == 'self' or wanted == 'all') then
@@ -221,7 +223,7 @@ if wanted == 'all' then -- it keeps its place
   local taken = reserved_for
   others = waiting_proxies(taken ~= proxy and taken or nil)
 elseif waits and reserved_for ~= proxy then
-  others[#others + 1] = {proxy, whole(now), wanted == 'free' and '1' or how, whole(now)}
+  others[#others + 1] = seen_now(proxy, wanted == 'free' and FOREIGN .. '0' or how, now)
 end
 
 local last = token or '0'
@@ -243,4 +245,4 @@ else
       waiting = join(others), owner = ''}, retention)
   end
 end
-return {1, 0, reserved_for == proxy and 1 or 0, whose[1], 0, whose[2]}
+return {1, 0, reserved_for == proxy and 1 or 0, its_token, 0, its_client}

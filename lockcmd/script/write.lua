@@ -64,38 +64,3 @@ local function next_token()
   if token then t = math.max(t, tonumber(token) + 1) end
   return whole(t)
 end
-
--- How long after its end a lock is left to the proxy that has waited longest, ms: its first waiter
--- knows when the lock ends, and asks then.
-local HEAD_START = 100
-
--- How much longer than a near proxy one may take, ms, by `how`: see read.lua.
-local function way(how) return 100 * math.floor(how / 32) end
-
--- The waiting proxies seen within the last second and their way, except one: a list of {id, seen, how, since}.
-local function waiting_proxies(except)
-  local list = {}
-  for id, seen, how, since in string.gmatch(waiting or '-', '([^,:]+):(%d+):(%d+):?(%d*)') do
-    if id ~= except and now - tonumber(seen) < 1000 + way(how) then
-      list[#list + 1] = {id, seen, how, since == '' and seen or since}
-    end
-  end
-  return list
-end
-
-local lapsed = token and not held and now >= free_at
-if lapsed then
-  local head_start = HEAD_START
-  for _, entry in ipairs(waiting_proxies(nil)) do
-    head_start = math.max(head_start, HEAD_START + way(entry[3]))
-  end
-  lapsed = now < free_at + head_start
-end
-
--- Such a list as the record holds it.
-local function join(list)
-  if #list == 0 then return '-' end
-  local parts = {}
-  for i, entry in ipairs(list) do parts[i] = table.concat(entry, ':') end
-  return table.concat(parts, ',')
-end

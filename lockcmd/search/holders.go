@@ -111,17 +111,16 @@ func (h holding) before(proxy string, allSince int64) (list []deadlock.Earlier) 
 			e.Proxy = p.Name
 			list = append(list, e)
 		}
-		exclusive, all := p.How%16 < 4, p.How%32 >= 16
 		switch {
 		case h.shared && p.Name == proxy:
 			return list
-		case h.shared && exclusive && i == 0:
+		case h.shared && p.How.Exclusive() && i == 0:
 			add(deadlock.Earlier{As: deadlock.AsExclusive, Holders: 1, Listed: p.Since})
-		case h.shared && exclusive:
+		case h.shared && p.How.Exclusive():
 			add(deadlock.Earlier{As: deadlock.AsExclusive, Holders: h.count, Listed: p.Since})
-		case h.shared && p.How%8 < 4:
+		case h.shared && !p.How.Unlimited():
 			add(deadlock.Earlier{As: deadlock.AsLimit, Holders: h.count, Listed: p.Since})
-		case h.free && all && p.Name != proxy &&
+		case h.free && p.How.All() && p.Name != proxy &&
 			(p.Since < since || p.Since == since && p.Name < proxy):
 			add(deadlock.Earlier{As: deadlock.AsListed(p.Since), Token: h.token})
 		}

@@ -1,0 +1,32 @@
+package script
+
+import (
+	"strconv"
+	"strings"
+)
+
+// How is how a proxy waits for a lock, as the lock record has it: letters, and a number behind them.
+// read.lua says what they mean; the scripts add what the first waiter wants.
+type How string
+
+// NewHow is how a proxy waits: whether foreign clients compete there, whether it gets no release
+// notifications, and how many steps far away the upstream is.
+func NewHow(foreign, polls bool, steps int64) How {
+	letter := ""
+	switch {
+	case foreign:
+		letter = "f"
+	case polls:
+		letter = "p"
+	}
+	return How(letter + strconv.FormatInt(steps, 10))
+}
+
+// Exclusive reports whether the first waiter does not share the lock.
+func (h How) Exclusive() bool { return !strings.ContainsAny(string(h), "sl") }
+
+// Unlimited reports whether it shares the lock with any number of others.
+func (h How) Unlimited() bool { return strings.Contains(string(h), "s") }
+
+// All reports whether it is a LOCKALL.
+func (h How) All() bool { return strings.Contains(string(h), "a") }

@@ -63,7 +63,7 @@
 #define LOOK 1 /* poll.go: maxPoll */
 #endif
 #ifndef FRESH
-#define FRESH 3 /* waiting.lua: how long a proxy counts as waiting; lock.lua: after how long it is noted again */
+#define FRESH 3 /* waiting.lua: how long a proxy counts as waiting; take.lua: after how long it is noted again */
 #endif
 #ifndef REFRESH
 #define REFRESH 1

@@ -28,7 +28,7 @@ inline add_rival(p) {
   seen[p] = now
 }
 
-/* lock.lua: it is listed, with its place if it has one. */
+/* take.lua: enlist. It is listed, with its place if it has one. */
 inline list_again(p) {
   if
   :: (waiting1 == p + 1 || waiting2 == p + 1) && now - seen[p] < FRESH -> rivals(0); seen[p] = now
@@ -47,7 +47,7 @@ inline find_lapsed() { lapsed = token > 0 && expires > 0 && !held && now >= over
 #define TRIES_STAND_BACK true
 #endif
 
-/* lock.lua: behind_until. Whether a waiter of the other proxy goes first although the lock is free. */
+/* take.lua: behind_until. Whether a waiter of the other proxy goes first although the lock is free. */
 inline find_behind(p, how_, taken) {
   find_lapsed();
   rival_ = (waiting1 == p + 1 -> waiting2 : waiting1);

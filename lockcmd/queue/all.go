@@ -48,7 +48,7 @@ func (g *All) firstEverywhere() bool {
 // The places of LOCKALLs that wait. The upstream knows one for each lock of which a LOCKALL is the
 // first waiter here, with the time since when it waits: so other proxies let it go first, also
 // while the lock is free and the LOCKALL waits for another one. A waiter in front of it has no
-// later time (`told` of lock.lua). So of all that have places the one with the earliest time waits
+// later time (`told` of take.lua). So of all that have places the one with the earliest time waits
 // for none of the others.
 
 // Places says where a LOCKALL is the first waiter.

@@ -1,8 +1,6 @@
 package script
 
 import (
-	"strconv"
-
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/keyname"
 )
@@ -11,9 +9,7 @@ import (
 // wait, by the upstream's clock, ms; 0 if it has not.
 func (m *Maker) LockAll(rs []Request, mode, firstAt string, how How, since int64) Call {
 	r := rs[0]
-	c := m.Call(allScript, r.Key, FastArgs{mode, firstAt}, listOf(r),
-		m.unit(), m.retention, milliseconds(TakeoverGrace), m.Proxy, "MODE", string(how),
-		strconv.FormatInt(since, 10), "TOKEN")
+	c := m.Call(allScript, r.Key, FastArgs{firstAt}, listOf(r), m.takeWords(mode, how, since)...)
 	for _, r := range rs[1:] {
 		c.addLock(r.Key)
 	}

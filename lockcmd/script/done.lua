@@ -9,7 +9,8 @@ proxy      the one that asks, which tells its own waiters
 ARGV[3]  the value
 ARGV[4]  "EX" or "PX", or "": it lives forever   ARGV[5]  for how long, as SET takes it
 
-Every other proxy that waits for the claim is told: all its waiters get the value, and none the claim.
+Every other proxy that waits for the claim is told: all its waiters get the value, and none the
+claim.
 Returns as unlock.lua, with a 1 if the value was stored. WRONGTYPE if a key holds something else.
 ]]
 local given, retention, db, tag, proxy = unpack(words)
@@ -31,8 +32,6 @@ else
 end
 local told = waiting_proxies(proxy)
 redis.call('DEL', KEYS[1])
-write_record({token = token, expires = 0, value = '0', grace = grace_end(), acquired = 0,
-  session = '0', state = 'released', connection = '-', request = '0', client = '-',
-  waiting = '-', owner = ''}, tonumber(retention))
+write_released(token, 0, '0', grace_end(), '-', tonumber(retention))
 for _, entry in ipairs(told) do publish(tag, entry.proxy, db .. ':' .. KEYS[1]) end
 return {1, 0, 1, tonumber(token), 0, client}

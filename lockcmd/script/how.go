@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// How is how a proxy waits for a lock, as the lock record has it: letters, and a number behind them.
-// read.lua says what they mean; the scripts add what the first waiter wants.
+// How is how a proxy waits for a lock, as the lock record has it: letters, and a number behind
+// them. read.lua says what they mean; the scripts add what the first waiter wants.
 type How string
 
 // NewHow is how a proxy waits: whether foreign clients compete there, whether it gets no release

@@ -9,8 +9,9 @@ Returns nil if the lock is free, otherwise {"held" or "expired", "lockproxy", "t
 "shared", holders, now, `waiting` as in the record}, without the last two for "holders"; what is not
 known of a foreign client's lock is nil. Of a shared lock it is the holder with the highest token,
 and the latest expiry of all. For "waiters" it is {now, `waiting` as in the record, the connection
-that has the lock, or "-" if that is none's or it is shared}, and for "holders" {now, `waiting`, the last token if anybody could take the lock now, otherwise -1, a list of
-holders}. WRONGTYPE if a key holds something else.
+that has the lock, or "-" if that is none's or it is shared}, and for "holders" {now, `waiting`, the
+last token if anybody could take the lock now, otherwise -1, a list of holders}.
+WRONGTYPE if a key holds something else.
 ]]
 local what, most = unpack(words)
 

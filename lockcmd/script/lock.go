@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The modes of lock.lua.
+// The modes of take.lua.
 const (
 	ModeTry   = "try"
 	ModeFirst = "first"
@@ -35,13 +35,18 @@ func (m *Maker) Lock(
 	if r.Value != "" {
 		script, fast = onceScript, FastArgs{"", "", r.earlyText()}
 	}
-	c := m.Call(script, r.Key, fast, listOf(r, others...), m.unit(), m.retention,
-		milliseconds(TakeoverGrace), m.Proxy, mode, string(how), strconv.FormatInt(behind, 10))
+	c := m.Call(script, r.Key, fast, listOf(r, others...), m.takeWords(mode, how, behind)...)
 	if r.Value != "" {
 		c.More = []string{r.Value}
 	}
 	c.Confirm = m.Confirm
 	return c
+}
+
+// takeWords are the words of take.lua.
+func (m *Maker) takeWords(mode string, how How, told int64) []string {
+	return []string{m.unit(), m.retention, milliseconds(TakeoverGrace), m.Proxy, mode, string(how),
+		strconv.FormatInt(told, 10)}
 }
 
 // Attempt is the result of one call of lock.lua.

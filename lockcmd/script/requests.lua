@@ -1,4 +1,4 @@
---[[ Behind read.lua in the scripts that give a lock out: who asks for it.
+--[[ Behind write.lua in the scripts that give a lock out: who asks for it.
 
 ARGV[2]  requests, in order: each is "timeout session connection request client limit length owner",
          the last so many bytes long. limit is "-" for an exclusive lock, that of a shared one, or 0
@@ -13,4 +13,11 @@ while true do
     connection = connection, request = request, client = client, limit = limit,
     owner = string.sub(ARGV[2], last + 1, last + length)}
   from = last + length + 1
+end
+
+-- Writes the record of a lock that was given to a request.
+local function write_given(r, given, at, text, grace_until, list, retention)
+  write_record({token = given, expires = at, value = text, grace = grace_until, acquired = now,
+    session = r.session, state = 'held', connection = r.connection, request = r.request,
+    client = r.client, waiting = list, owner = r.owner}, retention)
 end

@@ -23,16 +23,16 @@ var sources embed.FS
 const giving = "read write waiting requests shared"
 
 var (
-	LockScript   = NewScript("lock", "fast_lock fast_share "+giving+" lock")
+	LockScript   = NewScript("lock", "fast_lock fast_share "+giving+" take lock")
 	UnlockScript = NewScript("unlock", "fast_unlock fast_leave "+giving+" notify unlock")
 	RelockScript = NewScript("relock", "read write waiting shared relock")
 	RepairScript = NewScript("repair", "read repair")
 	InfoScript   = NewScript("info", "read info")
 	CheckScript  = NewScript("check", "read write check")
-	onceScript   = NewScript("once", "once "+giving+" lock")
+	onceScript   = NewScript("once", "once "+giving+" take lock")
 	doneScript   = NewScript("done", "read write waiting notify done")
 	BatchScript  = newBatch("batch", LockScript, UnlockScript, RelockScript, InfoScript)
-	allScript    = newBatch("all", LockScript)
+	allScript    = newBatch("all", NewScript("all_each", giving+" take all_each"))
 	unallScript  = newBatch("unall", UnlockScript)
 )
 

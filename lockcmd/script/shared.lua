@@ -18,7 +18,7 @@ local function holder_of(name)
   return at and holder_with(whole(-at))
 end
 
-local function request_name(connection_name, number) return '=' .. connection_name .. '/' .. number end
+local function request_name(of, number) return '=' .. of .. '/' .. number end
 
 -- The first holder, from the highest token on, that matches says is the one, or nil.
 local function find_holder(matches)
@@ -84,10 +84,8 @@ local function write_waiting(list, unit, retention)
       acquired = acquired, session = session, state = state, connection = connections,
       request = request, client = client, waiting = list, owner = owner}, retention)
   else
-    write_record({token = token or '0', expires = lapsed and list ~= '-' and expires or 0,
-      value = token and value == written and written or '0', -- its key can still be there
-      grace = grace_end(), acquired = 0, session = '0', state = 'released',
-      connection = '-', request = '0', client = '-', waiting = list, owner = ''}, retention)
+    write_released(token or '0', lapsed and list ~= '-' and expires or 0,
+      token and value == written and written or '0', grace_end(), list, retention)
   end
 end
 

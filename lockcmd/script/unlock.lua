@@ -209,10 +209,7 @@ if not reserved_for and (wanted == 'next' or wanted == 'fair') then
   local at, text = expiry(waiter.timeout, unit)
   local given = next_token()
   write_lock(text, at + guard - now)
-  write_record({token = given, expires = at, value = text, grace = grace_end(), acquired = now,
-    session = waiter.session, state = 'held', connection = waiter.connection,
-    request = waiter.request, client = waiter.client, waiting = join(others),
-    owner = waiter.owner}, retention)
+  write_given(waiter, given, at, text, grace_end(), join(others), retention)
   return {1, tonumber(given), 0, its_token, 1, its_client}
 end
 
@@ -240,9 +237,7 @@ else
   local stays = held and state == 'held' and grace == 0 and waiting == '-' and wanted == 'none'
     and #written == 13 and expires - acquired <= retention
   if token and not stays then
-    write_record({token = last, expires = 0, value = '0', grace = grace_end(), acquired = 0,
-      session = '0', state = 'released', connection = '-', request = '0', client = '-',
-      waiting = join(others), owner = ''}, retention)
+    write_released(last, 0, '0', grace_end(), join(others), retention)
   end
 end
 return {1, 0, reserved_for == proxy and 1 or 0, its_token, 0, its_client}

@@ -19,6 +19,14 @@ local function write_record(r, retention)
     math.max(r.expires + guard - now, 0) + retention)
 end
 
+-- Writes the record of a lock that nobody has. over is when it ran out, if that was just now and
+-- others wait, otherwise 0; text is what it has written at its key, if that is still there, or '0'.
+local function write_released(last, over, text, grace_until, list, retention)
+  write_record({token = last, expires = over, value = text, grace = grace_until, acquired = 0,
+    session = '0', state = 'released', connection = '-', request = '0', client = '-',
+    waiting = list, owner = ''}, retention)
+end
+
 -- Writes the key of a lock that exists.
 local function write_lock(text, ttl) write(KEYS[1], text, ttl) end
 

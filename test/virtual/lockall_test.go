@@ -48,6 +48,25 @@ func TestLockAll(t *testing.T) {
 	})
 }
 
+// A LOCKALL that gets nothing leaves the locks that its owner has as they are.
+func TestLockAllRefusedChangesNothing(t *testing.T) {
+	withTwo(t, func(t *testing.T, dial func(int) *proxytest.Conn) {
+		for i := range 2 {
+			holder, all := dial(0), dial(i)
+			holder.Lock("x 30 OWNER me")
+			before, _, _ := strings.Cut(holder.Do("LOCKINFO x"), "remaining_ms")
+			if got := all.Do("LOCKALL 90 2 x y OWNER me WAIT 60"); got[:9] != "-DEADLOCK" {
+				t.Errorf("a LOCKALL for what its owner has was answered %q", got)
+			}
+			after, _, _ := strings.Cut(holder.Do("LOCKINFO x"), "remaining_ms")
+			if after != before {
+				t.Errorf("it has made %q of %q", after, before)
+			}
+			holder.Expect("UNLOCK x", ":1\r\n")
+		}
+	})
+}
+
 func TestLockAllWaits(t *testing.T) {
 	withTwo(t, func(t *testing.T, dial func(int) *proxytest.Conn) {
 		holder, all, late := dial(1), dial(0), dial(1)

@@ -15,7 +15,7 @@ local given, timeout, unit, retention, renews = unpack(words)
 
 if malformed then return redis.error_reply(WRONGTYPE) end
 local at, text = expiry(tonumber(timeout), unit)
-local h = holder_with(given)
+local h = sorted and holder_with(given)
 if h then
   if renews == '1' and at <= h.expires then return 1 end
   redis.call('ZREM', KEYS[2], h.token) -- so that a full server lets the script write

@@ -15,6 +15,9 @@ while true do
   from = last + length + 1
 end
 
+-- Whether the first wants to share the lock.
+local shares = requests[1] and requests[1].limit ~= '-'
+
 -- Writes the record of a lock that was given to a request.
 local function write_given(r, given, at, text, grace_until, list, retention)
   write_record({token = given, expires = at, value = text, grace = grace_until, acquired = now,

@@ -19,13 +19,13 @@ type Script struct {
 //go:embed *.lua
 var sources embed.FS
 
-// giving are the files of scripts that can give a lock out.
+// giving are the files of scripts that know requests, waiters and holders.
 const giving = "read write waiting requests shared"
 
 var (
 	LockScript   = NewScript("lock", "fast_lock fast_share "+giving+" take lock")
 	UnlockScript = NewScript("unlock", "fast_unlock fast_leave "+giving+" notify unlock")
-	RelockScript = NewScript("relock", "read write waiting shared relock")
+	RelockScript = NewScript("relock", giving+" relock")
 	RepairScript = NewScript("repair", "read repair")
 	InfoScript   = NewScript("info", "read info")
 	CheckScript  = NewScript("check", "read write check")

@@ -18,7 +18,6 @@ local kind, foreign_until = foreign()
 if malformed or kind == 'data' then return redis.error_reply(WRONGTYPE) end
 
 local asker = requests[1]
-local shares = asker.limit ~= '-'
 local same = connection == asker.connection and request == asker.request
 -- Whether the asker, or its owner, has the lock for itself.
 local own = held and state == 'held' and (same or asker.owner ~= '' and asker.owner == owner)

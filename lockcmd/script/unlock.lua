@@ -163,7 +163,6 @@ local after_exclusive = longest and longest.proxy ~= proxy
   and not waits_as(longest, SHARES_AT_ALL)
 
 local waiter = requests[1]
-local waiter_shares = waiter and waiter.limit ~= '-'
 local function share_next(holders)
   local given, first, again = share(requests, holders, join(others), unit, grace_end(), retention)
   return given > 0 and first or 0, given, again
@@ -174,7 +173,7 @@ if leaves then
   local left = count_holders()
   if left > 0 then
     local unnamed = wanted == 'self' or wanted == 'free' or wanted == 'gap'
-    if waiter_shares and not after_others and not after_exclusive then
+    if shares and not after_others and not after_exclusive then
       local first, given, again = share_next(left)
       if given > 0 then return {2, first, 0, its_token, given, its_client} end
       unnamed = again
@@ -195,7 +194,7 @@ local reserved_for, reservation
 if wanted == 'none' or wanted == 'self' or after_others then
   reserved_for, reservation = take_next(others)
 end
-if not reserved_for and waiter_shares and wanted ~= 'free' then
+if not reserved_for and shares and wanted ~= 'free' then
   redis.call('DEL', KEYS[2])
   sorted, expires = false, nil
   local done, first, given = pcall(share_next, 0)

@@ -8,7 +8,7 @@ import (
 
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/loopguard"
-	"lockproxy/internal/upstream"
+	"lockproxy/internal/resp"
 )
 
 // homeSide is the sending side of a session's home.
@@ -50,12 +50,13 @@ func (s *homeSide) openHome(ctx context.Context) error {
 }
 
 // takeHome is openHome in an event loop, as far as that needs no waiting: for a client that Redis
-// has let in and that is as a new one, if there is a spare. So its request goes to Redis in its turn:
-// until a goroutine had opened the home, requests that others send later would overtake it.
+// has let in and that has not logged in itself, if there is a spare. So its request goes to Redis in
+// its turn: until a goroutine had opened the home, requests that others send later would overtake it.
 func (s *homeSide) takeHome() (taken bool) {
 	s.mu.Lock()
-	asInitial := s.pending.setup() == upstream.Setup{Identity: s.pool.Upstream.Initial}
-	ready := s.pending.Admitted && asInitial && (s.lastHome == nil || s.lastHome.isEnded())
+	setup := s.pending.setup()
+	ready := s.pending.Admitted && setup.Identity == s.pool.Upstream.Initial &&
+		(s.lastHome == nil || s.lastHome.isEnded())
 	s.mu.Unlock()
 	if !ready {
 		return false
@@ -63,6 +64,10 @@ func (s *homeSide) takeHome() (taken bool) {
 	found, taken := s.pool.popSpare(true)
 	if taken {
 		s.beginHome(found)
+		for _, cmd := range setup.Labels.Commands() {
+			s.expect(pendingReply{kind: discarded})
+			s.gather(resp.AppendCommand(nil, cmd...))
+		}
 	}
 	return taken
 }
@@ -70,6 +75,9 @@ func (s *homeSide) takeHome() (taken bool) {
 // beginHome makes a connection the client's home. It does not wait.
 func (s *homeSide) beginHome(found spare) {
 	h := &home{client: s.client, heardAt: found.heardAt}
+	if found.waited {
+		h.said = more // an error that comes first is no refusal of the connection
+	}
 	h.init(found.Conn, h, minBuf, s.pool.loops)
 	s.mu.Lock()
 	if s.where.known {

@@ -39,6 +39,7 @@ type spare struct {
 	// anything.
 	nobody bool
 	used   bool // a client has had it
+	waited bool // it was in the list: Redis has not refused it
 	// heardAt is when Redis last said something on it, as monotonic.Now.
 	heardAt int64
 }
@@ -161,6 +162,7 @@ func (p *Pool) addLocked(found spare) (added bool) {
 	at, _ := slices.BinarySearchFunc(s.list, found.heardAt, func(other spare, heardAt int64) int {
 		return cmp.Compare(other.heardAt, heardAt)
 	})
+	found.waited = true
 	s.list = slices.Insert(s.list, at, found)
 	p.expireLocked()
 	return true
@@ -213,11 +215,11 @@ func (p *Pool) findHome(
 ) (found spare, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.DialTimeout)
 	defer cancel()
-	ok, asInitial := false, setup == upstream.Setup{Identity: p.Upstream.Initial}
-	if asInitial || !p.Upstream.IsCluster() {
+	ok := false
+	if !p.Upstream.IsCluster() || setup.Identity == p.Upstream.Initial {
 		found, ok = p.popSpare(letIn)
 	}
-	if ok && !asInitial {
+	if ok && setup != (upstream.Setup{Identity: p.Upstream.Initial}) {
 		err = p.Upstream.SetUp(ctx, found.Conn, setup)
 		found.heardAt = monotonic.Now()
 	}

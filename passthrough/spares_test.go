@@ -56,9 +56,16 @@ func reads(t *testing.T, from net.Conn, words ...string) {
 // A client's first request that needs a home is sent in the iteration in which it has come: others
 // that come later do not overtake it, while Redis is asked nothing and no goroutine begins to run.
 func TestRequestGoesByASpareInItsTurn(t *testing.T) {
+	for _, name := range []string{"", "me"} {
+		testRequestGoesByASpare(t, name)
+	}
+}
+
+func testRequestGoesByASpare(t *testing.T, name string) {
 	s := newScripted(t, 1)
 	s.lanes.door.says(admitted, time.Hour) // it would have to be asked again
 	blocks, other := s.client(t), s.client(t)
+	blocks.pending.Name = name // as its last home was called
 	other.openLane(t)
 	lane := testwait.For(t, "the lane is open", s.conns)
 	home := s.addSpare(t, 0, false)
@@ -68,6 +75,10 @@ func TestRequestGoesByASpareInItsTurn(t *testing.T) {
 		t.Fatal("a request has to wait")
 	}
 	reads(t, lane, "before")
+	if name != "" {
+		reads(t, home, "CLIENT", "SETNAME", name)
+		io.WriteString(home, "-NOPERM no names\r\n")
+	}
 	reads(t, home, "blocks")
 	if n, _ := socket.New(lane).Peek(); n > 0 {
 		t.Error("what has come later is sent before the end of the iteration")
@@ -82,6 +93,33 @@ func TestRequestGoesByASpareInItsTurn(t *testing.T) {
 		c.End(AtOnce)
 		c.Wait()
 	}
+}
+
+// A client whose name is refused is told what becomes of its request when Redis goes away: that error
+// was no refusal of the connection.
+func TestHomeWhoseNameIsRefused(t *testing.T) {
+	s := newScripted(t, 1)
+	s.lanes.Upstream.Addr = "127.0.0.1:1" // nobody answers there
+	c := s.client(t)
+	c.pending.Name = "me"
+	home := s.addSpare(t, 0, false)
+	if !c.inLoop(&eventloop.Iteration{}, Home, "blocks") {
+		t.Fatal("the request has to wait")
+	}
+	reads(t, home, "CLIENT", "SETNAME", "me")
+	reads(t, home, "blocks")
+	io.WriteString(home, "-NOPERM no names\r\n")
+	testwait.Until(t, "that has been read", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.pending.len() == 1
+	})
+	home.Close()
+	if got := c.line(t); got != "-SENT" {
+		t.Error(got)
+	}
+	c.End(AtOnce)
+	c.Wait()
 }
 
 // A client that Redis has not let in gets no connection that another was let in on before, unless

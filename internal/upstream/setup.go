@@ -15,10 +15,10 @@ type Setup struct {
 }
 
 // commands are the requests that set a new connection up.
-func (s Setup) commands() [][]string { return append(s.Login(), s.Labels.commands()...) }
+func (s Setup) commands() [][]string { return append(s.Login(), s.Labels.Commands()...) }
 
-// commands are those that set the labels of a new connection.
-func (l Labels) commands() (cmds [][]string) {
+// Commands are those that set the labels of a new connection. Their replies don't matter.
+func (l Labels) Commands() (cmds [][]string) {
 	if l.Name != "" {
 		cmds = append(cmds, []string{"CLIENT", "SETNAME", l.Name})
 	}

@@ -67,3 +67,15 @@ func requestsOf(list []*queue.Waiter) (rs []script.Request) {
 	}
 	return rs
 }
+
+// offersOf are what waiters ask for who are offered a shared lock together with one before them.
+// The one behind them, if any, is told as one that wants the lock for itself, and so gets nothing.
+func offersOf(list []*queue.Waiter, behind *queue.Waiter) (rs []script.Request) {
+	rs = requestsOf(list)
+	if behind != nil {
+		r := behind.Request
+		r.Shared = false
+		rs = append(rs, r)
+	}
+	return rs
+}

@@ -136,11 +136,11 @@ func (l *waits) poll(s session, w *queue.Waiter) (found script.Attempt, err erro
 		}
 	}
 	mode := script.ModeFirst
-	again, others := w.BeginPoll(time.Now())
+	again, others, behind := w.BeginPoll(time.Now())
 	if again {
 		mode = script.ModeAgain
 	}
-	a, err := l.try(s, w, mode, others)
+	a, err := l.try(s, w, mode, offersOf(others, behind))
 	defer l.endShared(s, w, others, a, err)
 	if a.Made { // it must be read; if it is gone again, the next poll is soon
 		_, err := l.readForAll(s, w)
@@ -192,9 +192,9 @@ func (l *waits) check(s session, w *queue.Waiter) error {
 // try runs lock.lua once for a waiter. If an error comes with a token, the caller must undo that,
 // unless the connection had it before.
 func (l *waits) try(
-	s session, w *queue.Waiter, mode string, others []*queue.Waiter,
+	s session, w *queue.Waiter, mode string, others []script.Request,
 ) (script.Attempt, error) {
-	t, err := l.beginTry(w.ID(), w.Request, mode, requestsOf(others))
+	t, err := l.beginTry(w.ID(), w.Request, mode, others)
 	if err != nil {
 		return script.Attempt{}, err
 	}

@@ -64,7 +64,7 @@ func (l *releases) beginRelease(
 	}
 	r.Call = l.Scripts.Unlock(script.Release{
 		Id: id, Proof: p, Has: has, How: l.queues.WaitsAs(id.Key, offer.Compete),
-		Wanted: offer.Kind, Next: next, Others: requestsOf(offer.Others),
+		Wanted: offer.Kind, Next: next, Others: offersOf(offer.Others, offer.Behind),
 	})
 	return r
 }

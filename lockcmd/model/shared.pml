@@ -16,6 +16,7 @@ hidden byte r_shared;  /* lock: others share it */
 hidden byte holders, given_, s_, asked_, longest;
 hidden short list_;
 hidden byte again, answered, listed, over;
+hidden byte next_, wants_; /* share: who is left, + 1, or 0; what that one wants */
 
 /* The requests that a script is told of, in order: each is three bits, the first the lowest. */
 #define FIRST_OF(list)  (((list) & 7) - 1)
@@ -86,16 +87,16 @@ inline write_shared(t) {
 
 #define FITS(i) (holders + given_ < WANTS(i))
 
-/* shared.lua: share, with so many holders. What it answers is r_given, r_token and again. */
-inline share(list) {
-  list_ = list; given_ = 0; again = 0; next_token(); r_token = 0;
+/* shared.lua: share, with so many holders, where one waits behind the list, + 1, or none does. What it answers is r_given, r_token and again. */
+inline share(list, behind_) {
+  list_ = list; given_ = 0; again = 0; next_ = behind_; wants_ = WRITER; next_token(); r_token = 0;
   do
   :: list_ == 0 -> break
   :: list_ > 0 ->
      s_ = FIRST_OF(list_); list_ = REST_OF(list_);
      if
-     :: holders > 0 && HAS_IT(s_) -> again = 1; break
-     :: !(holders > 0 && HAS_IT(s_)) && !FITS(s_) -> break
+     :: holders > 0 && HAS_IT(s_) -> again = 1; next_ = s_ + 1; wants_ = WANTS(s_); break
+     :: !(holders > 0 && HAS_IT(s_)) && !FITS(s_) -> next_ = s_ + 1; wants_ = WANTS(s_); break
      :: else ->
         if :: given_ == 0 -> r_token = given :: else -> given = TOKEN_AFTER(given); WITNESSED(SEEN_TOGETHER) fi;
         if :: holders > 0 -> WITNESSED(SEEN_JOINS) :: else fi;
@@ -116,6 +117,9 @@ inline share(list) {
   fi
 }
 
+/* shared.lua: share, at its end. The proxy p, which is not in the list now, stays listed behind others. */
+inline stays_listed(p) { if :: next_ > 0 -> add_rival(p); how[p] = wants_ :: else fi }
+
 /* lock.lua: in_turn, for the proxy p. A waiter with a limit bars what has come later, as a writer does. */
 #ifdef BREAK_OVERTAKES_WRITERS
 #define IN_TURN(p, mode) true
@@ -124,8 +128,8 @@ inline share(list) {
   waiting1 == 0 || waiting1 == p + 1 || (NO_LIMIT(waiting1 - 1) && (waiting2 == 0 || waiting2 == p + 1 || NO_LIMIT(waiting2 - 1))))
 #endif
 
-/* lock.lua, for the request of locker i at proxy p, and further ones of waiters behind it. */
-inline lock_lua(i, others, p, mode) {
+/* lock.lua, for the request of locker i at proxy p, and further ones of waiters behind it, and who waits behind these. */
+inline lock_lua(i, others, after, p, mode) {
   r_token = 0; r_given = 0; r_until = now; r_shared = 0; answered = 0;
   read_lua(); rivals(0);
   if
@@ -147,9 +151,9 @@ inline lock_lua(i, others, p, mode) {
 #else
   :: !answered && SHARES(i) && held && state == SHARED && IN_TURN(p, mode) ->
 #endif
-     count_holders(); share(AHEAD(i, others));
+     count_holders(); share(AHEAD(i, others), after);
      if
-     :: r_given > 0 -> if :: mode == FIRST -> but_ = p + 1; rivals(but_) :: else fi; write_shared(given); answered = 1
+     :: r_given > 0 -> if :: mode == FIRST -> but_ = p + 1; rivals(but_); stays_listed(p) :: else fi; write_shared(given); answered = 1
      :: else
      fi
   :: else
@@ -186,7 +190,7 @@ inline lock_lua(i, others, p, mode) {
      if :: mode == FIRST -> but_ = p + 1; rivals(but_) :: else fi;
      no_holders();
      if
-     :: SHARES(i) -> holders = 0; share(AHEAD(i, others)); write_shared(given)
+     :: SHARES(i) -> holders = 0; share(AHEAD(i, others), after); stays_listed(p); write_shared(given)
      :: else ->
         next_token(); at = now + TIMEOUT_OF(i);
         record(given, at, HELD, i, reqs[i]); key = 1;
@@ -198,8 +202,8 @@ inline lock_lua(i, others, p, mode) {
   kept(); drop_stale(0); drop_stale(PROXIES - 1)
 }
 
-/* unlock.lua, for what token tok of locker i holds, at proxy p, whose wish is kind for the waiters of list. */
-inline unlock_lua(tok, i, p, kind, list) {
+/* unlock.lua, for what token tok of locker i holds, at proxy p, whose wish is kind for the waiters of list, and who waits behind these. */
+inline unlock_lua(tok, i, p, kind, list, after) {
   r_token = 0; r_given = 0; r_self = 0; answered = 0;
   read_lua(); rivals(0);
   r_freed = held && state == HELD && connection == i && token == tok;
@@ -217,8 +221,8 @@ inline unlock_lua(tok, i, p, kind, list) {
         if
         :: list > 0 && SHARES(FIRST_OF(list)) && !(kind == FAIR && longest != NOBODY && longest != p) &&
            !(longest != NOBODY && longest != p && how[longest] == WRITER) ->
-           share(list); r_self = again;
-           if :: r_given > 0 -> but_ = p + 1; rivals(but_); write_shared(given); r_self = 0 :: else fi
+           share(list, after); r_self = again;
+           if :: r_given > 0 -> but_ = p + 1; rivals(but_); stays_listed(p); write_shared(given); r_self = 0 :: else fi
         :: else
         fi;
         if
@@ -233,13 +237,13 @@ inline unlock_lua(tok, i, p, kind, list) {
      fi
   :: else -> if :: held && !r_freed -> WITNESSED(SEEN_PAUSED) :: else fi
   fi;
-  if :: r_freed && !answered -> lease[i] = 0; hand_on(p, kind, list) :: else fi;
+  if :: r_freed && !answered -> lease[i] = 0; hand_on(p, kind, list, after) :: else fi;
   if :: answered -> r_freed = 0 :: else fi; /* it is not free */
   kept(); drop_stale(0); drop_stale(PROXIES - 1)
 }
 
 /* The rest of unlock.lua: who has the lock next. */
-inline hand_on(p, kind, list) {
+inline hand_on(p, kind, list, after) {
   others_first = waiting1 != 0 && waiting1 != p + 1; /* another proxy has waited longer */
   but_ = p + 1; rivals(but_);
   reserved_for = 0; lasting_ = RESERVATION;
@@ -250,7 +254,7 @@ inline hand_on(p, kind, list) {
   no_holders();
   if
   :: reserved_for == 0 && (kind == NEXT || kind == FAIR) && SHARES(FIRST_OF(list)) ->
-     holders = 0; share(list); write_shared(given)
+     holders = 0; share(list, after); stays_listed(p); write_shared(given)
   :: reserved_for == 0 && (kind == NEXT || kind == FAIR) && !SHARES(FIRST_OF(list)) ->
      WITNESSED(SEEN_HAND_OVER);
      s_ = FIRST_OF(list); at = now + TIMEOUT_OF(s_);
@@ -277,7 +281,7 @@ inline give_back_lua(p) {
   r_token = 0; r_given = 0; r_self = 0;
   read_lua(); rivals(0);
   if
-  :: held && state == RESERVED && connection == p -> WITNESSED(SEEN_GIVEN_BACK); hand_on(p, NONE, 0)
+  :: held && state == RESERVED && connection == p -> WITNESSED(SEEN_GIVEN_BACK); hand_on(p, NONE, 0, 0)
   :: !(held && state == RESERVED && connection == p) && token > 0 ->
      find_lapsed();
      if :: len(line[p]) == 0 -> but_ = p + 1; rivals(but_) :: else fi;

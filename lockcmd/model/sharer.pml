@@ -24,9 +24,10 @@ inline say_unlock(i) {
 #define OR_SLEEP(then)
 #endif
 
-/* queue.go: offerShared. Goes once round the line, whose first waiter is not offered the lock here. */
+/* queue.go: offerShared. Goes once round the line, whose first waiter is not offered the lock here. after is the first behind
+those that are, + 1. */
 inline offer_shared(p) {
-  o_ = 0; n_ = 0; stop_ = 0; others = 0;
+  o_ = 0; n_ = 0; stop_ = 0; others = 0; after = 0;
   do
   :: o_ < len(line[p]) ->
      line[p] ? w_; line[p] ! w_;
@@ -35,7 +36,7 @@ inline offer_shared(p) {
 #ifdef BREAK_OFFERS_PAST_WRITERS
      :: o_ > 0 && !stop_ && SHARES(w_) && wstate[w_] == WAITING ->
 #else
-     :: o_ > 0 && (stop_ || !SHARES(w_) || wstate[w_] != WAITING) -> stop_ = 1
+     :: o_ > 0 && (stop_ || !SHARES(w_) || wstate[w_] != WAITING) -> if :: !stop_ -> after = w_ + 1 :: else fi; stop_ = 1
      :: o_ > 0 && !(stop_ || !SHARES(w_) || wstate[w_] != WAITING) ->
 #endif
         wstate[w_] = OFFERED; named[w_]++;
@@ -87,7 +88,7 @@ inline releases(i) {
        fi
     fi
   }
-  atomic { unlock_lua(mine, i, home, kind, others); say_unlock(i); answer = r_token; count = r_given; freed = r_freed; self = r_self }
+  atomic { unlock_lua(mine, i, home, kind, others, after); say_unlock(i); answer = r_token; count = r_given; freed = r_freed; self = r_self }
   atomic { /* endHandOver */
     !dead[home]; ends_release(home);
     mine = 0;
@@ -101,12 +102,12 @@ inline releases(i) {
 #ifndef BREAK_NO_LOOK_AFTER_RELEASE
     if :: self || kind == NONE -> look_now(home) :: else fi;
 #endif
-    answer = 0; kind = NONE; freed = 0; self = 0; count = 0; shares = 0
+    answer = 0; kind = NONE; freed = 0; self = 0; count = 0; shares = 0; after = 0
   }
 }
 
 proctype Locker(byte me) {
-  byte home = HOME(me), rounds = 0, mine = 0, answer = 0, until = 0, patience = 0, count = 0;
+  byte home = HOME(me), rounds = 0, mine = 0, answer = 0, until = 0, patience = 0, count = 0, after = 0;
   short others = 0;
   mtype kind = NONE;
   bit freed = 0, self = 0, shares = 0;
@@ -131,7 +132,7 @@ begin:
   }
 look:
   atomic {
-    lock_lua(me, others, home, FIRST); say_lock(FIRST);
+    lock_lua(me, others, after, home, FIRST); say_lock(FIRST);
     answer = r_token; count = r_given; shares = r_shared;
     until = (answer > 0 -> now + OFFER_PATIENCE : r_until)
   }
@@ -148,7 +149,7 @@ look:
 #ifndef BREAK_NO_LOOK_AFTER_GRANT
     if :: answer > 0 && SHARES(me) -> look_now(home) :: else fi;
 #endif
-    answer = 0; until = 0; count = 0; shares = 0
+    answer = 0; until = 0; count = 0; shares = 0; after = 0
   }
 wait_turn:
   do
@@ -196,7 +197,7 @@ crashed:
 #ifdef ABANDONS
 /* abandoned.go: what was given to a waiter who has left is released. */
 proctype Abandoned(byte home) {
-  byte i = 0, mine = 0, answer = 0, count = 0;
+  byte i = 0, mine = 0, answer = 0, count = 0, after = 0;
   short others = 0;
   mtype kind = NONE;
   bit freed = 0, self = 0, shares = 0;

@@ -35,16 +35,17 @@ func (q Queue) BeforeTry(now time.Time) (compete, waited bool, allSince int64) {
 }
 
 // BeginPoll notes that w, which is first, polls now. again says that only time has passed since its
-// last poll. others are the waiters behind it that are offered a shared lock with it.
-func (w *Waiter) BeginPoll(now time.Time) (again bool, others []*Waiter) {
+// last poll. others are the waiters behind it that are offered a shared lock with it, behind is the
+// first that is not.
+func (w *Waiter) BeginPoll(now time.Time) (again bool, others []*Waiter, behind *Waiter) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
 	again = w.polled && !w.pollNow
 	w.pollNow, w.polled = false, true
 	if q := w.queues.of[w.ID()]; q != nil && q.first() == w {
-		others = q.offerShared(now)
+		others, behind = q.offerShared(now)
 	}
-	return again, others
+	return again, others, behind
 }
 
 // EndPoll notes what a poll of w has found. has says that w has the lock: by this poll, or by a
@@ -76,7 +77,7 @@ func (w *Waiter) EndShared(others []*Waiter, a script.Attempt, missing, unknown 
 	}
 	ends := q.endOffers(others, a.Token+1, a.Given-1, missing, unknown)
 	if a.Token != 0 {
-		q.pollNow() // so that other proxies see that clients still wait
+		q.shared()
 	}
 	return ends
 }

@@ -80,22 +80,24 @@ const (
 )
 
 // offerShared marks the waiters behind the first that can share the lock with it: all up to one
-// that wants the lock for itself, has another identity, or is offered it already.
-func (q *waitQueue) offerShared(now time.Time) (list []*Waiter) {
+// that wants the lock for itself, has another identity, or is offered it already. That one goes on
+// waiting, whatever the others are given.
+func (q *waitQueue) offerShared(now time.Time) (list []*Waiter, behind *Waiter) {
 	first, owners := q.first(), 0
 	if !first.Shared {
-		return nil
+		return nil, nil
 	}
-	for place := first.place.Next(); place != nil && len(list) < maxSharers; place = place.Next() {
+	for place := first.place.Next(); place != nil; place = place.Next() {
 		w := place.Value.(*Waiter)
 		owners += len(w.Owner)
-		if !w.Shared || w.state != waiting || w.As != first.As || owners > maxSharersOwners {
-			break
+		if !w.Shared || w.state != waiting || w.As != first.As || owners > maxSharersOwners ||
+			len(list) == maxSharers {
+			return list, w
 		}
 		w.state, w.AskedAt = offered, now
 		list = append(list, w)
 	}
-	return list
+	return list, nil
 }
 
 // endOffer ends an offer to w, which was given token, 0 for nothing. accepted is false if w has
@@ -128,6 +130,13 @@ func (q *waitQueue) grant(w *Waiter, token int64) {
 	q.lease = w.Timeout
 	q.leave(w)
 	w.Signal()
+}
+
+// shared notes that waiters were given a shared lock. Those behind them are still listed in the
+// lock record. The first polls, to learn when it can share the lock.
+func (q *waitQueue) shared() {
+	q.listed = true
+	q.pollNow()
 }
 
 // answer gives the value of a key to all who have waited for it with a login since before it was

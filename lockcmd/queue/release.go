@@ -13,6 +13,7 @@ type HandOver struct {
 	Kind    string // `wanted` of unlock.lua
 	Next    *Waiter
 	Others  []*Waiter // behind next, that can share the lock with it
+	Behind  *Waiter   // the first behind these; nil if a shared lock is not offered
 	Compete bool      // foreign clients do
 }
 
@@ -41,7 +42,8 @@ func (q *waitQueue) offer(as names.Identity, foreignCompete bool, now time.Time)
 		return HandOver{Kind: "self"}
 	}
 	first.state, first.AskedAt = offered, now
-	offer := HandOver{Kind: "next", Next: first, Others: q.offerShared(now)}
+	offer := HandOver{Kind: "next", Next: first}
+	offer.Others, offer.Behind = q.offerShared(now)
 	if q.quota <= 0 {
 		offer.Kind = "fair"
 	}
@@ -137,7 +139,7 @@ func (h HandOver) End(r Released, now time.Time) Ends {
 	}
 	ends := q.endOffers(h.named(), r.Token, r.Given, r.Missing, r.Unknown)
 	if r.Token != 0 && h.Next != nil && h.Next.Shared {
-		q.pollNow() // so that other proxies see that clients still wait
+		q.shared()
 	}
 	free := r.Done && r.Token == 0
 	if free {

@@ -20,7 +20,7 @@ const TakeoverGrace = 2 * time.Second
 
 // Lock makes a call of lock.lua, or of once.lua for the claim to a value. how is how this proxy
 // waits. behind is since when a LOCKALL waits here, which goes first; 0 is none. others are waiters
-// behind the request that can share the lock with it.
+// behind the request that can share the lock with it, and the one behind these, which is exclusive.
 func (m *Maker) Lock(
 	r Request, mode string, how How, behind int64, others []Request,
 ) Call {

@@ -60,10 +60,10 @@ local function waits_since()
 end
 
 if shares then
-  how = (asker.limit == '0' and SHARES or LIMITED) .. how
   if held and state == 'shared' and mode ~= 'check' and in_turn() and not foreign_twin() then
-    local list = join(waiting_proxies(mode == 'first' and proxy or nil))
-    local given, first = share(requests, count_holders(), list, unit, grace_end(), retention)
+    local others = waiting_proxies(mode == 'first' and proxy or nil)
+    local given, first = share(requests, count_holders(), others, proxy, how, unit, grace_end(),
+      retention)
     if given > 0 then return {first, grace_end() > 0 and 2 or 0, 0, given} end
   end
 end
@@ -71,7 +71,7 @@ end
 local mine = reserved and mode ~= 'check'
 local behind = not held and not kind and behind_until(waits_since())
 if mode == 'check' or kind or held and not mine or behind then
-  if mode == 'first' and (held or behind) then enlist(how, waits_since()) end
+  if mode == 'first' and (held or behind) then enlist(letter_of(asker.limit) .. how, waits_since()) end
   local free = foreign_until or held and free_at or behind or now
   local shared = held and state == 'shared'
   if shares and shared then -- when the first of its holders ends
@@ -82,13 +82,13 @@ if mode == 'check' or kind or held and not mine or behind then
 end
 
 local at, text, taken_over, grace_until = take_key(mine)
-local list = join(waiting_proxies(mode == 'first' and proxy or nil))
+local others = waiting_proxies(mode == 'first' and proxy or nil)
 if shares then
   local kept, before = not sorted and record, value
   local shared, given, first = pcall(function()
     redis.call('DEL', KEYS[2])
     sorted, expires, value = false, nil, text
-    return share(requests, 0, list, unit, grace_until, retention)
+    return share(requests, 0, others, proxy, how, unit, grace_until, retention)
   end)
   if shared then return {first, taken_over, 0, given} end
   -- The user lacks a right. Or the lock's slot moves to another node: then a key that is missing
@@ -108,5 +108,5 @@ if shares then
   return redis.error_reply(err)
 end
 local given = next_token()
-write_given(asker, given, at, text, grace_until, list, retention)
+write_given(asker, given, at, text, grace_until, join(others), retention)
 return {tonumber(given), taken_over}

@@ -2,7 +2,8 @@
 
 ARGV[2]  requests, in order: each is "timeout session connection request client limit length owner",
          the last so many bytes long. limit is "-" for an exclusive lock, that of a shared one, or 0
-         for none. Those behind the first are of waiters that can share the lock with it
+         for none. Those behind the first are of waiters that can share the lock with it. One with
+         "-" behind these is given nothing, and says that somebody waits behind them
 ]]
 local requests, from = {}, 1
 while true do

@@ -87,14 +87,17 @@ if sorted or shares then
       or holder_of(request_name(r.connection, r.request))
   end
 
-  -- Gives a shared lock to requests, in order, until one does not fit next to that many holders.
+  -- Gives a shared lock to requests, in order, until one does not fit next to that many holders. If
+  -- some get it and one is left, the proxy that asks, which waits so, stays listed behind others:
+  -- LOCKs at these would overtake that one.
   -- Returns to how many, the token of the first, and whether the next has the lock already; the
   -- others' tokens follow.
-  function share(requests, holders, list, unit, grace_until, retention)
+  function share(requests, holders, others, proxy, how, unit, grace_until, retention)
     local first = tonumber(next_token())
     local members, owners, given, again = {}, {}, 0, false
     for _, r in ipairs(requests) do
       local limit = tonumber(r.limit)
+      if not limit then break end
       again = owners[r.owner] or holders > 0 and has_it(r)
       if again or limit > 0 and holders + given >= limit or holders + given >= MAX_HOLDERS then
         break
@@ -110,7 +113,9 @@ if sorted or shares then
       remove_holder(t)
     end
     redis.call('ZADD', KEYS[2], unpack(members))
-    write_shared(whole(first + given - 1), list, unit, grace_until, retention)
+    local left = requests[given + 1]
+    if left then others[#others + 1] = seen_now(proxy, letter_of(left.limit) .. how, now) end
+    write_shared(whole(first + given - 1), join(others), unit, grace_until, retention)
     return given, first, again
   end
 end

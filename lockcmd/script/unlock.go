@@ -41,7 +41,7 @@ type Release struct {
 	How    How       // how this proxy waits
 	Wanted string    // what the waiters here want: `wanted` of unlock.lua
 	Next   *Request  // of the waiter that the lock is offered to; nil for none
-	Others []Request // of waiters behind it, that can share the lock with it
+	Others []Request // of waiters behind it: see Maker.Lock
 }
 
 // Unlock makes a call of unlock.lua.

@@ -164,7 +164,8 @@ local after_exclusive = longest and longest.proxy ~= proxy
 
 local waiter = requests[1]
 local function share_next(holders)
-  local given, first, again = share(requests, holders, join(others), unit, grace_end(), retention)
+  local given, first, again = share(requests, holders, others, proxy, how, unit, grace_end(),
+    retention)
   return given > 0 and first or 0, given, again
 end
 

@@ -4,6 +4,11 @@
 local FOREIGN, POLLS, SHARES, LIMITED, ALL = 'f', 'p', 's', 'l', 'a'
 local SHARES_AT_ALL = '[sl]'
 
+-- How a waiter waits, by the limit that it asks for.
+local function letter_of(limit)
+  return limit == '-' and '' or limit == '0' and SHARES or LIMITED
+end
+
 -- Whether a proxy of the list waits as a letter says, or one of a set.
 local function waits_as(entry, letter) return string.find(entry.how, letter) ~= nil end
 

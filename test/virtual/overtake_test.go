@@ -157,3 +157,45 @@ func isFreeSoon(t *testing.T, server *virtualtest.Store, c *proxytest.Conn, lock
 		}
 	}
 }
+
+// A client that wants a lock for itself, and waits behind others that share it, is not overtaken at
+// another proxy while these are given the lock, however long it takes its proxy to hear of that.
+func TestSharersOvertakeNobodyBehindThemElsewhere(t *testing.T) {
+	const away = 100 * time.Millisecond
+	for name, released := range map[string]int{"by the waiters' proxy": 0, "by another": 1} {
+		for behind, wants := range map[string]string{"exclusive": "", "limit": " LIMIT 1"} {
+			virtualtest.Run(t, func(t *testing.T) {
+				store := virtualtest.StartStore(t)
+				link := proxytest.LinkTo(t, store)
+				link.Away(away)
+				proxies := []*proxytest.Proxy{
+					proxytest.Start(t, "redis://"+link.Addr(), nil),
+					proxytest.Start(t, store.URL(), nil),
+				}
+				dial := func(i int) *proxytest.Conn { return proxytest.Dial(t, proxies[i].Addr) }
+				holder, asking := dial(released), dial(1)
+				reader, second, last := dial(0), dial(0), dial(0)
+				token := holder.Lock("doc 600")
+				for _, w := range []struct {
+					c    *proxytest.Conn
+					asks string
+				}{{reader, " SHARED"}, {second, " SHARED"}, {last, wants}} {
+					w.c.Send("LOCK doc 600 WAIT 0" + w.asks)
+					time.Sleep(time.Second)
+				}
+				holder.Send(proxytest.Unlock("doc", token))
+				for range 30 * 10 { // for 3 s
+					time.Sleep(10 * time.Millisecond)
+					if got := asking.Do("LOCK doc 600 SHARED"); got != "$-1\r\n" {
+						t.Fatalf("%s, %s: %q, while a client waits that wants the lock otherwise",
+							name, behind, got)
+					}
+				}
+				for _, c := range []*proxytest.Conn{reader, second} {
+					c.Expect(proxytest.Unlock("doc", proxytest.Token(t, c.Reply())), ":1\r\n")
+				}
+				proxytest.Token(t, last.Reply())
+			})
+		}
+	}
+}

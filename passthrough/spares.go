@@ -23,7 +23,7 @@ const spareFor = 30 * time.Second
 type spares struct {
 	mu      sync.Mutex
 	list    []spare     // guarded by mu; the one that is silent for longest is the first
-	filling bool        // guarded by mu; fillSpares runs
+	filling int         // guarded by mu; how many are being opened
 	coming  int         // guarded by mu; how many are given back, and not in list yet
 	closed  bool        // guarded by mu
 	reused  uint64      // guarded by mu; how often a client got what another had
@@ -111,10 +111,9 @@ func (p *Pool) wantSpares() {
 	s := &p.spares
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.filling && !s.closed && len(s.list) < p.Spares {
-		s.filling = true
-		// Ends with Close, which waits for it, or when there are enough.
-		p.goroutines.Go(p.fillSpares)
+	for !s.closed && len(s.list)+s.filling < p.Spares {
+		s.filling++
+		p.goroutines.Go(p.fillSpare) // ends within DialTimeout, or with Close, which waits for it
 	}
 }
 
@@ -124,19 +123,16 @@ func (s *spares) count() (open int, reused uint64) {
 	return len(s.list), s.reused
 }
 
-// fillSpares opens homes until there are enough, or one can't be opened.
-func (p *Pool) fillSpares() {
+// fillSpare opens a home for a client to come.
+func (p *Pool) fillSpare() {
 	s := &p.spares
-	for enough := false; !enough; {
-		found, err := p.openSpare()
-		s.mu.Lock()
-		added := err == nil && p.addLocked(found)
-		enough = !added || len(s.list) >= p.Spares
-		s.filling = !enough
-		s.mu.Unlock()
-		if err == nil && !added {
-			found.Close()
-		}
+	found, err := p.openSpare()
+	s.mu.Lock()
+	s.filling--
+	added := err == nil && p.addLocked(found)
+	s.mu.Unlock()
+	if err == nil && !added {
+		found.Close()
 	}
 }
 

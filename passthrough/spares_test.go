@@ -229,3 +229,29 @@ func TestSilentHomeIsResetForTheNext(t *testing.T) {
 		c.Wait()
 	}
 }
+
+// Homes for clients to come are opened at the same time: if Redis is far away, or the machine busy,
+// those that a crowd has taken are replaced before the next comes.
+func TestSparesAreOpenedTogether(t *testing.T) {
+	s := newScripted(t, 0)
+	s.lanes.Spares = 4
+	for range 3 {
+		s.lanes.wantSpares()
+	}
+	var opened []net.Conn
+	for range 4 {
+		opened = append(opened, testwait.For(t, "another is being opened", s.conns))
+	}
+	for _, far := range opened {
+		reads(t, far, "CLIENT", "INFO")
+		io.WriteString(far, "-ERR unknown\r\n-ERR unknown\r\n")
+	}
+	testwait.Until(t, "all wait for clients", func() bool {
+		open, _ := s.lanes.spares.count()
+		return open == 4
+	})
+	s.lanes.wantSpares()
+	if n := len(s.conns); n > 0 {
+		t.Errorf("%d more are opened", n)
+	}
+}

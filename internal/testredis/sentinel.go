@@ -155,15 +155,16 @@ func (g *Group) Failover(t testing.TB) {
 	})
 }
 
-// WaitReplaced waits until the first Sentinel names another master than old, and returns that. If
-// old doesn't answer, the first Sentinel is told so: waiting until it finds out would need a bound
-// of silence, which a busy machine breaks for the next master too.
+// WaitReplaced waits until the first Sentinel names another master than old, and returns that. As
+// long as it replaces none it is told to: waiting until it finds out would need a bound of silence,
+// which a busy machine breaks for the next master too. And a replica that takes too long to become
+// the master makes it give up.
 func (g *Group) WaitReplaced(t testing.TB, old *Server) (master *Server) {
 	t.Helper()
 	testwait.Until(t, "the Sentinels name another master", func() bool {
 		facts := g.facts(g.Sentinels[0])
 		master = g.named(facts)
-		if master == old && !old.runs() && !strings.Contains(facts["flags"], "failover_in_progress") {
+		if master == old && !strings.Contains(facts["flags"], "failover_in_progress") {
 			g.Sentinels[0].Ask("SENTINEL", "FAILOVER", g.Name) // refused while no replica is fit
 		}
 		return master != nil && master != old

@@ -68,8 +68,8 @@ func requestsOf(list []*queue.Waiter) (rs []script.Request) {
 	return rs
 }
 
-// offersOf are what waiters ask for who are offered a shared lock together with one before them.
-// The one behind them, if any, is told as one that wants the lock for itself, and so gets nothing.
+// offersOf are the requests of waiters that are offered a shared lock together with one before
+// them. The one behind them, if any, is passed as if it wanted the lock for itself: it gets nothing.
 func offersOf(list []*queue.Waiter, behind *queue.Waiter) (rs []script.Request) {
 	rs = requestsOf(list)
 	if behind != nil {

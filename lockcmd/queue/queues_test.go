@@ -113,8 +113,8 @@ func TestLeavePassesPollOn(t *testing.T) {
 	}
 }
 
-// Who asks for a lock knows since when the first LOCKALL waits for it that the upstream knows of,
-// and a waiter behind which LOCKALL it is, as LOCKALLs come and leave.
+// A request for a lock knows since when the first LOCKALL that the upstream knows of waits for it,
+// and a waiter knows which LOCKALL is in front of it, as LOCKALLs come and leave.
 func TestLockAllsInAQueue(t *testing.T) {
 	qs, now := New(&background.Ways{}), time.Unix(1e9, 0)
 	join := func(connection string) *Waiter {

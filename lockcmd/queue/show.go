@@ -71,7 +71,7 @@ type Totals struct {
 	Oldest, Sum     time.Duration
 }
 
-// Totals looks at nobody but the one who waits longest.
+// Totals looks only at the waiter that has waited longest.
 func (qs *Queues) Totals(now time.Time) Totals {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()

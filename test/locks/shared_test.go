@@ -40,7 +40,7 @@ func TestReleaseAdmitsAllReaders(t *testing.T) {
 	for line := ""; !strings.Contains(line, `"ECHO" "all"`); {
 		line = monitor.Reply()
 		switch {
-		case strings.Contains(line, fmt.Sprintf(`"token %d `, token)):
+		case strings.Contains(line, fmt.Sprintf(` token %d `, token)):
 			releases++
 		case strings.Contains(line, `lua] "ZADD"`) && strings.Contains(line, `"@reader:`):
 			admissions++

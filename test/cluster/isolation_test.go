@@ -89,8 +89,10 @@ func (in *isolation) during(t *testing.T, enough int64, do func()) {
 		go func() { ended <- runMarked(t, p.Addr, in.first, in.lossy, over) }() // waited for below
 		lost, stop := in.losses(p)
 		do()
-		testwait.Until(t, "enough is lost",
-			func() bool { return lost.Load() >= enough || t.Failed() })
+		for n := lost.Load(); n < enough && !t.Failed(); n = lost.Load() {
+			testwait.Until(t, "one more is lost",
+				func() bool { return lost.Load() > n || t.Failed() })
+		}
 		stop()
 		close(over)
 		counted := <-ended

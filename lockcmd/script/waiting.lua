@@ -1,4 +1,4 @@
---[[ Behind write.lua in the scripts that heed waiters: which proxies have some, by the record. ]]
+--[[ Which proxies have waiters, by the record. It comes after write.lua. ]]
 
 -- The letters of `how`: see read.lua.
 local FOREIGN, POLLS, SHARES, LIMITED, ALL = 'f', 'p', 's', 'l', 'a'

@@ -16,16 +16,21 @@ import (
 // withoutHomes makes clients give up the connections of their own soon after they last needed them.
 func withoutHomes(cfg *proxy.Config) { cfg.HomeIdle = time.Second }
 
+// startFar starts a store, and a proxy to which that is a round trip away.
+func startFar(t *testing.T, roundTrip time.Duration) (*virtualtest.Store, *proxytest.Proxy) {
+	store := virtualtest.StartStore(t)
+	link := proxytest.LinkTo(t, store)
+	link.Away(roundTrip / 2)
+	return store, proxytest.Start(t, "redis://"+link.Addr(), withoutHomes)
+}
+
 // However far away Redis is, clients that share a connection are answered within a round trip, and
 // share it further: an answer that is due for as long as it takes does not make it look silent.
 func TestFarLanesAreKept(t *testing.T) {
 	for _, roundTrip := range []time.Duration{20, 200, 1000} {
 		roundTrip *= time.Millisecond
 		virtualtest.Run(t, func(t *testing.T) {
-			store := virtualtest.StartStore(t)
-			link := proxytest.LinkTo(t, store)
-			link.Away(roundTrip / 2)
-			p := proxytest.Start(t, "redis://"+link.Addr(), withoutHomes)
+			store, p := startFar(t, roundTrip)
 			const clients, asks = 12, 20
 			var asking sync.WaitGroup
 			start := time.Now()
@@ -62,10 +67,7 @@ func TestFarClientsNeedNoHomes(t *testing.T) {
 	for _, roundTrip := range []time.Duration{20, 200, 1000} {
 		roundTrip *= time.Millisecond
 		virtualtest.Run(t, func(t *testing.T) {
-			store := virtualtest.StartStore(t)
-			link := proxytest.LinkTo(t, store)
-			link.Away(roundTrip / 2)
-			p := proxytest.Start(t, "redis://"+link.Addr(), withoutHomes)
+			_, p := startFar(t, roundTrip)
 			for range 2 { // a lane is opened for several
 				proxytest.Dial(t, p.Addr).Expect("GET key", "$-1\r\n")
 			}

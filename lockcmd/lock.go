@@ -113,7 +113,7 @@ func (l *locking) permit(o syntax.Lock) error {
 // get, further steps release these.
 func (l *locking) tried(c Client, rs lockRequests, a script.Attempt, err error) (Reply, *Step) {
 	if err == nil && a.Token != 0 {
-		return l.acquired(c, rs, a), nil
+		return l.acquired(c.Holder, rs.locks(c.As, a.Token), a), nil
 	}
 	l.seen.observeRefused(names.Lock{DB: c.As.DB, Key: rs[0].Key}, err)
 	if err == nil {
@@ -147,12 +147,11 @@ func (rs lockRequests) locks(as names.Identity, token int64) (list []*held.Lock)
 	return list
 }
 
-// acquired records acquired locks, and makes the reply.
-func (l *locking) acquired(c Client, rs lockRequests, a script.Attempt) Reply {
-	list := rs.locks(c.As, a.Token)
+// acquired records locks that h has acquired by one command, and makes the reply.
+func (l *locking) acquired(h *held.Holder, list []*held.Lock, a script.Attempt) Reply {
 	for _, lock := range list {
 		lock.Shared = lock.Shared && !a.Exclusive
-		l.recordAcquired(c.Holder, lock, a)
+		l.recordAcquired(h, lock, a)
 	}
 	reply := chain.Int(a.Token)
 	if !a.Before {

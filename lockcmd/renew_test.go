@@ -87,9 +87,9 @@ func TestRenewedAsTheNewLogin(t *testing.T) {
 		first := names.Identity{User: "app", Password: "one", LoggedIn: true, DB: 3}
 		second := names.Identity{User: "app", Password: "two", LoggedIn: true}
 		login.Store(&first)
-		l.acquired(Client{Holder: holder, As: first}, lockRequests{{Key: "job", Timeout: 30 * time.Second,
-			Session: true, Connection: "c", Number: "1"}},
-			script.Attempt{Token: 7, AskedAt: time.Now()})
+		rs := lockRequests{{Key: "job", Timeout: 30 * time.Second, Session: true, Connection: "c",
+			Number: "1"}}
+		l.acquired(holder, rs.locks(first, 7), script.Attempt{Token: 7, AskedAt: time.Now()})
 		connects := func(after string, want ...string) {
 			t.Helper()
 			time.Sleep(time.Minute)
@@ -142,7 +142,8 @@ func TestMaxEndsASessionLock(t *testing.T) {
 			began := time.Now()
 			r := script.Request{Key: "job", Timeout: c.timeout, Session: true, Connection: "c",
 				Number: "1", Longest: c.longest}
-			l.acquired(Client{Holder: h}, lockRequests{r}, script.Attempt{Token: 7, AskedAt: began})
+			l.acquired(h, lockRequests{r}.locks(names.Identity{}, 7),
+				script.Attempt{Token: 7, AskedAt: began})
 			token := <-lost
 			if lasted := time.Since(began); token != 7 || lasted != c.longest {
 				t.Errorf("%+v: token %d is lost after %v", c, token, lasted)

@@ -128,8 +128,12 @@ func (l *waits) endWait(
 	l.seen.observeWaited(w.Lead, won || end.Found != nil, err)
 
 	rs, a := lockRequests(requestsOf(w.Waiters)), w.Lead.Attempt
+	if !won {
+		a.Token = 0
+	}
+	list := rs.locks(w.As, a.Token)
 	if !won && end.Unknown {
-		l.releases.releaseAbandoned(rs.locks(w.As, 0)...)
+		l.releases.releaseAbandoned(list...)
 	}
 	switch {
 	case end.Found != nil:
@@ -138,14 +142,14 @@ func (l *waits) endWait(
 	case won && (err == failure.ErrGone || queued && context.Cause(ctx) == failure.ErrGone):
 		// The client was disconnected while the locks were on their way.
 		if !a.Before {
-			l.releases.releaseAbandoned(rs.locks(w.As, a.Token)...)
+			l.releases.releaseAbandoned(list...)
 		}
 		return chain.Failed(failure.ErrGone)
 	case won:
 		if queued {
 			a.Waited = time.Since(w.Joined)
 		}
-		return l.acquired(s.Client, rs, a)
+		return l.acquired(s.Holder, list, a)
 	case err != nil:
 		reply, next := l.failed(s.Client, rs, by.toUndo(), err)
 		return chain.Drive(s, reply, next)

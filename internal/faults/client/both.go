@@ -39,8 +39,12 @@ func (l *Locker) competeForBoth(ctx context.Context, key, other string) {
 		l.hangUp()
 		return
 	}
-	l.doBoth(history.Op{Kind: history.Unlock, Key: key, With: other, Token: got.Result}, 0,
+	o, ok = l.doBoth(history.Op{Kind: history.Unlock, Key: key, With: other, Token: got.Result}, 0,
 		judgeReleased, "UNLOCKALL", strconv.FormatInt(got.Result, 10), "2", key, other)
+	if ok && o.Outcome != history.OK {
+		// the connection still holds the locks: an UNLOCK without a token would release one
+		l.hangUp()
+	}
 }
 
 // doBoth is do for a command that concerns two locks alike.

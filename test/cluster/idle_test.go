@@ -17,7 +17,7 @@ import (
 // as long as it is connected.
 func TestWaitersInAClusterAreNotIdle(t *testing.T) {
 	t.Parallel()
-	cluster := testredis.StartCluster(t, 3, 0, "--timeout", "4")
+	cluster := testredis.StartCluster(t, 3, 0, "--timeout", "12")
 	p := proxytest.Start(t, cluster.URL(), nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	checked := make(chan struct{})

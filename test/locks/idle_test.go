@@ -14,7 +14,7 @@ import (
 // idle. Any other that does nothing is disconnected, as without the proxy.
 func TestWaitersAreNotIdle(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t, "--timeout", "4")
+	server := testredis.Start(t, "--timeout", "12")
 	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
 		cfg.Park, cfg.ParkKeys = 10*time.Minute, "*"
 	})

@@ -168,8 +168,12 @@ func diffType(raw string) string {
 
 var diffField = regexp.MustCompile(`(?m)^([a-z_0-9|-]+):[^\r\n]*`)
 
+// diffOwnStat is a field about what the proxy asks of its own, when connections have been idle.
+var diffOwnStat = regexp.MustCompile(`(?m)^(cmdstat|latency_percentiles_usec)_ping:[^\r\n]*\r\n`)
+
 // diffFields keeps the names of fields and sections.
 func diffFields(raw string) string {
+	raw = diffOwnStat.ReplaceAllString(raw, "")
 	raw = regexp.MustCompile(`^[$=][0-9]+`).ReplaceAllString(diffField.ReplaceAllString(raw, "$1"),
 		"")
 	return diffSortText(raw) // statistics of commands are in the order of a hash table

@@ -16,6 +16,7 @@ import (
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
 	"lockproxy/internal/testwait"
+	"lockproxy/proxy"
 )
 
 // The kernel holds a client's last answer back until the end of its connection comes, but for no
@@ -45,7 +46,7 @@ func TestDrainEndsWithTheAnswer(t *testing.T) {
 // drainClients shuts a proxy down while 300 clients send one command after another, and returns how
 // many found their connection open behind their last answer.
 func drainClients(t *testing.T, server *testredis.Server, direct *proxytest.Conn) int64 {
-	p := proxytest.Start(t, server.URL(), nil)
+	p := proxytest.Start(t, server.URL(), func(c *proxy.Config) { c.DialTimeout = testwait.Patience })
 	direct.Expect("SET n 0", "+OK\r\n")
 	const clients = 300
 	var ready, done sync.WaitGroup

@@ -48,7 +48,11 @@ func TestAttackLostHandOver(t *testing.T) {
 				proxytest.Dial(t, p.Addr)
 			holder.Lock("job 30")
 			other.Do("PING")
-			next.Send("LOCK job 30 WAIT 0.4")
+			if hangUp { // the token can have reached it by then: that of a session ends with it
+				next.Send("LOCK job 30 WAIT 0.4 SESSION")
+			} else {
+				next.Send("LOCK job 30 WAIT 0.4")
+			}
 			proxytest.AwaitWaiters(t, p, "job", 1)
 			rule := &attackRule{text: "connection ", cut: true, met: make(chan struct{}),
 				over: make(chan struct{})}

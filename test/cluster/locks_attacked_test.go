@@ -27,7 +27,9 @@ func TestWaitersAtAServerThatVanishes(t *testing.T) {
 				key := func(n int) string { return fmt.Sprintf("%s%s%d", up.tag, how, n) }
 				holder := proxytest.Dial(t, p.Addr)
 				for i := range 3 {
-					holder.Lock(key(i) + " 600")
+					testwait.Until(t, "a lock is taken", func() bool {
+						return holder.Do("LOCK " + key(i) + " 600")[0] == ':'
+					})
 				}
 				session, kept := proxytest.Dial(t, p.Addr), map[string]*testredis.Server{}
 				for i := 0; name == "cluster" && i < 8; i++ {

@@ -217,11 +217,11 @@ func TestStats(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	up := st.Connections
-	homes, lanes := 0, 1
+	lanes := 1
 	if proxytest.Dedicated {
-		homes, lanes = 3, 0
+		lanes = 0
 	}
-	if up.Homes != homes || st.Connects == 0 || up.Lanes > lanes {
+	if st.Connects == 0 || up.Lanes > lanes || proxytest.Dedicated && up.Homes != 3 {
 		t.Errorf("%+v, %d connects", up, st.Connects)
 	}
 	if st.BytesOut < 100*10 || st.BytesIn < 100*40 {

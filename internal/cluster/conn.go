@@ -78,7 +78,8 @@ func newConn(cl *Cluster, o Options) *Conn {
 	c.replies.readable = sync.NewCond(&c.mu)
 	c.readBy.cond, c.writeBy.cond = c.replies.readable, c.room
 	c.in = requestReader{c: c, framer: resp.NewFramer(limits)}
-	c.nodes = nodeSet{c: c, slots: cl.slots.Load(), byAddr: map[string]*node{}}
+	c.nodes = nodeSet{c: c, slots: cl.slots.Load(), byAddr: map[string]*node{},
+		closing: closingTimeout}
 	c.order = slotOrder{c: c, holds: map[int]*slotHold{}}
 	c.answers, c.tx.c, c.subs.c = answers{c: c, slot: -1}, c, c
 	c.subs.shards, c.subs.told = map[string]*node{}, map[string]bool{}

@@ -21,6 +21,7 @@ type nodeSet struct {
 	failed error            // why the last connection could not be opened
 	// identified says that the numbers of all connections are to be learned.
 	identified bool
+	closing    time.Duration // how long a node that is no master any more can take to say so
 }
 
 // at is the connection to the node at addr.
@@ -173,7 +174,7 @@ func (s *nodeSet) applyMap(m *slotMap) {
 	s.c.subs.events.refreshed(true)
 }
 
-// closingTimeout is how long a node that is no master any more can take to say so.
+// closingTimeout is nodeSet.closing, but in tests.
 const closingTimeout = time.Second
 
 var (
@@ -207,7 +208,7 @@ func (c *Conn) mapChanged() {
 			n.sendOwn(pingCommand)
 		}
 		asked := n.waiting.all()[n.waiting.len()-1]
-		c.after(closingTimeout, func() {
+		c.after(c.nodes.closing, func() {
 			n.closing = false
 			if asked.node == n && !n.ended {
 				n.end(errReplaced)

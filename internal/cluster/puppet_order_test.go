@@ -72,6 +72,7 @@ func newPuppets(t *testing.T, names ...string) *puppets {
 		Failure: func(addr string, sent bool, err error) []byte {
 			return resp.AppendError(nil, "UPSTREAM "+addr+": sent "+strconv.FormatBool(sent))
 		}})
+	p.conn.nodes.closing = testwait.Patience // a puppet can be slow
 	p.cl.add(p.conn)
 	p.conn.SetReadDeadline(testwait.Deadline())
 	p.in = bufio.NewReader(p.conn)

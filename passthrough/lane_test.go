@@ -151,7 +151,8 @@ func TestIterationsWithoutRoom(t *testing.T) {
 		side.(interface{ SetReadBuffer(bytes int) error }).SetReadBuffer(64 << 10)
 		side.(interface{ SetWriteBuffer(bytes int) error }).SetWriteBuffer(64 << 10)
 	}
-	left, inLoop := 0, 0
+	// More of them than the kernel can take meanwhile.
+	left, inLoop, large := 0, 0, strings.Repeat("x", 60<<10)
 	for _, c := range clients {
 		if got := c.line(t); got != "+PONG" {
 			t.Fatal(got)
@@ -160,7 +161,7 @@ func TestIterationsWithoutRoom(t *testing.T) {
 	for j := range 400 {
 		i := j % len(clients)
 		c, l := clients[i], clients[i].lane
-		if !c.tryAsk("SET", fmt.Sprintf("%d-%d", i, j), strings.Repeat("x", 60<<10)) {
+		if !c.tryAsk("SET", fmt.Sprintf("%d-%d", i, j), large) {
 			break
 		}
 		inLoop++
@@ -177,7 +178,7 @@ func TestIterationsWithoutRoom(t *testing.T) {
 	for i, c := range clients {
 		asking.Go(func() { // waits for room
 			for j := range 20 {
-				c.ask(t, "SET", fmt.Sprintf("%d-%d", i, 1000+j), "x")
+				c.ask(t, "SET", fmt.Sprintf("%d-%d", i, 1000+j), large)
 				c.Flush(nil)
 			}
 		})

@@ -81,7 +81,7 @@ func arrives(sess *session, far net.Conn, text string) eventloop.Next {
 // ready calls Ready as a loop does.
 func ready(sess *session, arrived bool) eventloop.Next {
 	loopguard.On()
-	defer loopguard.Enter()()
+	defer loopguard.Enter(new(loopguard.Goroutine))()
 	it := &eventloop.Iteration{}
 	defer it.Flush()
 	return sess.Ready(it, arrived)

@@ -14,6 +14,7 @@ type Flusher interface{ Flush() }
 type Iteration struct {
 	atEnd []Flusher
 	buf   []byte
+	me    loopguard.Goroutine // whose iteration it is
 }
 
 // AtEnd calls f.Flush once when the iteration ends, however often AtEnd is called.
@@ -33,7 +34,7 @@ func (it *Iteration) Buffer(size int) []byte {
 
 // Flush calls now what AtEnd has put off.
 func (it *Iteration) Flush() {
-	defer loopguard.Enter()()
+	defer loopguard.Enter(&it.me)()
 	for i, f := range it.atEnd {
 		f.Flush()
 		it.atEnd[i] = nil

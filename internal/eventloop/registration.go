@@ -114,7 +114,7 @@ func (r *Registration) handlePending(it *Iteration) Next {
 		defer it.Flush()
 	}
 	if news := r.pending.Swap(0); news != 0 {
-		defer loopguard.Enter()()
+		defer loopguard.Enter(&it.me)()
 		return r.handler.Ready(it, news&arrival != 0)
 	}
 	return Stay

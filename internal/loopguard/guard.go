@@ -8,8 +8,9 @@ import (
 )
 
 var (
-	on     atomic.Bool
-	inside sync.Map // by goroutine, as a stack names it: it runs what a loop runs
+	on      atomic.Bool
+	entered atomic.Int64 // how many goroutines are inside
+	inside  sync.Map     // by Goroutine: it runs what a loop runs
 )
 
 // On switches the guard on. It is for tests.
@@ -18,30 +19,39 @@ func On() { on.Store(true) }
 // Off switches it off. It is for tests of what a proxy that serves allocates: the guard does.
 func Off() { on.Store(false) }
 
-// Enter says that the calling goroutine begins to do what a loop runs, until it calls leave.
-func Enter() (leave func()) {
+// Goroutine is one, as a stack names it. Asking for that takes long.
+type Goroutine string
+
+// Enter says that the calling goroutine begins to do what a loop runs, until it calls leave. me is
+// for it alone; Enter fills it in if it is empty.
+func Enter(me *Goroutine) (leave func()) {
 	if !on.Load() {
 		return func() {}
 	}
-	me := goroutine()
-	if _, within := inside.LoadOrStore(me, true); within {
+	if *me == "" {
+		*me = current()
+	}
+	if _, within := inside.LoadOrStore(*me, true); within {
 		return func() {}
 	}
-	return func() { inside.Delete(me) }
+	entered.Add(1)
+	return func() {
+		entered.Add(-1)
+		inside.Delete(*me)
+	}
 }
 
 // MayWait is called by what can wait: for a channel, another goroutine, a connection or a file.
 func MayWait() {
-	if on.Load() {
-		if _, within := inside.Load(goroutine()); within {
+	if on.Load() && entered.Load() > 0 {
+		if _, within := inside.Load(current()); within {
 			panic("this can wait, and is called in an event loop")
 		}
 	}
 }
 
-// goroutine is the calling one's number.
-func goroutine() string {
+func current() Goroutine {
 	var room [64]byte
 	words := bytes.Fields(room[:runtime.Stack(room[:], false)])
-	return string(words[1])
+	return Goroutine(words[1])
 }

@@ -12,8 +12,9 @@ func TestMayWait(t *testing.T) {
 	if panics() {
 		t.Error("outside a loop")
 	}
-	leave := Enter()
-	Enter()() // one that is called in another
+	var me Goroutine
+	leave := Enter(&me)
+	Enter(new(Goroutine))() // one that is called in another
 	if !panics() {
 		t.Error("nothing is said in a loop")
 	}

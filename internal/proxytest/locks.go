@@ -34,10 +34,18 @@ func Token(t *testing.T, reply string) int64 {
 // ReplicaTimeout is short, since tests wait for it.
 const ReplicaTimeout = 300 * time.Millisecond
 
-// WithReplicas is what --min-replicas n sets.
+// WithReplicas is what --min-replicas n sets, for what replicas do not acknowledge. Otherwise a
+// replica that stops with the machine fails the test: see WithSlowReplicas.
 func WithReplicas(n int) func(*proxy.Config) {
 	return func(cfg *proxy.Config) {
 		cfg.Locks.Durability = lockcmd.Durability{MinReplicas: n, ReplicaTimeout: ReplicaTimeout}
+	}
+}
+
+// WithSlowReplicas is WithReplicas with a --replica-timeout that no stop of the machine ends.
+func WithSlowReplicas(n int) func(*proxy.Config) {
+	return func(cfg *proxy.Config) {
+		cfg.Locks.Durability = lockcmd.Durability{MinReplicas: n, ReplicaTimeout: 5 * time.Minute}
 	}
 }
 

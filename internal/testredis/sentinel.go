@@ -111,6 +111,8 @@ func startSentinel(t testing.TB, group, addr string, o GroupOptions) *Server {
 		s.args = append(s.args, "--requirepass", o.SentinelPassword)
 	}
 	s.start()
+	// One that was stopped for 2 s would do nothing for the next 30 (versions before 7 do so).
+	s.ask("SENTINEL", "DEBUG", "TILT-TRIGGER", strconv.Itoa(sentinelPatience))
 	t.Cleanup(func() {
 		s.Kill()
 		if t.Failed() {

@@ -168,7 +168,7 @@ func TestOwnersRetryAcrossAFailover(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			safe := proxytest.Start(t, up.url, proxytest.WithReplicas(1))
+			safe := proxytest.Start(t, up.url, proxytest.WithSlowReplicas(1))
 			p, q := proxytest.Start(t, up.url, nil), proxytest.Start(t, up.url, nil)
 			first, third := proxytest.Dial(t, safe.Addr), proxytest.Dial(t, q.Addr)
 			token := first.Lock("job 60 OWNER me")

@@ -26,7 +26,7 @@ func TestSharedLocksWhileTheirSlotMoves(t *testing.T) {
 	holder.Lock("{m}over 600")
 	from.Ask("SET", "{m}over", "1600000000000") // a foreign client's, which expired long ago
 	given := holder.Lock("{m}given 600")
-	reader.Send("LOCK {m}given 600 SHARED WAIT 20")
+	reader.Send("LOCK {m}given 600 SHARED WAIT 600")
 	proxytest.AwaitWaiters(t, p, "{m}given", 1)
 	m := cluster.BeginMigration(from, proxytest.AnotherMaster(cluster, from), cluster.Slot("{m}"))
 
@@ -162,11 +162,12 @@ func TestClusterMasterDies(t *testing.T) {
 	t.Parallel()
 	cluster := testredis.StartCluster(t, 3, 1, "--cluster-require-full-coverage", "no")
 	p := proxytest.Start(t, cluster.URL(), proxytest.WithReplicas(1))
-	holder, waiter, session := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
-		proxytest.Dial(t, p.Addr)
-	token := holder.Lock("{a}job 60")
+	safe := proxytest.Start(t, cluster.URL(), proxytest.WithSlowReplicas(1))
+	holder, waiter, session := proxytest.Dial(t, safe.Addr), proxytest.Dial(t, p.Addr),
+		proxytest.Dial(t, safe.Addr)
+	token := holder.Lock("{a}job 600")
 	kept := session.Lock("{a}kept 600 SESSION")
-	waiter.Send("LOCK {a}job 60 WAIT 30")
+	waiter.Send("LOCK {a}job 600 WAIT 600")
 	proxytest.AwaitWaiters(t, p, "{a}job", 1)
 	master := cluster.MasterOf(cluster.Slot("{a}"))
 	elsewhere := ""
@@ -198,7 +199,7 @@ func TestClusterMasterDies(t *testing.T) {
 	cluster.Rejoin(t, master) // so that there is a replica again
 	holder = proxytest.Dial(t, p.Addr)
 	testwait.Until(t, "the replica acknowledges",
-		func() bool { return holder.Do("LOCK {a}again 60 OWNER me")[0] == ':' })
+		func() bool { return holder.Do("LOCK {a}again 600 OWNER me")[0] == ':' })
 	testwait.Until(t, "the lock can be released",
 		func() bool { return holder.Do(proxytest.Unlock("{a}job", token)) == ":1\r\n" })
 	if next := proxytest.Token(t, waiter.Reply()); next <= token {
@@ -212,7 +213,7 @@ func TestClusterMasterDies(t *testing.T) {
 func TestClusterOrphans(t *testing.T) {
 	t.Parallel()
 	cluster := testredis.StartCluster(t, 3, 1, "--cluster-node-timeout", "2500")
-	p := proxytest.Start(t, cluster.URL(), proxytest.WithReplicas(1))
+	p := proxytest.Start(t, cluster.URL(), proxytest.WithSlowReplicas(1))
 	session := proxytest.Dial(t, p.Addr)
 	for i := range 3 {
 		session.Lock(fmt.Sprintf("{a}job%d 600 SESSION", i))

@@ -4,27 +4,17 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
 	"lockproxy/internal/testwait"
-	"lockproxy/lockcmd"
-	"lockproxy/proxy"
 )
-
-// patient is what --min-replicas n sets, with a --replica-timeout that no stop of the machine ends.
-func patient(n int) func(*proxy.Config) {
-	return func(cfg *proxy.Config) {
-		cfg.Locks.Durability = lockcmd.Durability{MinReplicas: n, ReplicaTimeout: 5 * time.Minute}
-	}
-}
 
 func TestMinReplicas(t *testing.T) {
 	t.Parallel()
 	master := testredis.Start(t)
 	replicas := testredis.StartReplicas(t, master, 2)
-	p := proxytest.Start(t, master.URL(), patient(2))
+	p := proxytest.Start(t, master.URL(), proxytest.WithSlowReplicas(2))
 	hasty := proxytest.Start(t, master.URL(), proxytest.WithReplicas(2))
 	a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	c, waiter := proxytest.Dial(t, hasty.Addr), proxytest.Dial(t, hasty.Addr)
@@ -111,7 +101,7 @@ func TestMinReplicasOfAQueue(t *testing.T) {
 	master := testredis.Start(t)
 	replica := testredis.StartReplicas(t, master, 1)[0]
 	p := proxytest.Start(t, master.URL(), proxytest.WithReplicas(1))
-	safe := proxytest.Dial(t, proxytest.Start(t, master.URL(), patient(1)).Addr)
+	safe := proxytest.Dial(t, proxytest.Start(t, master.URL(), proxytest.WithSlowReplicas(1)).Addr)
 	holder := proxytest.Dial(t, p.Addr)
 	token := safe.Lock("job 300")
 	var waiters []*proxytest.Conn
@@ -167,7 +157,7 @@ func TestFailoverOfLocks(t *testing.T) {
 			master.SyncAtOnce()
 			replica := testredis.Start(t, "--replicaof", host, port)
 			replica.WaitInSync()
-			before := proxytest.Start(t, master.URL(), patient(c.minReplicas))
+			before := proxytest.Start(t, master.URL(), proxytest.WithSlowReplicas(c.minReplicas))
 			hasty := proxytest.Start(t, master.URL(), proxytest.WithReplicas(c.minReplicas))
 			after := proxytest.Start(t, replica.URL(), nil)
 			client := proxytest.Dial(t, before.Addr)

@@ -172,10 +172,7 @@ func TestWaitersOutlastAFailover(t *testing.T) {
 		t.Run(fmt.Sprintf("min-replicas %d", minReplicas), func(t *testing.T) {
 			t.Parallel()
 			g := testredis.StartGroup(t, testredis.GroupOptions{})
-			p := proxytest.Start(t, g.URL(), func(cfg *proxy.Config) {
-				cfg.Locks.Durability = lockcmd.Durability{MinReplicas: minReplicas,
-					ReplicaTimeout: time.Second}
-			})
+			p := proxytest.Start(t, g.URL(), proxytest.WithSlowReplicas(minReplicas))
 			holder, first, second, short := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
 				proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 			free := proxytest.Dial(t, p.Addr)

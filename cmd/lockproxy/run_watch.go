@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"os/signal"
 	"slices"
@@ -48,11 +49,7 @@ func (w *watch) untilEnd(say func(string, ...any)) (lost bool) {
 			}
 		case <-timer.C:
 			now := time.Now()
-			if !now.Before(w.lease.endBy(time.Duration(w.run.KillAfter))) {
-				why := "the proxy has not renewed it in time"
-				if w.lease.reachesLast() {
-					why = "it has been held for as long as --max allows"
-				}
+			if why := w.overdue(now); why != "" {
 				w.end(why, w.lease.killBy(), say)
 				return true
 			}
@@ -102,6 +99,17 @@ func (w *watch) ping(now time.Time) (lost string) {
 	return ""
 }
 
+// overdue says why the command must end by now, if it must.
+func (w *watch) overdue(now time.Time) (why string) {
+	switch {
+	case now.Before(w.lease.endBy(time.Duration(w.run.KillAfter))):
+		return ""
+	case w.lease.reachesLast():
+		return "it has been held for as long as --max allows"
+	}
+	return "the proxy has not renewed it in time"
+}
+
 // renew asks for more time when that is due. The proxy renews the lock by itself, too; but only an
 // answer proves that it does.
 func (w *watch) renew(now time.Time) (lost string) {
@@ -127,7 +135,7 @@ func (w *watch) told(ev event, open bool, now time.Time) (lost string) {
 	case ev.isPush():
 		if e := ev.value.Elems; len(e) == 3 && string(e[0].Text) == "locklost" &&
 			pushedToken(e[2].Int, e[2].Text) == w.token {
-			return "the proxy says so"
+			return cmp.Or(w.overdue(now), "the proxy says so") // it can come first
 		}
 		return ""
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -185,19 +186,18 @@ var placeholders = map[reflect.Type]string{
 	reflect.TypeFor[*seconds]():      "SECONDS",
 }
 
-// addFlagHelp gives each flag its help, and a placeholder if its type has one.
-func addFlagHelp(k *kong.Kong) error {
-	return kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
-		if command, ok := node.(*kong.Node); ok {
-			for _, flag := range command.Flags {
-				if flag.Help == "" {
-					flag.Help = flagHelp[flag.Name]
-				}
-				if flag.PlaceHolder == "" {
-					flag.PlaceHolder = placeholders[flag.Target.Type()]
-				}
+// addFlagHelp does what kong would do with tags. Kong looks for variables in each help by a regular
+// expression, which takes a third of the time that a process needs to start: the one that these
+// have is replaced here.
+func addFlagHelp(program *kong.Node) {
+	for _, command := range append(program.Children, program) {
+		for _, flag := range command.Flags {
+			if flag.Help == "" {
+				flag.Help = strings.ReplaceAll(flagHelp[flag.Name], "${default}", flag.Default)
+			}
+			if flag.PlaceHolder == "" {
+				flag.PlaceHolder = placeholders[flag.Target.Type()]
 			}
 		}
-		return next(nil)
-	})
+	}
 }

@@ -138,10 +138,14 @@ func oneDash(args []string, program *kong.Node) string {
 // newParser returns a parser that fills asked from a command line. It prints help to stdout, and
 // then calls exit.
 func newParser(asked *program, stdout io.Writer, exit func(int)) (*kong.Kong, error) {
-	return kong.New(asked, append(mappers(), kong.Name("lockproxy"),
+	parser, err := kong.New(asked, append(mappers(), kong.Name("lockproxy"),
 		kong.Description(description), kong.DefaultEnvars("LOCKPROXY"),
 		kong.Writers(stdout, io.Discard), kong.Exit(exit), kong.Help(printHelp),
-		kong.ConfigureHelp(helpOptions), kong.PostBuild(addFlagHelp))...)
+		kong.ConfigureHelp(helpOptions))...)
+	if err == nil {
+		addFlagHelp(parser.Model.Node)
+	}
+	return parser, err
 }
 
 // selected is the command with the invalid arguments, or nil, and its name behind a space if that

@@ -46,7 +46,7 @@ VIRTUAL = ./internal/virtualnet ./internal/virtualtest ./test/virtual
 # What only compares or computes: with the race detector that takes three to ten times as long. The
 # other tests run the same code with it.
 PLAIN = ^Test(Differential|DifferentialStateAfterErrors|Broken\w+|\w+Property|\w+AgainstModel|DeadlocksAgainstTryingEverything|RegistryIsBounded|SessionsAreAlwaysRegistered|MemoryIsBounded|MemoryOfUsedLocksIsBounded)$$
-PLAIN_PACKAGES = ./test/relay ./lockcmd/... ./internal/faults/check ./internal/journal ./internal/resp ./passthrough
+PLAIN_PACKAGES = ./test/relay ./lockcmd ./lockcmd/deadlock ./lockcmd/held ./lockcmd/keyname ./lockcmd/queue ./lockcmd/syntax ./internal/faults/check ./internal/journal ./internal/resp ./passthrough
 
 # They begin first, so that none is left to run alone.
 LONGEST = ./test/locks ./test/cluster ./test/sharing ./test/relay ./cmd/lockproxy ./lockcmd

@@ -120,8 +120,15 @@ func TestMistakesAtTheStart(t *testing.T) {
 			if !strings.Contains(c.line, "--listen") {
 				args = append([]string{"--listen", "127.0.0.1:0"}, args...)
 			}
-			p := spawn(t, env, args...)
-			status, said := p.status(), strings.TrimSuffix(p.said(), "\n")
+			var status int
+			var said string
+			if env == nil {
+				status, said = runHere(t, args...)
+			} else {
+				p := spawn(t, env, args...)
+				status, said = p.status(), p.said()
+			}
+			said = strings.TrimSuffix(said, "\n")
 			want, wantStatus := places.Replace(c.want), exitUsage
 			_, logged, isLog := strings.Cut(said, "[ERROR] lockproxy: stopped: error=")
 			if isLog {
@@ -130,7 +137,7 @@ func TestMistakesAtTheStart(t *testing.T) {
 				want = "lockproxy: " + want
 			}
 			if said != want || status != wantStatus {
-				t.Errorf("status %d, and it says\n%s, not\n%s", status, p.said(), want)
+				t.Errorf("status %d, and it says\n%s, not\n%s", status, said, want)
 			}
 		})
 	}

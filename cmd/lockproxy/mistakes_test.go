@@ -38,10 +38,9 @@ func TestUpstreamIsTheProxyItself(t *testing.T) {
 		"0.0.0.0:" + port:   "redis://127.0.0.2:" + port,
 		"unix://" + path:    "unix://" + path,
 	} {
-		p := spawn(t, nil, "--listen", listen, "--upstream", upstream)
-		<-p.ended
-		if !strings.Contains(p.said(), errItself.Error()) {
-			t.Errorf("--listen %s --upstream %s:\n%s", listen, upstream, p.said())
+		if _, said := runHere(t, "--listen", listen, "--upstream",
+			upstream); !strings.Contains(said, errItself.Error()) {
+			t.Errorf("--listen %s --upstream %s:\n%s", listen, upstream, said)
 		}
 		if said := check(t, 1, "--listen", listen, "--upstream",
 			upstream); !strings.Contains(said, errItself.Error()) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -66,11 +67,19 @@ func TestRunPassesStatusesOn(t *testing.T) {
 		for i := range args {
 			args[i] = strings.ReplaceAll(args[i], "+", " ")
 		}
-		s.run(args...).wantStatus(c.status, c.say)
+		line := []string{"run", "--key", "job", "--url", s.url}
+		if slices.Contains(args, "--key") {
+			line = []string{"run", "--url", s.url}
+		}
+		if status, said := runHere(t, append(line, args...)...); status != c.status ||
+			!strings.Contains(said, c.say) {
+			t.Errorf("%s: status %d, want %d and %q:\n%s", c.args, status, c.status, c.say, said)
+		}
 		if got := s.field("owner"); got != "" {
 			t.Errorf("%s: the lock is still held by %q", c.args, got)
 		}
 	}
+	s.run("--", "sh", "-c", "kill -9 $$").wantStatus(137, "") // a process ends with the same
 	s.redis.Kill()
 	s.run("--", "true").wantStatus(69, "UPSTREAM")
 }
@@ -243,12 +252,12 @@ func TestRunIsSignalledAsItGetsTheLock(t *testing.T) {
 	})
 	defer serving.Wait()
 	defer ln.Close()
+	cmd, err := parse([]string{"run", "--key", "job", "--url", "redis://" + ln.Addr().String(), "--",
+		"true"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for range 50 {
-		cmd, err := parse([]string{"run", "--key", "job", "--url", "redis://" + ln.Addr().String(),
-			"--", "true"}, io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
 		conn, _, _, status := cmd.(*runCommand).acquire(signals, t.Logf)
 		if conn != nil || status != 143 {
 			if conn != nil {

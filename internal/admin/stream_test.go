@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -113,14 +114,15 @@ func (s *site) deadlock(first, second, anna, bert string) {
 	s.t.Helper()
 	c := s.client()
 	one, two := s.lock(c, first, 600, "OWNER", anna), s.lock(c, second, 600, "OWNER", bert)
-	waiters := s.proxy.Stats().Locks.Waiters
 	got := make(chan int64, 1)
 	go func() { // ends when the second lock is free
 		token, _ := s.client().Do(ctx, "LOCK", second, 600, "WAIT", 6000, "OWNER", anna).Int64()
 		got <- token
 	}()
-	testwait.Until(s.t, anna+" waits",
-		func() bool { return s.proxy.Stats().Locks.Waiters > waiters })
+	testwait.Until(s.t, anna+" waits", func() bool { // others may wait, for other locks
+		info, _ := c.Do(ctx, "LOCKINFO", second).Result()
+		return strings.Contains(fmt.Sprint(info), "waiters:1 ")
+	})
 	err := c.Do(ctx, "LOCK", first, 600, "WAIT", 6000, "OWNER", bert).Err()
 	if err == nil || !strings.HasPrefix(err.Error(), "DEADLOCK ") {
 		s.t.Fatalf("told %v", err)

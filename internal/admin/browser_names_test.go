@@ -14,6 +14,7 @@ import (
 // Names that break pages are shown as they are, in few lines, on large and small screens, in light
 // and dark; so is what a claim of ONCE makes.
 func TestPageOfOddNames(t *testing.T) {
+	t.Parallel()
 	s := startSite(t, func(a *admin.Config, p *proxy.Config) {
 		withToken(a, p)
 		remembering(a, p)

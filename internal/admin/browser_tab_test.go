@@ -9,16 +9,51 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	cdplog "github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
+
+	"lockproxy/internal/testwait"
 )
 
-// tab is a page in a separate headless Chromium, which is watched for errors, of scripts and
-// against the policy.
+// chromium is a headless Chromium for all tests, since its start takes longer than most of them.
+var chromium = sync.OnceValues(func() (context.Context, error) {
+	profile, err := os.MkdirTemp("", "lockproxy-browser-")
+	if err != nil {
+		return nil, err
+	}
+	flags := append([]chromedp.ExecAllocatorOption{},
+		chromedp.NoFirstRun, chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
+		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
+		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("hide-scrollbars",
+			true), chromedp.UserDataDir(profile))
+	alloc, stop := chromedp.NewExecAllocator(context.Background(), flags...)
+	// of events that the library doesn't know
+	ctx, end := chromedp.NewContext(alloc, chromedp.WithErrorf(func(string, ...any) {}))
+	endChromium = func() {
+		chromedp.Cancel(ctx) // waits for the browser to end
+		end()
+		stop()
+		os.RemoveAll(profile)
+	}
+	return ctx, chromedp.Run(ctx)
+})
+
+var endChromium = func() {}
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	endChromium()
+	os.Exit(status)
+}
+
+// tab is a page in a window of the browser that shares nothing with others. It is watched for
+// errors, of scripts and against the policy.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
@@ -29,34 +64,32 @@ type tab struct {
 
 func openTab(t *testing.T, url string, width, height int64, dark bool) *tab {
 	t.Helper()
-	profile, err := os.MkdirTemp("", "lockproxy-browser-")
+	shared, err := chromium()
 	if err != nil {
 		t.Fatal(err)
 	}
-	flags := append([]chromedp.ExecAllocatorOption{},
-		chromedp.NoFirstRun, chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
-		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
-		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("hide-scrollbars",
-			true), chromedp.UserDataDir(profile))
-	alloc, stop := chromedp.NewExecAllocator(context.Background(), flags...)
-	// of events that the library doesn't know
-	browser, end := chromedp.NewContext(alloc, chromedp.WithErrorf(func(string, ...any) {}))
-	limited, cancel := context.WithTimeout(browser, 3*time.Minute)
-	b := &tab{t: t, ctx: limited}
+	whole := cdp.WithExecutor(shared, chromedp.FromContext(shared).Browser)
+	profile, err := target.CreateBrowserContext().Do(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { target.DisposeBrowserContext(profile).Do(whole) })
+	window, err := target.CreateTarget("about:blank").WithBrowserContextID(profile).
+		WithNewWindow(true).Do(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone, end := chromedp.NewContext(shared, chromedp.WithTargetID(window))
+	b := &tab{t: t, ctx: alone}
 	t.Cleanup(func() {
-		chromedp.Cancel(browser) // waits for the browser to end
-		cancel()
-		end()
-		stop()
-		os.RemoveAll(profile)
+		end() // waits for the window to close
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if len(b.errors) > 0 {
 			t.Errorf("the browser complained:\n%s", strings.Join(b.errors, "\n"))
 		}
 	})
-	chromedp.ListenTarget(limited, func(ev any) {
+	chromedp.ListenTarget(alone, func(ev any) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		switch ev := ev.(type) {
@@ -73,6 +106,7 @@ func openTab(t *testing.T, url string, width, height int64, dark bool) *tab {
 		scheme = "dark"
 	}
 	b.do(chromedp.EmulateViewport(width, height),
+		emulation.SetFocusEmulationEnabled(true), // as if no other window had the focus
 		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
 			{Name: "prefers-color-scheme", Value: scheme},
 		}),
@@ -100,11 +134,8 @@ func (b *tab) eval(expression string) string {
 func (b *tab) until(expression, want string) {
 	b.t.Helper()
 	got := ""
-	deadline := time.Now().Add(40 * time.Second)
-	for ; time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if got = b.eval(expression); got == want {
-			return
-		}
+	if testwait.Holds(func() bool { got = b.eval(expression); return got == want }) {
+		return
 	}
 	b.shot("failed-" + strings.ReplaceAll(b.t.Name(), "/", "-"))
 	b.t.Fatalf("%s is %q, want %q", expression, got, want)
@@ -118,10 +149,13 @@ func (b *tab) filter(text string) {
 			nil), chromedp.KeyEvent(text))
 }
 
+// shoots reports whether screenshots are asked for.
+func (b *tab) shoots() bool { return os.Getenv("LOCKPROXY_SCREENSHOTS") != "" }
+
 // shot keeps a screenshot if that is asked for.
 func (b *tab) shot(name string) {
 	dir := os.Getenv("LOCKPROXY_SCREENSHOTS")
-	if dir == "" {
+	if !b.shoots() {
 		return
 	}
 	var png []byte

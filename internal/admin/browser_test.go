@@ -31,6 +31,7 @@ const (
 func withToken(cfg *admin.Config, _ *proxy.Config) { cfg.Token = adminToken }
 
 func TestPageFilterAndSort(t *testing.T) {
+	t.Parallel()
 	s := startSite(t, nil)
 	c := s.client()
 	s.lock(c, "alpha", 100, "OWNER", "zoe")
@@ -76,6 +77,7 @@ func TestPageFilterAndSort(t *testing.T) {
 // Contended locks stand first, with the age of the oldest wait. A click on one shows its holder,
 // its queue and what happened, and the address names it.
 func TestPageOfOneLock(t *testing.T) {
+	t.Parallel()
 	s := startSite(t, remembering)
 	c := s.client()
 	for i := range 100 {
@@ -113,6 +115,7 @@ func TestPageOfOneLock(t *testing.T) {
 
 // Without a token there is nothing to release.
 func TestPageReadOnly(t *testing.T) {
+	t.Parallel()
 	s := startSite(t, nil)
 	s.lock(s.client(), "a", 100)
 	b := openTab(t, s.url, 1280, 900, false)
@@ -126,6 +129,7 @@ func TestPageReadOnly(t *testing.T) {
 }
 
 func TestPageRelease(t *testing.T) {
+	t.Parallel()
 	s := startSite(t, withToken)
 	s.lock(s.client(), evilKey, 100, "OWNER", "me")
 	waiter := make(chan error, 1)
@@ -171,6 +175,7 @@ func TestPageRelease(t *testing.T) {
 }
 
 func TestPageByKeyboard(t *testing.T) {
+	t.Parallel()
 	s := startSite(t, withToken)
 	c := s.client()
 	s.lock(c, "first", 3600)
@@ -233,6 +238,7 @@ const ratio = `((selector) => {
 })`
 
 func TestPageLooks(t *testing.T) {
+	t.Parallel()
 	s := startSite(t, withToken)
 	load(t, s)
 	for _, look := range []struct {
@@ -242,6 +248,7 @@ func TestPageLooks(t *testing.T) {
 	}{{"light", 1280, 900, false}, {"dark", 1280, 900, true}, {"phone", 390, 844,
 		false}, {"phone-dark", 360, 740, true}} {
 		t.Run(look.name, func(t *testing.T) {
+			t.Parallel()
 			b := openTab(t, s.url+"/?sort=waiters&desc=1", look.width, look.height, look.dark)
 			b.until(`document.querySelectorAll("#rows tr").length > 20`, "true")
 			b.do(chromedp.Click("#login"), chromedp.WaitVisible("#token"),
@@ -289,6 +296,7 @@ func TestPageLooks(t *testing.T) {
 
 // Every control has a name for people who can't see it.
 func TestPageHasNames(t *testing.T) {
+	t.Parallel()
 	s := startSite(t, withToken)
 	s.lock(s.client(), "a", 100)
 	b := openTab(t, s.url, 1280, 900, false)
@@ -366,7 +374,7 @@ func load(t *testing.T, s *site) {
 	}
 	c := s.client()
 	for i := range 24 {
-		s.lock(c, fmt.Sprintf("tenant:%02d:import", i), 20+7*i, "OWNER",
+		s.lock(c, fmt.Sprintf("tenant:%02d:import", i), 600+7*i, "OWNER",
 			fmt.Sprintf("importer-%d", i%5))
 	}
 	for i := range 4 {
@@ -378,6 +386,7 @@ func load(t *testing.T, s *site) {
 // library. A click anywhere in a row opens its lock; what can't be released says why; and the dialog
 // says what a release does to the holder.
 func TestPageOfOddLocks(t *testing.T) {
+	t.Parallel()
 	s := startSite(t, withToken)
 	c := s.client()
 	s.lock(c, "", 3600)

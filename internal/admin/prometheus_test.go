@@ -20,6 +20,7 @@ import (
 
 // The alerts are well-formed, and fire when they should: see the file of their tests.
 func TestAlertRules(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"check", "rules", "lockproxy.yml"},
 		{"test", "rules", "lockproxy.test.yml"}} {
 		cmd := exec.Command("promtool", args...)
@@ -42,6 +43,7 @@ func TestAlertRules(t *testing.T) {
 
 // Prometheus's own linter finds nothing in names, types and help texts.
 func TestPrometheusNaming(t *testing.T) {
+	t.Parallel()
 	s := startSite(t, remembering)
 	smallLoad(s)
 	_, text := s.get("/metrics")
@@ -55,6 +57,7 @@ func TestPrometheusNaming(t *testing.T) {
 // A real Prometheus scrapes a proxy at work, accepts the alerts, and answers every expression of
 // the dashboard.
 func TestPrometheus(t *testing.T) {
+	t.Parallel()
 	s := startSite(t, remembering)
 	dir, port := t.TempDir(), testredis.FreePort(t)
 	rules, err := filepath.Abs(alertsFile)

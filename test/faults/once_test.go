@@ -30,7 +30,7 @@ func TestPromisedOnceAcrossKilledProxies(t *testing.T) {
 		h.Addrs = append(h.Addrs, proxies[i].Addr)
 	}
 	h.Releaser = proxytest.Dial(t, h.Addrs[0])
-	h.Run(12, 20, 12, func(random *rand.Rand) {
+	h.Run(12, 20, 6, func(random *rand.Rand) {
 		killed := proxies[1+random.IntN(2)]
 		h.AwaitMaker()
 		killed.Kill()

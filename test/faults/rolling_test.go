@@ -54,7 +54,11 @@ func TestPromisedNoFailedCommandAcrossRollingRestarts(t *testing.T) {
 		clients.Go(func() { r.client(working, i, work) })
 	}
 	restarts := 0
-	for end := time.Now().Add(12 * time.Second); time.Now().Before(end) && !t.Failed(); restarts++ {
+	enough := func() bool {
+		return restarts >= 4 && r.ended.Load() >= 100 && r.elsewhere.Load() > 0 &&
+			r.locks.Load() >= 100
+	}
+	for ; !enough() && !t.Failed(); restarts++ {
 		i := restarts % 2
 		heir, err := proxies[i].Replace(proxytest.Ctx, 12*time.Second)
 		if text := proxies[i].Alarms(); text != "" {
@@ -73,9 +77,6 @@ func TestPromisedNoFailedCommandAcrossRollingRestarts(t *testing.T) {
 		"%d restarts: %d commands, %d locks held, %d connections ended and replaced, %d waiters "+
 			"sent elsewhere; none failed",
 		restarts, r.commands.Load(), r.locks.Load(), r.ended.Load(), r.elsewhere.Load())
-	if restarts < 3 || r.ended.Load() < 100 || r.elsewhere.Load() == 0 || r.locks.Load() < 100 {
-		t.Error("too little has happened")
-	}
 }
 
 // rolling is what the clients share.

@@ -67,13 +67,25 @@ func (far *farLocks) held() (n int) {
 	return n
 }
 
-// heldFor fails unless all locks are held for that long, and no connection is closed.
-func (far *farLocks) heldFor(d time.Duration) {
+// renewed waits until each lock ends later than now by at least that much. It fails if one is lost
+// before, or a connection is closed.
+func (far *farLocks) renewed(by time.Duration) {
 	far.t.Helper()
-	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if n := far.held(); n < len(far.keys) {
-			far.t.Fatalf("%d of %d session locks are lost", len(far.keys)-n, len(far.keys))
-		}
+	ends := map[string]time.Duration{}
+	for _, key := range far.keys {
+		ends[key] = far.direct.PExpireTime(proxytest.Ctx, key).Val()
+	}
+	for _, key := range far.keys {
+		testwait.Until(far.t, key+" is renewed", func() bool {
+			end, err := far.direct.PExpireTime(proxytest.Ctx, key).Result()
+			if err != nil || end < 0 {
+				far.t.Fatalf("%s is lost: %v, %v", key, end, err)
+			}
+			return end >= ends[key]+by
+		})
+	}
+	if n := far.held(); n < len(far.keys) {
+		far.t.Fatalf("%d of %d session locks are lost", len(far.keys)-n, len(far.keys))
 	}
 	for _, c := range far.clients {
 		c.Send("PING")

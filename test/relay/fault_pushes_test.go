@@ -4,5 +4,5 @@ package relay_test
 
 import "testing"
 
-// TestFaultPushes is TestHostilePushes, ten times as long.
-func TestFaultPushes(t *testing.T) { pushedAtRandom(t, 600) }
+// TestTorturePushes is TestHostilePushes, ten times as long.
+func TestTorturePushes(t *testing.T) { pushedAtRandom(t, 600) }

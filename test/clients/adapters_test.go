@@ -22,10 +22,8 @@ var adapterPrograms = []clientProgram{
 }
 
 func TestAdapters(t *testing.T) {
+	t.Parallel()
 	bin := proxytest.Binary(t)
-	upstream := testredis.Start(t)
-	port := strconv.Itoa(testredis.FreePort(t))
-	startForClients(t, port, bin, "--listen", "127.0.0.1:"+port, "--upstream", upstream.URL())
 	for _, c := range adapterPrograms {
 		c.dir = "adapters"
 		variants := c.protocols
@@ -34,6 +32,10 @@ func TestAdapters(t *testing.T) {
 		}
 		for _, variant := range variants {
 			t.Run(c.name+"/"+variant, func(t *testing.T) {
+				t.Parallel() // they mostly wait
+				port := strconv.Itoa(testredis.FreePort(t))
+				startForClients(t, port, bin, "--listen", "127.0.0.1:"+port, "--upstream",
+					testredis.Start(t).URL())
 				args := []string{"127.0.0.1", port, variant}
 				if variant == "" {
 					args = args[:2]

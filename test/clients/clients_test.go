@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -26,6 +27,7 @@ type clientProgram struct {
 	dir       string   // below testdata
 	build     []string // run in dir first, if set; {out} is the program to build
 	run       []string // run in dir, with host, port and, if protocols are given, protocol added
+	env       []string // for it, in addition to the test's
 	protocols []string // the RESP versions it can speak, if it lets one choose
 	shared    bool     // it has the step lock-shared: one program of each language
 	silent    bool     // it sends no pings while it holds a lock
@@ -66,33 +68,37 @@ var clientSteps = []string{"data", "pipeline", "transaction", "pubsub", "script"
 	"lock", "lock-error", "lock-order", "lock-wait", "lock-lost"}
 
 func TestClients(t *testing.T) {
+	t.Parallel()
 	bin := proxytest.Binary(t)
-	redis := strconv.Itoa(testredis.FreePort(t))
-	startForClients(t, redis, "redis-server", "--port", redis, "--bind", "127.0.0.1", "--save", "",
-		"--dir", t.TempDir())
-	testClients(t, bin, "redis://127.0.0.1:"+redis)
+	testClients(t, bin, func(t *testing.T) (url string) {
+		t.Parallel() // they mostly wait
+		return testredis.Start(t).URL()
+	})
 }
 
-// testClients runs all programs through the lockproxy at path bin, in front of an upstream.
-func testClients(t *testing.T, bin, upstream string) {
-	lockproxy := strconv.Itoa(testredis.FreePort(t))
-	startForClients(t, lockproxy, bin, "--listen", "127.0.0.1:"+lockproxy, "--upstream", upstream)
-
+// testClients runs all programs through the lockproxy at path bin, each in front of an upstream.
+func testClients(t *testing.T, bin string, upstream func(*testing.T) (url string), env ...string) {
 	for _, c := range clientPrograms {
-		if c.protocols == nil {
-			t.Run(c.name, func(t *testing.T) { c.test(t, "127.0.0.1", lockproxy) })
-		}
-		for _, p := range c.protocols {
-			t.Run(c.name+"/RESP"+p, func(t *testing.T) { c.test(t, "127.0.0.1", lockproxy, p) })
-		}
+		c.env = env
+		t.Run(c.name, func(t *testing.T) {
+			url, lockproxy := upstream(t), strconv.Itoa(testredis.FreePort(t))
+			startForClients(t, lockproxy, bin, "--listen", "127.0.0.1:"+lockproxy,
+				"--upstream", url)
+			out := filepath.Join(t.TempDir(), c.name)
+			if c.build != nil {
+				c.command(t, 8*time.Minute, out, c.build)
+			}
+			if c.protocols == nil {
+				c.test(t, out, "127.0.0.1", lockproxy)
+			}
+			for _, p := range c.protocols {
+				t.Run("RESP"+p, func(t *testing.T) { c.test(t, out, "127.0.0.1", lockproxy, p) })
+			}
+		})
 	}
 }
 
-func (c clientProgram) test(t *testing.T, args ...string) {
-	out := filepath.Join(t.TempDir(), c.name)
-	if c.build != nil {
-		c.command(t, 3*time.Minute, out, c.build)
-	}
+func (c clientProgram) test(t *testing.T, out string, args ...string) {
 	printed := c.command(t, time.Minute, out, slices.Concat(c.run, args))
 
 	for _, step := range clientSteps {
@@ -117,7 +123,7 @@ func (c clientProgram) command(t *testing.T, limit time.Duration, out string,
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
-	cmd.Dir = filepath.Join("testdata", c.dir)
+	cmd.Dir, cmd.Env = filepath.Join("testdata", c.dir), append(os.Environ(), c.env...)
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	// Some programs start others: in one process group all of them can be ended.

@@ -57,15 +57,17 @@ var helperPrograms = []clientProgram{
 var helperSteps = []string{"acquire", "wait", "exception", "fence", "lost", "longest", "once"}
 
 func TestHelpers(t *testing.T) {
+	t.Parallel()
 	bin := proxytest.Binary(t)
-	upstream := testredis.Start(t)
-	port := strconv.Itoa(testredis.FreePort(t))
-	startForClients(t, port, bin, "--listen", "127.0.0.1:"+port, "--upstream", upstream.URL())
 	for _, c := range helperPrograms {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel() // they mostly wait
+			port := strconv.Itoa(testredis.FreePort(t))
+			startForClients(t, port, bin, "--listen", "127.0.0.1:"+port, "--upstream",
+				testredis.Start(t).URL())
 			out := filepath.Join(t.TempDir(), "out")
 			if c.build != nil {
-				c.command(t, 3*time.Minute, out, c.build)
+				c.command(t, 8*time.Minute, out, c.build)
 			}
 			args := append([]string{"127.0.0.1", port}, c.protocols...)
 			printed := c.command(t, time.Minute, out, slices.Concat(c.run, args))
@@ -90,6 +92,7 @@ var pythonProgram = regexp.MustCompile("(?s)\n```python\n(.*?)\n```\n")
 
 // What pages show in Python runs as it is printed, except for the port.
 func TestHelperOnPages(t *testing.T) {
+	t.Parallel()
 	bin := proxytest.Binary(t)
 	upstream := testredis.Start(t)
 	port := strconv.Itoa(testredis.FreePort(t))
@@ -280,8 +283,9 @@ func (c *pingCounter) relay(to, from net.Conn) {
 
 // The types of the Node helper fit those of both libraries, and CommonJS can require it.
 func TestHelperTypes(t *testing.T) {
+	t.Parallel()
 	c := clientProgram{dir: "node"}
-	c.command(t, 3*time.Minute, "", []string{"node", "node_modules/typescript/bin/tsc", "--noEmit",
+	c.command(t, 8*time.Minute, "", []string{"node", "node_modules/typescript/bin/tsc", "--noEmit",
 		"--strict", "--skipLibCheck", "--target", "es2022", "--module", "nodenext",
 		"--typeRoots", "none", "types.mts", "types.cts"})
 	c.command(t, time.Minute, "", []string{"node", "-e", `const { withLock, Lost, NotAcquired } =

@@ -22,6 +22,7 @@ import (
 // Clients of each library, as it is when nothing is set but the database, take few connections of
 // Redis, though there are 10,000 of them.
 func TestClientsAreManyAndConnectionsFew(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := proxytest.StartProcess(t, "--upstream", server.URL(), "--max-clients", "20000")
 	var programs []*manyProgram
@@ -49,6 +50,7 @@ func TestClientsAreManyAndConnectionsFew(t *testing.T) {
 
 // So do those of a library that greets with HELLO and CLIENT SETINFO, and tells a database.
 func TestClientsThatGreetAreManyAndConnectionsFew(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := proxytest.StartProcess(t, "--upstream", server.URL())
 	var clients []*redis.Client

@@ -19,6 +19,7 @@ func (r *recipes) through(command string) string {
 
 // Two workers and six tasks of the same name, with their results, on three masters.
 func TestRecipeCeleryOnACluster(t *testing.T) {
+	t.Parallel()
 	r := cookFor(t, testredis.StartCluster(t, 3, 0).URL(), map[string]string{"reports.py": onlyOne})
 	r.retriesSoon("cluster_tasks.py")
 	for _, name := range []string{"one", "two"} {
@@ -38,6 +39,7 @@ assert days == ["monday"] * 6, days'`)
 
 // A worker that takes four jobs at a time and another one; of a day's jobs one runs.
 func TestRecipeBullMQOnACluster(t *testing.T) {
+	t.Parallel()
 	r := cookFor(t, testredis.StartCluster(t, 3, 0).URL(), map[string]string{
 		"reports.mjs": `
 import { setTimeout as sleep } from "node:timers/promises";

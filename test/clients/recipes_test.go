@@ -3,6 +3,7 @@
 package clients_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -143,6 +144,16 @@ func (r *recipes) until(what string, is func() bool) {
 	}
 }
 
+// untilWaiter waits until a program waits for the lock called key.
+func (r *recipes) untilWaiter(key string) {
+	r.t.Helper()
+	rdb := proxytest.GoRedis(r.t, "127.0.0.1:"+r.port)
+	r.until("a program waits for "+key, func() bool {
+		info := fmt.Sprint(rdb.Do(proxytest.Ctx, "LOCKINFO", key).Val())
+		return strings.Contains(info, "waiters:1 ") || strings.Contains(info, "waiters 1 ")
+	})
+}
+
 // run runs a command to its end.
 func (r *recipes) run(command string) string {
 	r.t.Helper()
@@ -187,6 +198,7 @@ func (r *recipes) retriesSoon(program string) {
 
 // Two workers, and six tasks of the same name.
 func TestRecipeCelery(t *testing.T) {
+	t.Parallel()
 	r := cook(t, map[string]string{"reports.py": onlyOne})
 	r.retriesSoon("tasks.py")
 	for _, name := range []string{"one", "two"} {
@@ -205,19 +217,21 @@ for _ in range(6): tasks.report.delay("monday")'`)
 
 // Of two schedulers one starts, and the other one when that ends.
 func TestRecipeCeleryBeat(t *testing.T) {
+	t.Parallel()
 	r := cook(t, map[string]string{"reports.py": onlyOne})
 	const command = "lockproxy run --key celery-beat --wait 0 -- " +
 		"/usr/bin/python3 -m celery -A tasks beat -l info -s "
-	r.takesOver("beat: Starting", command+"one.db", command+"two.db")
+	r.takesOver("celery-beat", "beat: Starting", command+"one.db", command+"two.db")
 }
 
-// takesOver starts two schedulers, of which the first runs until it ends, and then the second.
-func (r *recipes) takesOver(starts, first, second string) {
+// takesOver starts two schedulers, of which the first runs until it ends, and then the second, which
+// waits for the lock called key until then.
+func (r *recipes) takesOver(key, starts, first, second string) {
 	r.t.Helper()
 	one := r.start("one", first)
 	r.until("the first starts", func() bool { return strings.Contains(one.said(), starts) })
 	two := r.start("two", second)
-	time.Sleep(3 * time.Second)
+	r.untilWaiter(key)
 	if strings.Contains(two.said(), starts) {
 		r.t.Errorf("the second starts next to the first:\n%s", two.said())
 	}
@@ -226,6 +240,7 @@ func (r *recipes) takesOver(starts, first, second string) {
 }
 
 func TestRecipeRQ(t *testing.T) {
+	t.Parallel()
 	r := cook(t, map[string]string{"reports.py": onlyOne})
 	const enqueue = `/usr/bin/python3 -c 'import redis, rq, jobs
 q = rq.Queue(connection=redis.Redis(port=PORT))
@@ -242,6 +257,7 @@ for _ in range(4): q.enqueue(jobs.report, "monday")'`
 
 // RQ's own scheduler runs in one of the workers, chosen by RQ's lock, through lockproxy.
 func TestRecipeRQWithScheduler(t *testing.T) {
+	t.Parallel()
 	r := cook(t, map[string]string{"reports.py": onlyOne})
 	const schedules, listens = "Scheduler for default started", "Listening on default"
 	var workers []*background
@@ -280,12 +296,14 @@ for _ in range(3): q.enqueue_in(datetime.timedelta(seconds=1), jobs.report, "mon
 
 // rq-scheduler is no package of Debian: a program stands in for it that runs until SIGTERM, too.
 func TestRecipeRQScheduler(t *testing.T) {
+	t.Parallel()
 	r := cook(t, map[string]string{"rqscheduler": "#!/bin/sh\necho it starts\nexec sleep 300\n"})
 	const command = "lockproxy run --key rq-scheduler --wait 0 -- rqscheduler"
-	r.takesOver("it starts", command, command)
+	r.takesOver("rq-scheduler", "it starts", command, command)
 }
 
 func TestRecipeSidekiq(t *testing.T) {
+	t.Parallel()
 	r := cook(t, map[string]string{"test.rb": `
 require "sidekiq"
 require "sidekiq/testing"
@@ -319,6 +337,7 @@ end
 
 // Two instances start: one migrates, the other finds nothing to do.
 func TestRecipeDjango(t *testing.T) {
+	t.Parallel()
 	r := cook(t, map[string]string{"manage.py": `
 import sys
 from django.conf import settings
@@ -345,6 +364,7 @@ execute_from_command_line(sys.argv)
 }
 
 func TestRecipeRails(t *testing.T) {
+	t.Parallel()
 	r := cook(t, map[string]string{
 		"bin/rails": `#!/usr/bin/ruby
 APP_PATH = File.expand_path("../config/application", __dir__)
@@ -405,6 +425,7 @@ func (r *recipes) twice(command string) (said []string) {
 
 // One leads; another takes over when it is killed, and when its lock is taken from it.
 func TestRecipeLeader(t *testing.T) {
+	t.Parallel()
 	r := cook(t, map[string]string{"work.py": `
 import os, time
 def step(held):
@@ -417,20 +438,21 @@ def step(held):
 	one := r.start("one", "env NAME=one /usr/bin/python3 leader.py")
 	r.until("one leads", leads("one"))
 	r.start("two", "env NAME=two /usr/bin/python3 leader.py")
-	time.Sleep(time.Second)
+	r.untilWaiter("leader")
 	if !leads("one")() {
 		t.Error("two leads next to one")
 	}
 	one.Process.Kill()
 	r.until("two leads", leads("two"))
 	r.start("three", "env NAME=three /usr/bin/python3 leader.py")
-	time.Sleep(time.Second)
+	r.untilWaiter("leader")
 	r.run("redis-cli -u $LOCKPROXY_URL UNLOCK leader FORCE")
 	r.until("three leads", leads("three"))
 }
 
 // Programs before, between and after the steps exclude each other.
 func TestRecipeMovingFromRedisPy(t *testing.T) {
+	t.Parallel()
 	r := cook(t, map[string]string{"step1.py": `
 import redis, sys
 r = redis.Redis(port=6380)

@@ -82,7 +82,7 @@ var hostileCrowd = []struct {
 	}},
 }
 
-// 5,000 clients come and go, and leave nothing behind.
+// 1,500 clients come and go, and leave nothing behind.
 func TestHostileCrowd(t *testing.T) {
 	redis := testredis.Start(t)
 	p := proxytest.Start(t, redis.URL(), nil)
@@ -122,7 +122,7 @@ func TestHostileCrowd(t *testing.T) {
 		hostileConnections(t, redis)
 
 	watch := watchHostile(t, p.Addr)
-	come(5000, 150)
+	come(1500, 150)
 	watch.end(t)
 
 	// It keeps a few connections for its own requests, as many as it needed at once, and a few idle

@@ -80,14 +80,12 @@ func TestHostileUnfinished(t *testing.T) {
 func TestHostileBeforeLogin(t *testing.T) {
 	server := testredis.Start(t, "--requirepass", "secret")
 	cluster := testredis.StartCluster(t, 3, 0, "--requirepass", "secret")
-	group := testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1, Password: "secret"})
 	for name, up := range map[string]struct {
 		url    string
 		server *testredis.Server
 	}{
-		"server":   {server.URL(), server},
-		"cluster":  {cluster.URL(), cluster.Nodes[0]},
-		"sentinel": {group.URL(), group.Servers[0]},
+		"server":  {server.URL(), server},
+		"cluster": {cluster.URL(), cluster.Nodes[0]},
 	} {
 		for what, request := range map[string]string{
 			"too large": "*2\r\n$4\r\nAUTH\r\n$921600\r\n" + strings.Repeat("x", 900_000),

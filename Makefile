@@ -112,7 +112,7 @@ vet: format
 # installs them first.
 test-clients: deps-clients
 	$(NORACE) $(GO) test -tags clients -vet=off -count=1 -timeout 10m \
-		-run 'TestClients|TestHelper|TestAdapter|TestRecipe' -v ./test/clients
+		-parallel 4 -run 'TestClients|TestHelper|TestAdapter|TestRecipe' -v ./test/clients
 	$(NORACE) $(GO) test -vet=off -count=1 ./examples/clients/go
 
 # What each client may do, known by its logins alone, is compared with what it can do: STEPS requests in front of a cluster and of one Redis, while
@@ -127,10 +127,11 @@ test-older: deps-clients
 	$(GO) test -tags clients -count=1 -timeout 10m -run TestOlder -v ./test/clients
 
 # Clients whose connections, upstream ones too, are closed all the time, and clients that leave their
-# connections to others in all ways, each knowing its replies, for REQUESTS requests.
+# connections to others in all ways, each knowing its replies, for REQUESTS requests; then foreign
+# pushes to all connections.
 test-torture: REQUESTS = 200000
 test-torture: deps
-	LOCKPROXY_TEST_TORTURE=$(REQUESTS) $(GO) test -race -count=1 -timeout 0 -run 'Torture|NoSilence' -v \
+	LOCKPROXY_TEST_TORTURE=$(REQUESTS) $(GO) test -tags faults -race -count=1 -timeout 0 -run 'Torture|NoSilence' -v \
 		./test/sharing ./test/relay
 
 # Owners that take locks in random orders, for DURATION of virtual time: every deadlock is found in time, and nothing else.
@@ -161,7 +162,8 @@ test-failovers: deps
 
 # The live page in a headless Chromium, the dashboard and the alerts in a real Prometheus; installs both first.
 test-admin: deps deps-admin
-	$(NORACE) $(GO) test -tags admin -vet=off -count=1 -timeout 5m -run 'TestPage|TestAlert|TestPrometheus' ./internal/admin
+	$(NORACE) $(GO) test -tags admin -vet=off -count=1 -timeout 5m -parallel 4 \
+		-run 'TestPage|TestAlert|TestPrometheus' ./internal/admin
 
 # The lock tests on servers of other versions, which it fetches but doesn't install; see docs/versions.md.
 test-versions: deps
@@ -240,8 +242,8 @@ man:
 
 # What docs/guarantees.md says, each line of it: faults injected into real processes, and the histories that show what is not promised.
 test-faults: deps deps-faults
-	$(NORACE) $(GO) test -tags faults -vet=off -count=1 -parallel 4 -timeout 10m -p 2 -run '^(TestFault|TestPromised|TestNotPromised|TestOverload)' \
-		./test/faults ./test/locks ./test/relay
+	GORACE=atexit_sleep_ms=0 $(NORACE) $(GO) test -tags faults -vet=off -count=1 -parallel 6 -timeout 10m -p 2 \
+		-run '^(TestFault|TestPromised|TestNotPromised|TestOverload)' ./test/faults ./test/locks
 
 # Random faults for DURATION, which follow from SEED; it prints the one it has chosen. FAR=100ms puts one of the three proxies so far from
 # Redis, in each direction: make soak DURATION=30m FAR=100ms. It needs root and iproute2, for a machine that vanishes; SOAK is for its flags:

@@ -119,6 +119,7 @@ func StartOn(t testing.TB, ln net.Listener, url string, change func(*proxy.Confi
 	served := make(chan error, 1)
 	go func() { served <- p.Server.Serve(ln) }()
 	t.Cleanup(func() {
+		testProxies.CompareAndDelete(p.Addr, p) // or its memory stays until the last test has ended
 		p.Server.Close()
 		if err := <-served; err != nil {
 			t.Errorf("Serve: %v", err)

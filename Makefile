@@ -63,10 +63,10 @@ test-race:
 		-timeout $(TIMEOUT) -p 4 -parallel 3 -skip '$(PLAIN)' $(LONGEST) ./...
 
 test-virtual:
-	@$(NORACE) $(GO) test -vet=off -count=1 -timeout $(TIMEOUT) -p 2 $(VIRTUAL)
+	@GOGC=400 $(NORACE) $(GO) test -vet=off -count=1 -timeout $(TIMEOUT) -p 2 $(VIRTUAL)
 
 test-plain:
-	@$(NORACE) $(GO) test -vet=off -count=1 -timeout $(TIMEOUT) -p 1 -parallel 3 \
+	@GOGC=400 $(NORACE) $(GO) test -vet=off -count=1 -timeout $(TIMEOUT) -p 1 -parallel 3 \
 		-run '$(PLAIN)' $(PLAIN_PACKAGES)
 
 # make test, or PACKAGES only, while other programs take all cores and sync the disk, and redis-servers

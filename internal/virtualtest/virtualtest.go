@@ -52,13 +52,14 @@ type Store struct {
 	paused  bool              // guarded by mu
 	calls   map[string]int    // guarded by mu; by name
 	answers map[string]Answer // guarded by mu; by name
+	scripts map[string]string // guarded by mu; see unparsed
 }
 
 // StartStore starts a Store that ends with the test.
 func StartStore(t testing.TB) *Store {
 	t.Helper()
 	s := &Store{Redis: miniredis.NewMiniRedis(), t: t, ln: virtualnet.Listen(),
-		calls: map[string]int{}, answers: map[string]Answer{}}
+		calls: map[string]int{}, answers: map[string]Answer{}, scripts: map[string]string{}}
 	s.changed = sync.NewCond(&s.mu)
 	s.addr = s.ln.Addr().(*net.TCPAddr)
 	s.start()
@@ -74,15 +75,18 @@ func (s *Store) start() {
 		s.t.Fatal(err)
 	}
 	first.Close()
-	server, ln := s.Redis.Server(), s.ln
-	server.SetPreHook(s.onCommand)
+	serving, ln := s.Redis.Server(), s.ln
+	serving.SetPreHook(func(client *server.Peer, name string, args ...string) (done bool) {
+		return client.ClientName != loaderName &&
+			(s.onCommand(client, name, args) || s.unparsed(serving, client, name, args))
+	})
 	s.serve.Go(func() { // ends with the listener; Kill waits for it
 		for {
 			nc, err := ln.Accept()
 			if err != nil {
 				return
 			}
-			server.ServeConn(pausable{nc, s})
+			serving.ServeConn(pausable{nc, s})
 		}
 	})
 }
@@ -104,7 +108,7 @@ func (s *Store) Restart() {
 }
 
 // onCommand is called before each command, by the goroutine of its connection.
-func (s *Store) onCommand(client *server.Peer, name string, args ...string) (done bool) {
+func (s *Store) onCommand(client *server.Peer, name string, args []string) (done bool) {
 	s.mu.Lock()
 	s.calls[name]++
 	answer := s.answers[name]

@@ -357,7 +357,7 @@ func TestFastPathProperty(t *testing.T) {
 	acquired, released, handedOver, othersWait := 0, 0, 0, 0 // by the fast paths
 	shared, left := 0, 0                                     // by those of shared locks
 	rapid.Check(t, func(t *rapid.T) {
-		for range 60 {
+		for range 40 {
 			st := drawStored(t)
 			c := drawCall(t, l, st)
 			got := st.run(t, client, recorded[c.Script], c)
@@ -401,7 +401,7 @@ func TestFastPathProperty(t *testing.T) {
 			}
 		}
 	})
-	// At least one of each: of the rarest there are 15, give or take chance.
+	// At least one of each: of the rarest there are 10, give or take chance.
 	if min(acquired, released, handedOver, othersWait, shared, left) == 0 {
 		t.Errorf("the fast paths have served %d LOCKs, and %d UNLOCKs, %d of them with a waiter, "+
 			"%d while other proxies wait; of shared locks %d LOCKs and %d UNLOCKs", acquired,

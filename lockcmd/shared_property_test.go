@@ -222,7 +222,7 @@ func TestSharedLocksProperty(t *testing.T) {
 			}
 			return tokens
 		}
-		for range rapid.IntRange(20, 60).Draw(t, "steps") {
+		for range rapid.IntRange(15, 40).Draw(t, "steps") {
 			m.pass(time.Duration(rapid.IntRange(0, 90_000).Draw(t, "µs")) * time.Microsecond)
 			l.emptyQueues()
 			step := rapid.SampledFrom([]string{"lock", "lock", "unlock", "relock"}).Draw(t, "step")

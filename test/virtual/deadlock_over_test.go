@@ -23,7 +23,7 @@ func TestACycleThatIsOverIsNoDeadlock(t *testing.T) {
 		// The first search asks after 300 to 400 ms, has its answer 400 ms later, and the second
 		// begins.
 		const first, last = 400 * time.Millisecond, 800 * time.Millisecond
-		for leaves := first; leaves <= last; leaves += 20 * time.Millisecond {
+		for leaves := first; leaves <= last; leaves += 40 * time.Millisecond {
 			a, b := anna.Lock("a 600 OWNER anna"), ben.Lock("b 600 OWNER ben")
 			benWaits := proxytest.Dial(t, far.Addr)
 			benWaits.Send("LOCK a 600 OWNER ben WAIT 0")

@@ -112,7 +112,6 @@ func TestDeadlocksOfRandomLockOrders(t *testing.T) {
 		}{
 			"exclusive, messages are lost":                  {proxies: 3, loses: true},
 			"all kinds at one proxy":                        {proxies: 1, shared: true},
-			"all kinds at three proxies":                    {proxies: 3, shared: true},
 			"all kinds at three proxies, messages are lost": {proxies: 3, shared: true, loses: true},
 		} {
 			virtualtest.Part(t, name, func(t *testing.T) {

@@ -102,7 +102,7 @@ func TestFarWaiterKeepsItsTurn(t *testing.T) {
 		for _, p := range proxies {
 			waiters = append(waiters, proxytest.Dial(t, p.Addr))
 		}
-		for round := range 40 {
+		for round := range 20 {
 			holder.Lock("job 600")
 			order := make(chan int, len(waiters))
 			var waiting sync.WaitGroup
@@ -115,7 +115,7 @@ func TestFarWaiterKeepsItsTurn(t *testing.T) {
 					w.Expect("UNLOCK job", ":1\r\n")
 				})
 			}
-			time.Sleep(time.Duration(round) * 11 * time.Millisecond) // somewhere between two polls
+			time.Sleep(time.Duration(round) * 22 * time.Millisecond) // somewhere between two polls
 			other.Send("GET other")
 			time.Sleep(40 * time.Millisecond) // unanswered when the release is heard of
 			holder.Expect("UNLOCK job", ":1\r\n")

@@ -31,7 +31,7 @@ func TestFenceWhileOtherHoldersComeAndGo(t *testing.T) {
 				addrs = append(addrs, proxytest.Start(t, "redis://"+link.Addr(), nil).Addr)
 			}
 			dial := func(i int) *proxytest.Conn { return proxytest.Dial(t, addrs[i%proxies]) }
-			const others, times = 40, 50
+			const others, times = 40, 20
 			var pause atomic.Int64 // at most, of the others; longer while no FENCE runs
 			pause.Store(int64(100 * time.Millisecond))
 			some := func() time.Duration { return rand.N(time.Duration(pause.Load())) }

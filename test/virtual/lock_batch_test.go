@@ -63,7 +63,7 @@ func TestLockBatchWithoutScripts(t *testing.T) {
 			p := proxytest.Start(t, server.URL(), conf)
 			admin := proxytest.Dial(t, server.Addr())
 			c := proxytest.SharedClient(t, p.Addr)
-			for round := range 20 {
+			for round := range 5 {
 				admin.Expect("SCRIPT FLUSH", "+OK\r\n")
 				c.Send("LOCK a 30", "LOCK b 30", "UNLOCK a", "UNLOCK b", "LOCK a 30", "LOCK a 30",
 					"PING", "UNLOCK a", "UNLOCK a")

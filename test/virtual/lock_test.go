@@ -249,7 +249,7 @@ func TestWritesBeforeUnlockAreApplied(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {
 		_, p := virtualtest.StartBoth(t)
 		writer, reader := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
-		for i := range 200 {
+		for i := range 50 {
 			token := writer.Lock("job 30")
 			var pipeline []string
 			for j := range 20 {
@@ -277,7 +277,7 @@ func TestManyClientsOneLock(t *testing.T) {
 		server, p := virtualtest.StartBoth(t)
 		other := proxytest.Start(t, server.URL(), nil)
 		direct := proxytest.GoRedis(t, server.Addr())
-		const clients, rounds = 100, 5
+		const clients, rounds = 40, 4
 		var wg sync.WaitGroup
 		for i := range clients {
 			wg.Go(func() {

@@ -167,71 +167,73 @@ func TestLockAllOfDataConcernsNobodyElse(t *testing.T) {
 // Clients that want three locks of twelve, next to clients that want one: never two holders of one,
 // and each of them is served.
 func TestLockAllIsFair(t *testing.T) {
-	withTwo(t, func(t *testing.T, dial func(int) *proxytest.Conn) {
-		const keys, clients = 12, 20
-		var held [keys]atomic.Int32
-		var served [2 * clients]atomic.Int64
-		var wrong atomic.Int32
-		end := time.Now().Add(time.Second / 2)
-		var running sync.WaitGroup
-		for i := range 2 * clients {
-			c := dial(i)
-			running.Go(func() {
-				random := rand.New(rand.NewPCG(7, uint64(i)))
-				for time.Now().Before(end) {
-					set := random.Perm(keys)[:1]
-					if i < clients {
-						set = random.Perm(keys)[:3]
-					}
-					names := ""
-					for _, k := range set {
-						names += fmt.Sprintf(" {l}%d", k)
-					}
-					command := fmt.Sprintf("LOCKALL 30 %d%s WAIT 30", len(set), names)
-					if len(set) == 1 {
-						command = fmt.Sprintf("LOCK%s 30 WAIT 30", names)
-					}
-					c.Send(command)
-					got, err := c.TryReply()
-					var token int64
-					if _, scanned := fmt.Sscanf(got, ":%d", &token); err != nil || scanned != nil {
-						t.Errorf("%s: %q, %v", command, got, err)
-						return
-					}
-					for _, k := range set {
-						if held[k].Add(1) != 1 {
-							wrong.Add(1)
+	virtualtest.Run(t, func(t *testing.T) {
+		withTwo(t, func(t *testing.T, dial func(int) *proxytest.Conn) {
+			const keys, clients = 8, 10
+			var held [keys]atomic.Int32
+			var served [2 * clients]atomic.Int64
+			var wrong atomic.Int32
+			end := time.Now().Add(time.Second / 2)
+			var running sync.WaitGroup
+			for i := range 2 * clients {
+				c := dial(i)
+				running.Go(func() {
+					random := rand.New(rand.NewPCG(7, uint64(i)))
+					for time.Now().Before(end) {
+						set := random.Perm(keys)[:1]
+						if i < clients {
+							set = random.Perm(keys)[:3]
+						}
+						names := ""
+						for _, k := range set {
+							names += fmt.Sprintf(" {l}%d", k)
+						}
+						command := fmt.Sprintf("LOCKALL 30 %d%s WAIT 30", len(set), names)
+						if len(set) == 1 {
+							command = fmt.Sprintf("LOCK%s 30 WAIT 30", names)
+						}
+						c.Send(command)
+						got, err := c.TryReply()
+						var token int64
+						if _, scanned := fmt.Sscanf(got, ":%d", &token); err != nil || scanned != nil {
+							t.Errorf("%s: %q, %v", command, got, err)
+							return
+						}
+						for _, k := range set {
+							if held[k].Add(1) != 1 {
+								wrong.Add(1)
+							}
+						}
+						time.Sleep(20 * time.Millisecond)
+						for _, k := range set {
+							held[k].Add(-1)
+						}
+						served[i].Add(1)
+						c.Send(fmt.Sprintf("UNLOCKALL %d %d%s", token, len(set), names))
+						got, err = c.TryReply()
+						if got != fmt.Sprintf(":%d\r\n", len(set)) {
+							t.Errorf("UNLOCKALL: %q, %v", got, err)
+							return
 						}
 					}
-					time.Sleep(20 * time.Millisecond)
-					for _, k := range set {
-						held[k].Add(-1)
-					}
-					served[i].Add(1)
-					c.Send(fmt.Sprintf("UNLOCKALL %d %d%s", token, len(set), names))
-					got, err = c.TryReply()
-					if got != fmt.Sprintf(":%d\r\n", len(set)) {
-						t.Errorf("UNLOCKALL: %q, %v", got, err)
-						return
-					}
-				}
-			})
-		}
-		running.Wait()
-		if n := wrong.Load(); n > 0 {
-			t.Errorf("%d times two clients had a lock", n)
-		}
-		var sum [2]int64
-		least := [2]int64{1 << 60, 1 << 60}
-		for i := range served {
-			n := served[i].Load()
-			sum[i/clients] += n
-			least[i/clients] = min(least[i/clients], n)
-		}
-		for kind := range sum {
-			if least[kind]*5*clients < sum[kind] {
-				t.Errorf("of %d, one client has %d", sum[kind], least[kind])
+				})
 			}
-		}
+			running.Wait()
+			if n := wrong.Load(); n > 0 {
+				t.Errorf("%d times two clients had a lock", n)
+			}
+			var sum [2]int64
+			least := [2]int64{1 << 60, 1 << 60}
+			for i := range served {
+				n := served[i].Load()
+				sum[i/clients] += n
+				least[i/clients] = min(least[i/clients], n)
+			}
+			for kind := range sum {
+				if least[kind]*5*clients < sum[kind] {
+					t.Errorf("of %d, one client has %d", sum[kind], least[kind])
+				}
+			}
+		})
 	})
 }

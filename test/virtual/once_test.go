@@ -77,7 +77,7 @@ func TestOnceMakerIsTooSlow(t *testing.T) {
 // All clients that wait, at any proxy, are given the value at once, from one read for each proxy.
 func TestOnceWaitersShareTheValue(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {
-		const each = 5000
+		const each = 250
 		store := virtualtest.StartStore(t)
 		var proxies [2]*proxytest.Proxy
 		var waiters []*proxytest.Conn

@@ -61,9 +61,9 @@ func awaitListed(t *testing.T, c *proxytest.Conn, lock string) {
 func TestLockOvertakesNoWaiterElsewhere(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {
 		for name, asks := range map[string]struct{ held, command string }{
-			"expiry":          {"0.5", "LOCK {job} 300"},
-			"expiry, shared":  {"0.5", "LOCK {job} 300 SHARED"},
-			"expiry, LOCKALL": {"0.5", "LOCKALL 300 2 {job}2 {job}"},
+			"expiry":          {"0.3", "LOCK {job} 300"},
+			"expiry, shared":  {"0.3", "LOCK {job} 300 SHARED"},
+			"expiry, LOCKALL": {"0.3", "LOCKALL 300 2 {job}2 {job}"},
 			"DEL":             {"30", "LOCK {job} 300"},
 		} {
 			virtualtest.Part(t, name, func(t *testing.T) {
@@ -73,11 +73,14 @@ func TestLockOvertakesNoWaiterElsewhere(t *testing.T) {
 				const rounds = 3
 				overtaken := 0
 				for range rounds {
+					began := time.Now()
 					asking.Lock("{job} " + asks.held)
 					waiter.Send("LOCK {job} 300 WAIT 300")
 					awaitListed(t, asking, "{job}")
 					if asks.held == "30" {
 						server.Ask("DEL", "{job}")
+					} else {
+						time.Sleep(time.Until(began.Add(280 * time.Millisecond))) // it soon expires
 					}
 					served := make(chan string)
 					go func() { served <- waiter.Reply() }() // ends when the waiter is served
@@ -184,8 +187,8 @@ func TestSharersOvertakeNobodyBehindThemElsewhere(t *testing.T) {
 					time.Sleep(time.Second)
 				}
 				holder.Send(proxytest.Unlock("doc", token))
-				for range 30 * 10 { // for 3 s
-					time.Sleep(10 * time.Millisecond)
+				for range 60 { // for a few round trips
+					time.Sleep(20 * time.Millisecond)
 					if got := asking.Do("LOCK doc 600 SHARED"); got != "$-1\r\n" {
 						t.Fatalf("%s, %s: %q, while a client waits that wants the lock otherwise",
 							name, behind, got)

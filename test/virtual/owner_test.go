@@ -69,14 +69,14 @@ func (o *owners) isFree(key string) {
 func TestOwnersRetryIsNotReleased(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {
 		for _, latency := range []time.Duration{5, 50} {
+			o := startOwners(t)
+			o.link.Set(relay.Link{Latency: latency * time.Millisecond})
 			for _, how := range []string{"", " SESSION", " WAIT 5"} {
 				for i, where := range []string{"same proxy", "another"} {
 					virtualtest.Part(t, fmt.Sprintf("%v%s %s", latency*time.Millisecond, how, where),
 						func(t *testing.T) {
-							o := startOwners(t)
-							o.link.Set(relay.Link{Latency: latency * time.Millisecond})
 							for n, after := range []time.Duration{3, 20, 50} {
-								key := fmt.Sprintf("job:%d", n)
+								key := fmt.Sprintf("job%s:%s:%d", strings.ReplaceAll(how, " ", "-"), where[:4], n)
 								c, again := proxytest.SharedClient(t, o.far[0].Addr),
 									proxytest.SharedClient(t, o.far[i].Addr)
 								c.Send("LOCK " + key + " 30" + how + " OWNER me")

@@ -111,14 +111,14 @@ func (far *farLocks) close(within time.Duration) (took time.Duration) {
 // However far away Redis is, session locks are renewed in time and released at once, many in one
 // round trip, even when Redis doesn't know the scripts.
 func TestSessionLocksFarAway(t *testing.T) {
-	for _, clients := range []int{10, 300} {
+	for _, clients := range []int{10, 100} {
 		virtualtest.Run(t, func(t *testing.T) {
 			store := virtualtest.StartStore(t)
 			link := proxytest.LinkTo(t, store)
 			p := proxytest.Start(t, "redis://"+link.Addr(), nil)
 			link.Set(relay.Link{Latency: 50 * time.Millisecond})
 			direct := proxytest.GoRedis(t, store.Addr())
-			far := lockFar(t, direct, p.Addr, "3", clients, 300/clients)
+			far := lockFar(t, direct, p.Addr, "3", clients, 100/clients)
 			far.heldFor(2 * time.Second)
 			direct.ScriptFlush(proxytest.Ctx)
 			far.heldFor(3 * time.Second)

@@ -227,7 +227,7 @@ func TestBrokenToysAreCaught(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for seed := range uint64(1) {
-				report := check.Check(newToy(c.bugs, seed).run(5000), check.DefaultBounds())
+				report := check.Check(newToy(c.bugs, seed).run(2500), check.DefaultBounds())
 				found := map[string]string{}
 				for _, v := range report.Violations {
 					found[v.Rule] = v.Text

@@ -25,7 +25,7 @@ func TestLaneOwnRequestsAfterStateChanges(t *testing.T) {
 			{"COMMAND INFO get", "*"},
 		} {
 			c := proxytest.SharedClient(t, p.Addr)
-			for range 20 {
+			for range 5 {
 				c.Send(first.send, second.send, "PING")
 				if got := c.Reply(); got != first.want {
 					t.Fatalf("%s: %q", first.send, got)

@@ -19,7 +19,7 @@ func TestManyClientsFewConnections(t *testing.T) {
 	p := sharing(t, server, 1)
 	admin := proxytest.Dial(t, server.Addr())
 	var clients []*proxytest.Conn
-	for i := range 2000 {
+	for i := range 500 {
 		c := proxytest.Dial(t, p.Addr)
 		c.Expect(fmt.Sprintf("GET k%d", i), "$-1\r\n")
 		clients = append(clients, c)
@@ -42,7 +42,7 @@ func TestClientsThatGreetKeepFewConnections(t *testing.T) {
 	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.HomeIdle = time.Hour })
 	admin := proxytest.Dial(t, server.Addr())
 	var clients []*proxytest.Conn
-	for i := range 300 {
+	for i := range 150 {
 		c := proxytest.Dial(t, p.Addr)
 		for _, greeting := range [][]string{
 			{"CLIENT SETINFO LIB-NAME redis-py", "CLIENT SETINFO LIB-VER 5.0.0"},

@@ -48,7 +48,7 @@ func TestLaneTortureWithKills(t *testing.T) {
 	stop := make(chan struct{})
 	var killing sync.WaitGroup
 	killer := proxytest.Dial(t, server.Addr())
-	const enough = 20
+	const enough = 10
 	var asked atomic.Int64
 	var killed atomic.Int32
 	killing.Go(func() { // ends with stop
@@ -85,7 +85,7 @@ func tortureRequests() int64 {
 	if n, err := strconv.ParseInt(os.Getenv("LOCKPROXY_TEST_TORTURE"), 10, 64); err == nil {
 		return n
 	}
-	return 6000
+	return 3000
 }
 
 // torture runs clients until they have asked enough, and also is true, unless it is nil. With

@@ -147,7 +147,7 @@ func TestParkedOrder(t *testing.T) {
 		c := proxytest.Dial(t, p.Addr)
 		all.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(i), 7))
-			for round := range 60 {
+			for round := range 20 {
 				var raw, want []byte
 				for k := range 1 + rng.IntN(40) {
 					word := fmt.Sprintf("%d-%d-%s", round, k, strings.Repeat("x", rng.IntN(100)))

@@ -136,7 +136,7 @@ func (o *overload) client(ctx context.Context, id int) {
 		for i := 0; i < 2 && err == nil; i++ {
 			want := []string{fmt.Sprint(":", n/2+1), value}[i]
 			var r client.Reply
-			if r, err = c.Receive(40 * time.Second); err == nil && r.String() != want {
+			if r, err = c.Receive(testwait.Patience); err == nil && r.String() != want {
 				o.t.Errorf("client %d: got %q, want %q", id, r, want)
 				return
 			}
@@ -172,7 +172,7 @@ func (o *overload) greedyClient(ctx context.Context, id int) {
 	})
 	testwait.Holds(func() bool { return ctx.Err() != nil || o.answered.Load() >= 2*overloaded })
 	for n := range commands {
-		r, err := c.Receive(60 * time.Second)
+		r, err := c.Receive(testwait.Patience)
 		if want := fmt.Sprintf("%d-%01000d", id, n); err != nil || r.Text != want {
 			if ctx.Err() == nil {
 				o.t.Errorf("greedy client %d, command %d: got %.40q, %v", id, n, r.Text, err)

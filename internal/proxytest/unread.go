@@ -1,47 +1,50 @@
+//go:build linux
+
 package proxytest
 
 import (
-	"fmt"
+	"errors"
 	"net"
 	"os"
-	"strings"
+	"strconv"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"lockproxy/internal/testwait"
 )
 
-// AwaitRead returns when the proxy has read all that a client has sent it. Both are in this network
-// namespace, and not in virtual time.
+// AwaitRead returns when the proxy has read all that a client has sent it. The proxy is in this
+// process, and not in virtual time.
 func AwaitRead(t testing.TB, c *Conn) {
 	t.Helper()
-	near, far := kernelAddr(c.LocalAddr()), kernelAddr(c.RemoteAddr())
+	control, err := c.Conn.(syscall.Conn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
 	testwait.Until(t, "the proxy has read all", func() bool {
-		sockets, err := os.ReadFile("/proc/net/tcp")
-		if err != nil {
-			t.Fatal(err)
-		}
-		sent, read := false, false
-		for line := range strings.Lines(string(sockets)) {
-			// number, local address, remote address, state, bytes unsent:unread, …
-			fields := strings.Fields(line)
-			if len(fields) < 5 {
-				continue
-			}
-			unsent, unread, _ := strings.Cut(fields[4], ":")
-			switch {
-			case fields[1] == near && fields[2] == far:
-				sent = unsent == "00000000"
-			case fields[1] == far && fields[2] == near:
-				read = unread == "00000000"
-			}
-		}
-		return sent && read
+		unsent := -1
+		control.Control(func(fd uintptr) { unsent, _ = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ) })
+		return unsent == 0 && farEndHasRead(t, c.LocalAddr().(*net.TCPAddr))
 	})
 }
 
-// kernelAddr is an IPv4 address as /proc/net/tcp has it.
-func kernelAddr(addr net.Addr) string {
-	tcp := addr.(*net.TCPAddr)
-	ip := tcp.IP.To4()
-	return fmt.Sprintf("%02X%02X%02X%02X:%04X", ip[3], ip[2], ip[1], ip[0], tcp.Port)
+// farEndHasRead looks for the far end of the connection from an address.
+func farEndHasRead(t testing.TB, from *net.TCPAddr) bool {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		fd, _ := strconv.Atoi(file.Name())
+		peer, err := syscall.Getpeername(fd)
+		if ip4, ok := peer.(*syscall.SockaddrInet4); err == nil && ok && ip4.Port == from.Port &&
+			from.IP.Equal(ip4.Addr[:]) {
+			_, _, err := syscall.Recvfrom(fd, make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+			return errors.Is(err, syscall.EAGAIN)
+		}
+	}
+	return false
 }

@@ -32,7 +32,7 @@ func TestLockBatch(t *testing.T) {
 	pace := proxytest.Dial(t, alone.Addr)
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 0))
-	for round := range 40 {
+	for round := range 24 {
 		one, many := proxytest.Dial(t, alone.Addr), proxytest.Dial(t, together.Addr)
 		if round%2 == 1 {
 			one.Do("HELLO 3")

@@ -80,7 +80,7 @@ func TestLocksOfManyClients(t *testing.T) {
 			}
 		})
 	}
-	const clients, times = 32, 30
+	const clients, times = 32, 12
 	manyLock(t, clients, p.Addr, "", "k", times)
 	close(over)
 	wrong.Wait()

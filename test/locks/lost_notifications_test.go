@@ -16,19 +16,17 @@ import (
 func TestWaitersWithoutNotifications(t *testing.T) {
 	t.Parallel()
 	const (
-		enough = 12 // grants
+		enough = 9 // grants: one more than longest, and the one that shows it
 		// The four, the one that has it, and two for a poll interval.
 		longest = 7
 	)
 	args := []string{"--user", "app", "on", ">pw", "~*", "+@all", "resetchannels"}
-	alone := func(t *testing.T) (string, []*testredis.Server) {
-		server := testredis.Start(t, args...)
+	// What is killed at one of these is also killed for the others there: they subscribe again.
+	server, nodes := testredis.Start(t, args...), testredis.StartCluster(t, 3, 0, args...)
+	alone := func(*testing.T) (string, []*testredis.Server) {
 		return server.URL(), []*testredis.Server{server}
 	}
-	cluster := func(t *testing.T) (string, []*testredis.Server) {
-		c := testredis.StartCluster(t, 3, 0, args...)
-		return c.URL(), c.Nodes
-	}
+	cluster := func(*testing.T) (string, []*testredis.Server) { return nodes.URL(), nodes.Nodes }
 	sentinel := func(t *testing.T) (string, []*testredis.Server) {
 		g := testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1, Sentinels: 1,
 			ServerArgs: args})
@@ -51,6 +49,7 @@ func TestWaitersWithoutNotifications(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url, servers := c.start(t)
+			job := strings.ReplaceAll(name, " ", "-")
 			as := func(user string) *proxytest.Proxy {
 				return proxytest.Start(t, strings.Replace(url, "://", "://"+user, 1), nil)
 			}
@@ -76,7 +75,7 @@ func TestWaitersWithoutNotifications(t *testing.T) {
 						mu.Lock()
 						before := grants
 						mu.Unlock()
-						conn.Send("LOCK job 300 WAIT 0")
+						conn.Send("LOCK " + job + " 300 WAIT 0")
 						got, err := conn.TryReply()
 						if err != nil || got[0] != ':' {
 							t.Errorf("a client of proxy %d: %q, %v", at, got, err)
@@ -92,24 +91,24 @@ func TestWaitersWithoutNotifications(t *testing.T) {
 						most = max(most, streak)
 						mu.Unlock()
 						polls.pass(3) // so does each proxy, at least once
-						conn.Expect("UNLOCK job", ":1\r\n")
+						conn.Expect("UNLOCK "+job, ":1\r\n")
 					}
 				})
 			}
 			holder := proxytest.Dial(t, proxies[0].Addr)
-			holder.Lock("job 300")
+			holder.Lock(job + " 300")
 			for range 4 {
 				client(0)
 			}
-			proxytest.AwaitWaiters(t, proxies[0], "job", 4)
+			proxytest.AwaitWaiters(t, proxies[0], job, 4)
 			client(1)
-			proxytest.AwaitWaiters(t, proxies[1], "job", 1)
+			proxytest.AwaitWaiters(t, proxies[1], job, 1)
 			if c.user == "" {
 				for _, server := range servers {
 					server.Ask("CLIENT", "KILL", "TYPE", "pubsub")
 				}
 			}
-			holder.Expect("UNLOCK job", ":1\r\n")
+			holder.Expect("UNLOCK "+job, ":1\r\n")
 			running.Wait()
 			t.Logf(
 				"the four: %d times, at most behind %d; the other: %d times, at most behind %d, %d "+

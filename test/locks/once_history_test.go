@@ -22,7 +22,7 @@ func TestOnceChaos(t *testing.T) {
 		h.Addrs = append(h.Addrs, proxytest.Start(t, server.URL(), nil).Addr)
 	}
 	direct := proxytest.Dial(t, server.Addr())
-	h.Run(12, 4, 20, func(random *rand.Rand) {
+	h.Run(12, 4, 8, func(random *rand.Rand) {
 		if random.IntN(2) == 0 {
 			direct.Do("CLIENT KILL TYPE normal SKIPME yes")
 		} else {
@@ -47,7 +47,7 @@ func TestOnceAcrossFailovers(t *testing.T) {
 		proxies, h.Addrs = append(proxies, p), append(h.Addrs, p.Addr)
 	}
 	h.Releaser = proxytest.Dial(t, h.Addrs[0])
-	h.Run(12, 50, 1, func(*rand.Rand) {
+	h.Run(6, 25, 1, func(*rand.Rand) {
 		old := g.Master()
 		g.Failover(t)
 		master := g.WaitReplaced(t, old)
@@ -70,7 +70,7 @@ func TestOnceWhileKeysAreEvicted(t *testing.T) {
 	}
 	direct := proxytest.Dial(t, server.Addr())
 	direct.Do("CONFIG SET maxmemory-policy allkeys-random")
-	h.Run(12, 4, 20, func(*rand.Rand) {
+	h.Run(12, 4, 8, func(*rand.Rand) {
 		direct.Do("CONFIG SET maxmemory 1")
 		direct.Do("SET other x") // refused, when everything has been evicted
 		direct.Do("CONFIG SET maxmemory 0")

@@ -97,7 +97,7 @@ func TestOneHolder(t *testing.T) {
 	}
 	served := testwait.Holds(func() bool {
 		for _, got := range all.counts {
-			if got.Load() < 5 {
+			if got.Load() < 3 {
 				return false
 			}
 		}

@@ -8,7 +8,6 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
 )
 
 // A command that Redis refuses takes no lock, so its sender does not compete with the waiters: the
@@ -58,9 +57,7 @@ func foreignCompetes(
 	for range releases {
 		token := holder.Lock(key + " 300")
 		waiter.Send("LOCK " + key + " 30 WAIT 300")
-		testwait.Until(t, "a client waits", func() bool {
-			return proxytest.Waiters(t, p, key) == 1
-		})
+		proxytest.AwaitWaiters(t, p, key, 1)
 		fill := strings.NewReplacer("{}", key, "VALUE", direct.Get(proxytest.Ctx, key).Val())
 		for _, command := range commands {
 			foreign.Do(fill.Replace(command))

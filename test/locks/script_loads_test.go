@@ -18,8 +18,7 @@ import (
 // had happened.
 func TestLostScriptsAreLoadedOnce(t *testing.T) {
 	t.Parallel()
-	const n = 100
-	for _, kind := range []string{"single", "cluster"} {
+	for kind, n := range map[string]int{"single": 30, "cluster": 60} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			var servers []*testredis.Server

@@ -164,55 +164,6 @@ func TestSentinelDemotedByHand(t *testing.T) {
 	}
 }
 
-// Waiters wait on while the master is replaced; a new LOCK gets UPSTREAM meanwhile, and so does a
-// waiter whose time has expired.
-func TestWaitersOutlastAFailover(t *testing.T) {
-	t.Parallel()
-	for _, minReplicas := range []int{0, 1} {
-		t.Run(fmt.Sprintf("min-replicas %d", minReplicas), func(t *testing.T) {
-			t.Parallel()
-			g := testredis.StartGroup(t, testredis.GroupOptions{})
-			p := proxytest.Start(t, g.URL(), proxytest.WithSlowReplicas(minReplicas))
-			holder, first, second, short := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
-				proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
-			free := proxytest.Dial(t, p.Addr)
-			token := holder.Lock("job 60")
-			free.Expect("PING", "+PONG\r\n")
-			for i, w := range []*proxytest.Conn{first, second} {
-				w.Send("LOCK job 60 WAIT 0")
-				proxytest.AwaitWaiters(t, p, "job", i+1)
-			}
-			testwait.Until(t, "the replicas have the lock", func() bool {
-				return g.Servers[1].Ask("EXISTS", "job") == ":1" &&
-					g.Servers[2].Ask("EXISTS", "job") == ":1"
-			})
-			short.Send("LOCK job 60 WAIT 1.5")
-			proxytest.AwaitWaiters(t, p, "job", 3)
-			g.Servers[0].Kill()
-			if got := free.Do("LOCK job 60"); !strings.HasPrefix(got, "-UPSTREAM ") {
-				t.Errorf("LOCK while there is no master: %q", got)
-			}
-			if got := free.Do("LOCK job 60"); !strings.HasPrefix(got, "-UPSTREAM cannot reach ") {
-				t.Errorf("LOCK while there is no master: %q", got)
-			}
-			if got := short.Reply(); !strings.HasPrefix(got, "-UPSTREAM ") {
-				t.Errorf("a wait that ended while there was no master: %q", got)
-			}
-			served(t, p, g.WaitReplaced(t, g.Servers[0]))
-			if got := holder.Do(proxytest.Unlock("job", token)); got != ":1\r\n" {
-				t.Fatalf("UNLOCK by an earlier session: %q", got)
-			}
-			next := proxytest.Token(t, first.Reply())
-			first.Expect(proxytest.Unlock("job", next), ":1\r\n")
-			last := proxytest.Token(t, second.Reply())
-			second.Expect(proxytest.Unlock("job", last), ":1\r\n")
-			if token >= next || next >= last {
-				t.Errorf("tokens %d, %d, %d", token, next, last)
-			}
-		})
-	}
-}
-
 // With --failover-hold no lock is given for a while after a failover, and waiters wait on.
 func TestFailoverHold(t *testing.T) {
 	t.Parallel()

@@ -91,6 +91,7 @@ func TestWaiterTracksForeignLock(t *testing.T) {
 		tracked bool
 	}{{"tracked", true}, {"not allowed", false}} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			server, p := proxytest.StartBoth(t)
 			direct := proxytest.GoRedis(t, server.Addr())
 			if !c.tracked {

@@ -172,11 +172,13 @@ func TestUndeliveredTokenOfWaiterThatSentMore(t *testing.T) {
 				proxytest.AwaitRead(t, c) // by the client watch, unless both came together
 				if closesFirst {
 					holder.Send("UNLOCK job")
-					leaves(t, p, c)
+					c.Close()
+					awaitClients(t, p, 2) // holder and next
 					holder.WantReply(":1\r\n")
 				} else {
 					holder.Expect("UNLOCK job", ":1\r\n")
-					leaves(t, p, c)
+					c.Close()
+					awaitClients(t, p, 2)
 				}
 			})
 		}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"lockproxy/internal/proxytest"
@@ -147,8 +148,10 @@ func (r *attackRelay) pump(to, from net.Conn, up bool, marked *sync.Map) {
 }
 
 // hold keeps back everything after a request that contains text until release: with up the request
-// too, otherwise its reply.
+// too, otherwise its reply. What is on its way when hold is called arrives before: it could share a
+// connection with the request.
 func (r *attackRelay) hold(t *testing.T, up bool, text string) (rule *attackRule, release func()) {
+	synctest.Wait()
 	rule = &attackRule{up: up, text: text, met: make(chan struct{}), over: make(chan struct{})}
 	r.add(rule)
 	release = sync.OnceFunc(func() {

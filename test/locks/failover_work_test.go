@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 )
@@ -92,10 +91,6 @@ type workload struct {
 	running sync.WaitGroup
 }
 
-// pace is how far apart a client's steps are, at least: those who go on for as long as a failover takes
-// would take all processors.
-const pace = 50 * time.Millisecond
-
 func startWorkload(t *testing.T, addr, prefix string) *workload {
 	w := &workload{t: t, addr: addr, prefix: prefix, judge: newJudge(),
 		stopped: make(chan struct{})}
@@ -127,8 +122,6 @@ func (w *workload) stop() *judge {
 
 // clients runs step on a connection, and on another when that has ended.
 func (w *workload) clients(step func(c *proxytest.Conn) (alive bool)) {
-	ticks := time.NewTicker(pace)
-	defer ticks.Stop()
 	for {
 		nc, err := net.Dial("tcp", w.addr)
 		if err != nil {
@@ -141,7 +134,7 @@ func (w *workload) clients(step func(c *proxytest.Conn) (alive bool)) {
 			case <-w.stopped:
 				nc.Close()
 				return
-			case <-ticks.C:
+			default:
 			}
 			alive = step(c)
 		}

@@ -277,7 +277,7 @@ func TestManyClientsOneLock(t *testing.T) {
 		server, p := virtualtest.StartBoth(t)
 		other := proxytest.Start(t, server.URL(), nil)
 		direct := proxytest.GoRedis(t, server.Addr())
-		const clients, rounds = 40, 4
+		const clients, rounds = 100, 5
 		var wg sync.WaitGroup
 		for i := range clients {
 			wg.Go(func() {

@@ -33,7 +33,7 @@ func (c *common) isTransient(err error) bool { return failure.IsTransient(err, c
 // wanted, or its server was replaced meanwhile. It is nil otherwise.
 func (c *common) notConfirmed(a *script.Answer, want script.Confirmation) error {
 	if held := c.heldOff(); held > 0 {
-		return failure.ReplacedError(held)
+		return failure.ReplacedError{Rest: held, Outcome: script.NotTaken}
 	}
 	return a.Unconfirmed(want, script.NotTaken)
 }

@@ -134,7 +134,12 @@ func (l *locking) failed(c Client, rs lockRequests, a script.Attempt, err error)
 			undo = append(undo, rejectedLock{Lock: lock})
 		}
 	}
-	return l.releases.undoAll(c.Holder, undo, waitFailed(err))
+	return l.releases.undoAll(c.Holder, undo, func(undone bool) Reply {
+		if !undone {
+			return waitFailed(failure.NotUndone(err))
+		}
+		return waitFailed(err)
+	})
 }
 
 // lockRequests are the locks of one LOCK or LOCKALL.

@@ -3,6 +3,7 @@ package lockcmd
 import (
 	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/chain"
+	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
@@ -11,7 +12,7 @@ import (
 // rejectedLock is a lock that its client must not get, and that is to be released.
 type rejectedLock struct {
 	*held.Lock
-	waiter *queue.Waiter // to signal then; nil if none waits for that
+	waiter *queue.Waiter // to tell and signal then; nil if none waits for that
 }
 
 // rejectedLocks are what waiters were given that they must not keep.
@@ -29,29 +30,48 @@ func lockOf(w *queue.Waiter, token int64) *held.Lock {
 
 // undoAll releases locks one after the other, and offers them to no waiter. Then the command of the
 // connection by (nil for none) has its reply: until its client hears of it, the locks are free
-// again.
-func (l *releases) undoAll(by *held.Holder, list []rejectedLock, reply Reply) (Reply, *Step) {
+// again. Otherwise, after a release that has failed, undone is false, and that goes on by itself.
+func (l *releases) undoAll(
+	by *held.Holder, list []rejectedLock, reply func(undone bool) Reply,
+) (Reply, *Step) {
+	return l.undoRest(by, list, true, reply)
+}
+
+func (l *releases) undoRest(
+	by *held.Holder, list []rejectedLock, undone bool, reply func(undone bool) Reply,
+) (Reply, *Step) {
 	if len(list) == 0 {
-		return reply, nil
+		return reply(undone), nil
 	}
 	lock := list[0]
 	r := l.beginRelease(by, lock.ID(), lock.As, lock.ReleaseProof(), false)
 	return Reply{}, &Step{Call: &r.Call, Finish: func(answer script.Answer, err error) (Reply, *Step) {
-		if _, _, err := l.finishRelease(r, answer, err); err != nil { // it names no waiter
+		_, _, err = l.finishRelease(r, answer, err) // it names no waiter
+		if err != nil {
 			l.startRelease(lock.Lock, func() {})
 		}
 		if lock.waiter != nil {
+			if err != nil {
+				lock.waiter.Reject(failure.NotUndone)
+			}
 			lock.waiter.Signal()
 		}
-		return l.undoAll(by, list[1:], reply)
+		return l.undoRest(by, list[1:], undone && err == nil, reply)
 	}}
 }
 
 // undo is undoAll for a lock that a waiter must not get.
-func (l *releases) undo(on background.Evaluator, by *held.Holder, lock *held.Lock) {
-	reply, next := l.undoAll(by, []rejectedLock{{Lock: lock}}, Reply{})
+func (l *releases) undo(on background.Evaluator, by *held.Holder, lock *held.Lock) (undone bool) {
+	reply, next := l.undoAll(by, []rejectedLock{{Lock: lock}}, func(all bool) Reply {
+		undone = all
+		return Reply{}
+	})
 	chain.Drive(on, reply, next)
+	return undone
 }
+
+// always is the reply whether all was undone or not.
+func always(reply Reply) func(undone bool) Reply { return func(bool) Reply { return reply } }
 
 // startAbandoned begins to release what was given to waiters that have left.
 func (l *releases) startAbandoned(ends queue.Ends) {

@@ -175,7 +175,7 @@ func (l *waits) endShared(
 	}
 	ends := w.EndShared(others, a, missing, unknown)
 	l.releases.startAbandoned(ends)
-	reply, next := l.releases.undoAll(s.Holder, rejectedLocks(ends.Rejected), Reply{})
+	reply, next := l.releases.undoAll(s.Holder, rejectedLocks(ends.Rejected), always(Reply{}))
 	chain.Drive(s, reply, next)
 }
 
@@ -206,8 +206,9 @@ func (l *waits) try(
 // settle is Waiter.Settle, and takes back what w must not keep.
 func (l *waits) settle(s session, w *queue.Waiter, a script.Attempt, err error) error {
 	rejected := w.Settle(a, err)
-	if (rejected != nil || err != nil) && a.Token != 0 && !a.Before {
-		l.releases.undo(s, s.Holder, lockOf(w, a.Token))
+	if (rejected != nil || err != nil) && a.Token != 0 && !a.Before &&
+		!l.releases.undo(s, s.Holder, lockOf(w, a.Token)) {
+		rejected = w.Reject(failure.NotUndone)
 	}
 	return rejected
 }

@@ -3,6 +3,7 @@ package lockcmd
 import (
 	"context"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,6 +42,14 @@ func numbers(list ...int64) (a script.Answer) {
 	return a
 }
 
+// wantOutcome wants an error that says that a lock was taken, and what has become of it.
+func wantOutcome(t *testing.T, err error, want string) {
+	t.Helper()
+	if !failure.IsUnconfirmed(err) || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 // A release has given the lock to a waiter that has left, or that must not keep it because another
 // server has replaced the upstream. Neither the release nor the LOCK that meets the same waits for
 // the upstream: an event loop finishes them.
@@ -65,10 +74,11 @@ func TestStepsDoNotWait(t *testing.T) {
 				t.Error("the waiter may keep the lock, or it is not released")
 				return
 			}
-			reply, next := next.Finish(numbers(1, 0, 0), nil)
+			reply, next := next.Finish(script.Answer{}, context.DeadlineExceeded)
 			if next != nil || reply.Int != 1 {
 				t.Errorf("the reply is %+v", reply)
 			}
+			wantOutcome(t, w.State().Err, script.NotUndone)
 		},
 		"LOCK, replaced": func(l *Locks, c Client, w *queue.Waiter) {
 			step := l.beginLock(c, [][]byte{[]byte("other"), []byte("30")})
@@ -79,9 +89,25 @@ func TestStepsDoNotWait(t *testing.T) {
 				return
 			}
 			reply, next := next.Finish(numbers(1, 0, 0), nil)
-			if next != nil || !failure.IsUnconfirmed(reply.Err) {
+			if next != nil {
 				t.Errorf("the reply is %+v", reply)
 			}
+			wantOutcome(t, reply.Err, script.NotTaken)
+		},
+		"LOCK, replaced, its release is lost": func(l *Locks, c Client, w *queue.Waiter) {
+			step := l.beginLock(c, [][]byte{[]byte("other"), []byte("30")})
+			l.FailedOver()
+			_, next := step.Finish(numbers(token, 0), nil)
+			reply, _ := next.Finish(script.Answer{}, context.DeadlineExceeded)
+			wantOutcome(t, reply.Err, script.NotUndone)
+		},
+		"LOCK, without replicas, its release is lost": func(l *Locks, c Client, w *queue.Waiter) {
+			step := l.beginLock(c, [][]byte{[]byte("other"), []byte("30")})
+			answer := numbers(token, 0)
+			answer.Confirmed = resp.Value{Type: ':', Int: 0}
+			_, next := step.Finish(answer, nil)
+			reply, _ := next.Finish(script.Answer{}, context.DeadlineExceeded)
+			wantOutcome(t, reply.Err, script.NotUndone)
 		},
 		"LOCK, its outcome is not known": func(l *Locks, c Client, w *queue.Waiter) {
 			step := l.beginLock(c, [][]byte{[]byte("other"), []byte("30")})
@@ -91,7 +117,7 @@ func TestStepsDoNotWait(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l, end := silentLocks(Config{MaxTimeout: time.Hour,
-					Durability: Durability{FailoverHold: time.Hour}})
+					Durability: Durability{FailoverHold: time.Hour, MinReplicas: 1}})
 				c, began := Client{Holder: &held.Holder{}}, time.Now()
 				w, _ := l.queues.Join(script.Request{Key: "job", Timeout: time.Minute, Connection: "c",
 					Number: "1", Client: "-"}, names.Identity{}, 0, time.Now())

@@ -30,7 +30,7 @@ type releases struct {
 func (l *releases) releaseStep(r *unlockCall, ended func(released bool, err error) Reply) *Step {
 	return &Step{Call: &r.Call, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		released, ends, err := l.finishRelease(r, answer, err)
-		return l.undoAll(r.by, rejectedLocks(ends.Rejected), ended(released, err))
+		return l.undoAll(r.by, rejectedLocks(ends.Rejected), always(ended(released, err)))
 	}}
 }
 

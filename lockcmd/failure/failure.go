@@ -92,11 +92,26 @@ func (e HeldOffError) Error() string {
 	return holdsOff(time.Duration(e)) + "nothing was sent, try again"
 }
 
-// ReplacedError is the answer to a LOCK whose server was replaced as it took the lock, with the
-// rest of the hold-off.
-type ReplacedError time.Duration
+// ReplacedError is the answer to a LOCK whose server was replaced as it took the lock.
+type ReplacedError struct {
+	Rest    time.Duration // of the hold-off
+	Outcome string        // of the lock, as NoReplicasError's
+}
 
-func (e ReplacedError) Error() string { return holdsOff(time.Duration(e)) + script.NotTaken }
+func (e ReplacedError) Error() string { return holdsOff(e.Rest) + e.Outcome }
+
+// NotUndone is err, which IsUnconfirmed, if the lock could not be released either.
+func NotUndone(err error) error {
+	if missing, ok := errors.AsType[script.NoReplicasError](err); ok {
+		missing.Outcome = script.NotUndone
+		return missing
+	}
+	if replaced, ok := errors.AsType[ReplacedError](err); ok {
+		replaced.Outcome = script.NotUndone
+		return replaced
+	}
+	return err
+}
 
 func holdsOff(rest time.Duration) string {
 	return fmt.Sprintf("was replaced by another server: locks that it may have lost are waited "+

@@ -112,6 +112,16 @@ func (w *Waiter) reject(err error) (found bool) {
 	return false
 }
 
+// Reject changes why w was rejected, if it was, and returns that.
+func (w *Waiter) Reject(change func(error) error) error {
+	w.queues.mu.Lock()
+	defer w.queues.mu.Unlock()
+	if w.rejected != nil {
+		w.rejected = change(w.rejected)
+	}
+	return w.rejected
+}
+
 // calledAs returns w's names in places. Queues.mu is held.
 func (w *Waiter) calledAs(first bool) (as []string) {
 	if w.all != nil {

@@ -24,7 +24,9 @@ func setOutcome(op *history.Op, r Reply, err error, judge func(Reply, *history.O
 		}
 	case r.Error() && strings.HasPrefix(r.Text, "FENCED"):
 		op.Outcome, op.Got = history.Fenced, r.Text
-	case r.Error() && strings.HasPrefix(r.Text, "UPSTREAM") && !saysUndone(r.Text):
+	case r.Error() && strings.HasPrefix(r.Text, "UPSTREAM") && !saysUndone(r.Text),
+		r.Error() && strings.HasPrefix(r.Text, "NOREPLICAS") &&
+			strings.Contains(r.Text, "is not known"):
 		op.Outcome, op.Got = history.Unknown, r.Text
 	case r.Error():
 		op.Outcome, op.Got = history.Refused, r.Text

@@ -158,7 +158,7 @@ test-cluster: deps
 test-failovers: DURATION = 30m
 test-failovers: deps
 	LOCKPROXY_TEST_FAILOVERS=$(DURATION) LOCKPROXY_TEST_SEED=$(SEED) $(GO) test -tags faults -race -count=1 -timeout 0 \
-		-run '^(TestFaultsOfSentinelGroup|TestClusterRandomFaults)$$' -v ./test/faults
+		-run '^(TestSentinelRandomFaults|TestClusterRandomFaults)$$' -v ./test/faults
 
 # The live page in a headless Chromium, the dashboard and the alerts in a real Prometheus; installs both first.
 test-admin: deps deps-admin

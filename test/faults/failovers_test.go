@@ -15,7 +15,7 @@ import (
 )
 
 // Random faults of a group with Sentinels.
-func TestFaultsOfSentinelGroup(t *testing.T) {
+func TestSentinelRandomFaults(t *testing.T) {
 	t.Parallel()
 	// so that a busy machine doesn't look like dead servers
 	g := testredis.StartGroup(t, testredis.GroupOptions{SentinelLines: []string{

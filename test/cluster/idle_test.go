@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -12,12 +11,15 @@ import (
 	"lockproxy/internal/testwait"
 )
 
-// The nodes of a cluster close idle connections. The client of these does not notice, as they are
-// opened again when it needs them; nor does one that waits for a lock, at whichever node, or has one
-// as long as it is connected.
+// The client of a connection that a node closes because it is idle does not notice, as it is opened
+// again when it is needed. That of one that waits for a lock, at whichever node, is not idle: the
+// proxy sends something to all its nodes, here as often as where it may not ask for their timeout.
 func TestWaitersInAClusterAreNotIdle(t *testing.T) {
 	t.Parallel()
-	cluster := testredis.StartCluster(t, 3, 0, "--timeout", "12")
+	cluster := testredis.StartCluster(t, 3, 0)
+	for _, node := range cluster.Nodes {
+		node.Ask("ACL", "SETUSER", "default", "-config")
+	}
 	p := proxytest.Start(t, cluster.URL(), nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	checked := make(chan struct{})
@@ -45,40 +47,35 @@ func TestWaitersInAClusterAreNotIdle(t *testing.T) {
 		proxytest.AwaitWaiters(t, p, key, 1)
 	}
 	idle := proxytest.Dial(t, p.Addr)
-	answered := func(command, want string) { // also if the proxy has not heard yet of a node's end
-		t.Helper()
-		got := ""
-		testwait.Until(t, "it is answered", func() bool {
-			got = idle.Do(command)
-			return !strings.HasPrefix(got, "-UPSTREAM ")
-		})
-		if got != want {
-			t.Errorf("%s: %q", command, got)
-		}
-	}
-	connections := func() (ids []string) { // of the waiters, at all nodes
-		for _, node := range cluster.Nodes {
-			for line := range strings.Lines(node.Ask("CLIENT", "LIST")) {
-				if strings.Contains(line, "name=waiter ") {
-					ids = append(ids, node.Addr()+" "+strings.Fields(line)[0])
-				}
+	idle.Expect("CLIENT SETNAME idle", "+OK\r\n")
+	// connections are those of a name, by what they have asked last.
+	connections := func(node *testredis.Server, name, last string) (ids []string) {
+		for line := range strings.Lines(node.Ask("CLIENT", "LIST")) {
+			if strings.Contains(line, " name="+name+" ") && strings.Contains(line, " cmd="+last) {
+				ids = append(ids, strings.TrimPrefix(strings.Fields(line)[0], "id="))
 			}
 		}
-		slices.Sort(ids) // Redis lists them in an order that changes
 		return ids
 	}
-	before := connections()
-	for range 2 { // it is idle for as long as the nodes allow
-		answered("CLIENT SETNAME idle", "+OK\r\n")
-		for _, node := range cluster.Nodes {
-			testwait.Until(t, "a node has closed its idle connection", func() bool {
-				return !strings.Contains(node.Ask("CLIENT", "LIST"), "name=idle ")
-			})
+	for _, node := range cluster.Nodes {
+		all := len(connections(node, "waiter", ""))
+		testwait.Until(t, "waiters are not idle", func() bool {
+			return len(connections(node, "waiter", "time")) == all
+		})
+		if n := len(connections(node, "idle", "time")); n > 0 {
+			t.Errorf("%d connections of the idle client are kept", n)
+		}
+		for _, id := range connections(node, "idle", "") {
+			node.Ask("CLIENT", "KILL", "ID", id)
 		}
 	}
-	answered("CLIENT GETNAME", proxytest.Bulk("idle"))
-	if after := connections(); !slices.Equal(after, before) {
-		t.Errorf("the waiters' connections: %q, want still %q", after, before)
+	got := ""
+	testwait.Until(t, "it is answered", func() bool { // the proxy may not have heard of the end yet
+		got = idle.Do("CLIENT GETNAME")
+		return !strings.HasPrefix(got, "-UPSTREAM ")
+	})
+	if got != proxytest.Bulk("idle") {
+		t.Errorf("CLIENT GETNAME: %q", got)
 	}
 	for i, key := range keys {
 		holder.Expect(proxytest.Unlock(key, tokens[i]), ":1\r\n")

@@ -66,7 +66,7 @@ func TestOnceHistoryFindsBugs(t *testing.T) {
 			ran := make(chan struct{})
 			go func() { // ends with the history, also if that is given up
 				defer close(ran)
-				h.Run(8, 10, 10, func(*rand.Rand) {
+				h.Run(12, 20, 20, func(*rand.Rand) {
 					for range 20 {
 						if runtime.Gosched(); c.loses {
 							toy.force()

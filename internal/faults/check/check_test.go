@@ -118,7 +118,7 @@ func (p *pusher) run(ctx context.Context) {
 			ok = p.ask(c, history.Op{Kind: history.Push, Key: list, Value: value, Want: ":1"},
 				"RPUSH", list, value) &&
 				p.ask(c, history.Op{Kind: history.Echo, Want: value}, "ECHO", value)
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(time.Millisecond)
 		}
 		c.Close()
 	}

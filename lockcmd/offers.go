@@ -3,7 +3,6 @@ package lockcmd
 import (
 	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/chain"
-	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
@@ -52,7 +51,7 @@ func (l *releases) undoRest(
 		}
 		if lock.waiter != nil {
 			if err != nil {
-				lock.waiter.Reject(failure.NotUndone)
+				lock.waiter.NotUndone()
 			}
 			lock.waiter.Signal()
 		}

@@ -208,7 +208,7 @@ func (l *waits) settle(s session, w *queue.Waiter, a script.Attempt, err error) 
 	rejected := w.Settle(a, err)
 	if (rejected != nil || err != nil) && a.Token != 0 && !a.Before &&
 		!l.releases.undo(s, s.Holder, lockOf(w, a.Token)) {
-		rejected = w.Reject(failure.NotUndone)
+		rejected = w.NotUndone()
 	}
 	return rejected
 }

@@ -7,6 +7,7 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/deadlock"
+	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/script"
 )
 
@@ -112,12 +113,13 @@ func (w *Waiter) reject(err error) (found bool) {
 	return false
 }
 
-// Reject changes why w was rejected, if it was, and returns that.
-func (w *Waiter) Reject(change func(error) error) error {
+// NotUndone notes that what w was rejected for could not be undone, and returns the error for w's
+// client, nil if w was not rejected.
+func (w *Waiter) NotUndone() error {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
 	if w.rejected != nil {
-		w.rejected = change(w.rejected)
+		w.rejected = failure.NotUndone(w.rejected)
 	}
 	return w.rejected
 }

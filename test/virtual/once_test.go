@@ -237,6 +237,18 @@ func TestOnceNextToOtherCommands(t *testing.T) {
 		direct.Expect("RPUSH late 1", ":1\r\n")
 		a.Expect(done("late", token, "text"), "-WRONGTYPE …")
 		direct.Expect("LLEN late", ":1\r\n")
+
+		// Who waits is handed the claim, and can't read what is there: the claim is released.
+		token = proxytest.Token(t, a.Do("ONCE handed 30"))
+		b.Send("ONCE handed 30 WAIT 0")
+		synctest.Wait()
+		direct.Expect("RPUSH handed 1", ":1\r\n")
+		a.Expect(fmt.Sprintf("DONE handed %d", token), ":1\r\n")
+		if got := b.Reply(); !strings.HasPrefix(got, "-WRONGTYPE ") {
+			t.Errorf("who waited is told %q", got)
+		}
+		direct.Expect("DEL handed", ":1\r\n")
+		proxytest.Token(t, a.Do("ONCE handed 30"))
 	})
 }
 

@@ -58,7 +58,8 @@ func (s *Server) CutClients() {
 
 // hasUnread reports whether there is a connection to the server with bytes that it hasn't read.
 func (s *Server) hasUnread() bool {
-	sockets, err := os.ReadFile("/proc/net/tcp")
+	// of the server's network: /proc/net is about that of this process's first thread
+	sockets, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/tcp", s.cmd.Process.Pid))
 	if err != nil {
 		s.t.Fatal(err)
 	}

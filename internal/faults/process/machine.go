@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -66,19 +65,17 @@ func (m *Machine) Command(path string, args ...string) *exec.Cmd {
 
 // Do runs something in this process whose new sockets are the machine's.
 func (m *Machine) Do(do func() error) error {
-	ended := make(chan error, 1)
-	go func() { // ends with do, and its thread with it
-		runtime.LockOSThread()
+	return onThread(func() error {
 		file, err := os.Open("/var/run/netns/" + m.name)
-		if err == nil {
-			defer file.Close()
-			if err = unix.Setns(int(file.Fd()), unix.CLONE_NEWNET); err == nil {
-				err = do()
-			}
+		if err != nil {
+			return err
 		}
-		ended <- err
-	}()
-	return <-ended
+		defer file.Close()
+		if err := unix.Setns(int(file.Fd()), unix.CLONE_NEWNET); err != nil {
+			return err
+		}
+		return do()
+	})
 }
 
 // Close removes the machine. Its programs must have ended.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/virtualnet"
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/deadlock"
 	"lockproxy/lockcmd/failure"
@@ -260,4 +262,54 @@ func TestReplacedAsPollTakes(t *testing.T) {
 	if at := w.State(); scripts != 2 || at.Waits || at.Has || failing != nil {
 		t.Errorf("%d scripts, waits: %t, failing %v", scripts, at.Waits, failing)
 	}
+}
+
+// A client hangs up at the moment at which its wait is given the lock. The lock is released,
+// whichever of the two the waiter sees first: if the token were sent, not every connection would
+// tell that the client has not read it.
+func TestHangUpCrossesWithGrant(t *testing.T) {
+	for range 32 { // the order is random
+		synctest.Test(t, func(t *testing.T) {
+			released := &atomic.Int32{}
+			connect := func(names.Identity) *redis.Client {
+				dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+					conn, err := virtualnet.Ones(ctx, network, addr)
+					return countingConn{conn, "given c/200 ", released}, err
+				}
+				return redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Protocol: 2,
+					DisableIdentity: true, MaxRetries: -1, Dialer: dial})
+			}
+			l := New(Config{MaxTimeout: time.Hour}, "proxy", connect, hclog.NewNullLogger())
+			defer l.Close()
+			s := &slowSession{meanwhile: func() []int64 { return []int64{0, 0, 3600000} }}
+			r := script.Request{Key: "job", Timeout: time.Hour, Connection: "c", Number: "1"}
+			ctx, hangUp := context.WithCancelCause(context.Background())
+			replied := make(chan Reply, 1)
+			go func() { replied <- l.wait(ctx, s.session(), r, 0) }() // ends with ctx
+			synctest.Wait()
+			offer := l.queues.Of(names.Lock{Key: r.Key}).Offer(names.Identity{}, true, time.Now())
+			hangUp(failure.ErrGone)
+			offer.End(queue.Released{Done: true, Token: 200, Given: 1}, time.Now())
+			if got := <-replied; got.Err != failure.ErrGone || got.Given != nil {
+				t.Errorf("the client is told %+v", got)
+			}
+			if _, holds := s.holder.Holds(); holds || released.Load() == 0 {
+				t.Errorf("it has the lock: %t, and %d releases", holds, released.Load())
+			}
+		})
+	}
+}
+
+// countingConn counts what is written to it with a text in it.
+type countingConn struct {
+	net.Conn
+	text  string
+	count *atomic.Int32
+}
+
+func (c countingConn) Write(b []byte) (int, error) {
+	if strings.Contains(string(b), c.text) {
+		c.count.Add(1)
+	}
+	return c.Conn.Write(b)
 }

@@ -207,13 +207,14 @@ public class LockClient {
         Connection mine = new Connection(host, port, protocol);
         Object token = mine.command("LOCK", key, 30, "SESSION");
         check("UNLOCK FORCE", other.command("UNLOCK", key, "FORCE"), 1L);
-        long began = System.nanoTime();
+        boolean ended = false;
         try {
             if (protocol.equals("3")) check("push", mine.receive(), List.of("locklost", key, token));
             check("after the lock is lost", mine.receive(), "the end");
         } catch (EOFException e) {
-            check("within 1 s", System.nanoTime() - began < 1_000_000_000L, true);
+            ended = true;
         }
+        check("the connection has ended", ended, true);
     }
 
     static class RedisError extends RuntimeException {
@@ -230,7 +231,7 @@ public class LockClient {
         Connection(String host, int port, String protocol) throws IOException {
             Socket socket = new Socket();
             socket.connect(new InetSocketAddress(host, port), 5000);
-            socket.setSoTimeout(10000);
+            socket.setSoTimeout(60000);
             in = new BufferedInputStream(socket.getInputStream());
             out = new BufferedOutputStream(socket.getOutputStream());
             command("HELLO", protocol);

@@ -173,12 +173,12 @@ lock_shared() {
 }
 
 lock_lost() { # a command that blocks on the lock's connection ends with it
-  { echo "LOCK ${prefix}lost 30 SESSION"; echo "BLPOP ${prefix}never 5"; sleep 3; } | cli >"$tmp/lost" 2>&1 &
+  { echo "LOCK ${prefix}lost 30 SESSION"; echo "BLPOP ${prefix}never 120"; } | cli >"$tmp/lost" 2>&1 &
   local holder=$!
-  sleep 0.3
+  until [ "$(cli lockinfo "${prefix}lost" | wc -l)" -gt 1 ]; do sleep 0.01; done
   check 'UNLOCK FORCE' "$(cli unlock "${prefix}lost" force)" '(integer) 1'
-  for _ in {1..20}; do grep -q 'closed the connection' "$tmp/lost" && break; sleep 0.05; done
-  check 'what redis-cli says within 1 s' "$(grep -c 'closed the connection' "$tmp/lost")" 1
+  until grep -q 'closed the connection' "$tmp/lost"; do sleep 0.01; done
+  check 'RPUSH' "$(cli rpush "${prefix}never" x)" '(integer) 1' # redis-cli asks again
   wait "$holder"
 }
 

@@ -186,8 +186,8 @@ def lock_lost(r, other):
     mine.execute_command("LOCK", key, 30, "SESSION")
     check("UNLOCK FORCE", other.execute_command("UNLOCK", key, "FORCE"), 1)
     try:
-        mine.connection.can_read(timeout=1)  # as a thread next to the work does
-        sys.exit("FAIL the lock is lost, and nothing tells within 1 s")
+        mine.connection.can_read(timeout=60)  # as a thread next to the work does
+        sys.exit("FAIL the lock is lost, and nothing tells")
     except redis.ConnectionError:
         pass
 

@@ -85,6 +85,7 @@ func openAt(t *testing.T, cl *cluster.Cluster) *client {
 	if err != nil {
 		t.Fatal(err)
 	}
+	nc.SetClosing(testwait.Patience) // a node can be slow
 	t.Cleanup(func() { nc.Close() })
 	return &client{t, nc, bufio.NewReader(nc)}
 }

@@ -141,6 +141,8 @@ func TestClientReply(t *testing.T) {
 			"+OK\r\n+RESET\r\n:1\r\n", "+RESET\r\n:1\r\n"},
 		{"SKIP, RESET", []commands.Effect{commands.ReplySkip, commands.Reset, commands.NoEffect},
 			"+OK\r\n+RESET\r\n:1\r\n", ":1\r\n"},
+		{"OFF, SKIP, RESET", []commands.Effect{commands.ReplyOff, commands.ReplySkip, commands.Reset,
+			commands.NoEffect}, "+OK\r\n+OK\r\n+RESET\r\n:1\r\n", "+RESET\r\n:1\r\n"},
 		{"denied", []commands.Effect{commands.ReplyOff, commands.NoEffect}, "-NOPERM no\r\n:1\r\n",
 			"-NOPERM no\r\n:1\r\n"},
 		{"OFF, MULTI, EXEC", []commands.Effect{commands.ReplyOff, commands.Multi, commands.NoEffect,

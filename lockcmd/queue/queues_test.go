@@ -152,3 +152,23 @@ func TestLockAllsInAQueue(t *testing.T) {
 	first.End(nil)
 	check("both have left", last, 0, "")
 }
+
+// A value that was read is given to those who have waited since before it was asked for, and to
+// nobody who has come since: a DEL that it knows of may be later than what was read.
+func TestValueIsForThoseWhoWaitedBefore(t *testing.T) {
+	qs, now := New(&background.Ways{}), time.Unix(1e9, 0)
+	join := func(as string, ago time.Duration) *Waiter {
+		r := script.Request{Key: "claim", Value: "page", Connection: as}
+		w, _ := qs.Join(r, names.Identity{}, 0, now.Add(-ago))
+		return w
+	}
+	first, before := join("first", 2*time.Minute), join("before", time.Minute)
+	since := join("since", -time.Minute)
+	value := "text"
+	first.Serve(&value, now)
+	for w, want := range map[*Waiter]bool{first: true, before: true, since: false} {
+		if got := w.state == served; got != want {
+			t.Errorf("%s has the value: %v", w.Connection, got)
+		}
+	}
+}

@@ -76,7 +76,7 @@ func TestWaitAt(t *testing.T) {
 	conn.send("BLPOP "+other+" 0.2", "SET wait0 y")
 	conn.reply()
 	conn.reply()
-	conn.expect("LOCKPROXY.WAIT wait0 1 1000", ":1\r\n")
+	conn.expect("LOCKPROXY.WAIT wait0 1 60000", ":1\r\n")
 
 	// A replica that is held back isn't counted by the replicas of others.
 	master := c.MasterOf(c.Slot("wait0"))
@@ -85,5 +85,5 @@ func TestWaitAt(t *testing.T) {
 	conn.expect("SET wait0 z", "+OK\r\n")
 	conn.expect("LOCKPROXY.WAIT wait0 1 100", ":0\r\n")
 	replica.Resume()
-	conn.expect("LOCKPROXY.WAIT wait0 1 5000", ":1\r\n")
+	conn.expect("LOCKPROXY.WAIT wait0 1 60000", ":1\r\n")
 }

@@ -108,6 +108,20 @@ func (c *Conn) Expect(command, want string) {
 	}
 }
 
+// ExpectInTime is Expect for a lock command with a short WAIT. It asks again if the upstream was too
+// busy to answer until that had ended.
+func (c *Conn) ExpectInTime(command, want string) {
+	c.T.Helper()
+	got := ""
+	testwait.Until(c.T, command+": the upstream answers in time", func() bool {
+		got = c.Do(command)
+		return !strings.Contains(got, "answered in time") && !strings.Contains(got, "not answer")
+	})
+	if got != want {
+		c.T.Errorf("%s: got %q, want %q", command, got, want)
+	}
+}
+
 // Lock takes a lock and returns its token.
 func (c *Conn) Lock(args string) int64 {
 	c.T.Helper()

@@ -186,7 +186,7 @@ func TestOwnersRetryAcrossAFailover(t *testing.T) {
 				}
 			}
 			first.Close()
-			third.Expect("LOCK job 60 WAIT 0.5", "$-1\r\n")
+			third.ExpectInTime("LOCK job 60 WAIT 0.5", "$-1\r\n")
 			third.Expect(fmt.Sprintf("RELOCK job %d 60", token), ":1\r\n")
 			third.Expect(proxytest.Unlock("job", token), ":1\r\n")
 			if next := third.Lock("job 60"); next <= token {

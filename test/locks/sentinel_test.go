@@ -125,7 +125,12 @@ func TestSentinelLogin(t *testing.T) {
 
 	denied := proxytest.Dial(t, proxytest.Start(t, "redis+sentinel://:pw@"+addrs+
 		"?sentinel_password=wrong", nil).Addr)
-	if got := denied.Do("LOCK job 300"); !strings.HasPrefix(got,
+	got := ""
+	testwait.Until(t, "a Sentinel has answered in time", func() bool {
+		got = denied.Do("LOCK job 300")
+		return !strings.Contains(got, "i/o timeout") && !strings.Contains(got, "asked yet")
+	})
+	if !strings.HasPrefix(got,
 		"-UPSTREAM cannot reach mymaster: nothing was sent, try again (no Sentinel has told who "+
 			"the master is: ") ||
 		!strings.Contains(got, "WRONGPASS") || strings.Contains(got, "wrong") {

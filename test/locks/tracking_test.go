@@ -149,10 +149,7 @@ func TestTrackedLockWhileRedisIsSilent(t *testing.T) {
 	direct.SetNX(proxytest.Ctx, "job", "random", time.Minute)
 	first, second := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	for _, c := range []*proxytest.Conn{first, second} {
-		c.Send("LOCK job 300 WAIT 0.1")
-		if got := c.Reply(); got != "$-1\r\n" {
-			t.Fatalf("%q", got)
-		}
+		c.ExpectInTime("LOCK job 300 WAIT 0.1", "$-1\r\n")
 	}
 	polls := startPolls(t)
 	pausedInTime(t, server, func() {

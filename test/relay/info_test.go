@@ -191,7 +191,7 @@ func TestStats(t *testing.T) {
 		c.Reply()
 	}
 	c.Lock("s 600")
-	c.Expect("LOCK s 600 WAIT 0.01", "$-1\r\n")
+	c.ExpectInTime("LOCK s 600 WAIT 0.01", "$-1\r\n")
 	holder := proxytest.Dial(t, p.Addr)
 	holder.Lock("gone 600 SESSION")
 	holder.Close()

@@ -22,7 +22,7 @@ func TestWaitAfterAHome(t *testing.T) {
 	c := proxytest.Dial(t, p.Addr)
 	c.Expect("SELECT 0", "+OK\r\n") // by a home; no lane is opened for it alone
 	c.Expect("SET a 1", "+OK\r\n")
-	c.Expect("WAIT 1 5000", ":1\r\n")
+	c.Expect("WAIT 1 60000", ":1\r\n")
 	replica.Pause()
 	c.Expect("SET a 2", "+OK\r\n")
 	testwait.Until(t, "the client's home is closed", func() bool {
@@ -30,7 +30,7 @@ func TestWaitAfterAHome(t *testing.T) {
 	})
 	c.Expect("WAIT 1 50", ":0\r\n")
 	replica.Resume()
-	c.Expect("WAIT 1 5000", ":1\r\n")
+	c.Expect("WAIT 1 60000", ":1\r\n")
 }
 
 // After the loss of the home through which a client wrote, it

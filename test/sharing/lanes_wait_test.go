@@ -16,7 +16,7 @@ func TestWaitCoversWritesByLanes(t *testing.T) {
 	p := sharing(t, server, 1)
 	c, other := proxytest.SharedClient(t, p.Addr), proxytest.SharedClient(t, p.Addr)
 	c.Expect("SET a 1", "+OK\r\n")
-	c.Expect("WAIT 1 5000", ":1\r\n")
+	c.Expect("WAIT 1 60000", ":1\r\n")
 	replica.Pause()
 	for _, writes := range [][]string{
 		{"SET a 2"},
@@ -41,7 +41,7 @@ func TestWaitCoversWritesByLanes(t *testing.T) {
 		other.Expect("GET a", "$…") // no other client has to wait for a WAIT
 	}
 	replica.Resume()
-	c.Expect("WAIT 1 5000", ":1\r\n")
+	c.Expect("WAIT 1 60000", ":1\r\n")
 }
 
 // After the loss of the lane through which a client wrote, it

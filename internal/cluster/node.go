@@ -30,6 +30,7 @@ type node struct {
 	sentCount    int
 	lastAnswered *request // of the client's
 	ended        bool
+	master       bool // what it has to answer can have been asked of a master
 	closing      bool // it is no master any more, and is ended if it does not answer soon
 	state        nodeState
 	copies       copies

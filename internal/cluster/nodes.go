@@ -34,7 +34,7 @@ func (s *nodeSet) at(addr string) *node {
 
 // open begins to open a connection to addr, or uses nc, which is open. c.mu is held.
 func (s *nodeSet) open(addr string, nc net.Conn) *node {
-	n := &node{c: s.c, addr: addr, nc: nc, sending: true}
+	n := &node{c: s.c, addr: addr, nc: nc, sending: true, master: !s.isReplica(addr)}
 	s.byAddr[addr] = n
 	if s.identified {
 		n.learnID()
@@ -42,6 +42,11 @@ func (s *nodeSet) open(addr string, nc net.Conn) *node {
 	as := s.c.settings
 	s.c.goroutines.Go(func() { n.start(as) }) // ends with the connection; Close waits for it
 	return n
+}
+
+// isReplica reports whether the map has a replica at addr.
+func (s *nodeSet) isReplica(addr string) bool {
+	return s.slots != nil && slices.Contains(s.slots.replicas, addr)
 }
 
 // busy reports whether the default node, or one that the client has used, has something to answer.
@@ -166,6 +171,9 @@ func (s *nodeSet) applyMap(m *slotMap) {
 		return
 	}
 	s.slots = m
+	for _, n := range s.byAddr {
+		n.master = n.master || slices.Contains(m.masters, n.addr)
+	}
 	s.openMasters()
 	if s.dflt != nil && !slices.Contains(m.masters, s.dflt.addr) {
 		s.dflt = nil
@@ -183,7 +191,8 @@ var (
 )
 
 // mapChanged applies the newest map. A node that is no master any more, and has still to answer,
-// is sent a PING, and given up if it does not answer that.
+// is sent a PING, and given up if it does not answer that. A replica has as long as a master for
+// what all nodes are asked.
 func (c *Conn) mapChanged() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,9 +202,12 @@ func (c *Conn) mapChanged() {
 	c.nodes.applyMap(c.cluster.slots.Load())
 	c.subs.events.refreshed(false)
 	for _, n := range c.nodes.byAddr {
-		idle := n.waiting.len() == 0
+		idle, replica := n.waiting.len() == 0, c.nodes.isReplica(n.addr)
+		if replica && idle && n.state == (nodeState{}) {
+			n.master = false
+		}
 		if slices.Contains(c.nodes.slots.masters, n.addr) || n.closing || n.nc == nil ||
-			idle && n.state == (nodeState{}) {
+			replica && !n.master || idle && n.state == (nodeState{}) {
 			continue
 		}
 		// Within a transaction PING would be queued too, and answered by EXEC.

@@ -59,6 +59,36 @@ func TestNoPingWithinTransaction(t *testing.T) {
 	}
 }
 
+// A replica that is slow to do what all nodes are asked is waited for, while maps say again that it
+// is a replica. One that was a master when it was asked is not.
+func TestSlowReplicaIsWaitedFor(t *testing.T) {
+	for _, demoted := range []bool{false, true} {
+		p := newPuppets(t, "a:1", "r:1")
+		p.conn.SetClosing(time.Nanosecond)
+		m := allAt("a:1")
+		m.replicas = []string{"r:1"}
+		if p.cl.update(m, 1, time.Now()); demoted {
+			p.cl.update(allAt("a:1").with(0, "r:1"), 1, time.Now())
+		}
+		p.send("SCRIPT LOAD x")
+		a, r := p.at("a:1"), p.at("r:1")
+		a.hears("SCRIPT LOAD x")
+		r.hears("SCRIPT LOAD x")
+		a.says("+loaded")
+		p.cl.update(m, 1, time.Now())
+		if demoted {
+			p.replies("-UPSTREAM a part of the request was run by its node, but another node could " +
+				"not be reached: the outcome is unknown in part (r:1: sent true)")
+			continue
+		}
+		p.afterDelays(1)
+		p.cl.update(m, 1, time.Now())
+		p.afterDelays(1)
+		r.says("+loaded")
+		p.replies("+loaded")
+	}
+}
+
 // A node that comes back and takes itself for a master is not believed, unless no node has known a
 // newer epoch for a while.
 func TestOldEpochIsNotBelieved(t *testing.T) {

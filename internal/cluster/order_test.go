@@ -51,7 +51,7 @@ func TestWaitAt(t *testing.T) {
 			t.Errorf("a WAIT for what was not written: %q", got)
 		}
 		conn.expect("SET "+key+" x", "+OK\r\n")
-		conn.expect("LOCKPROXY.WAIT "+key+" 1 1000", ":1\r\n")
+		conn.expect("LOCKPROXY.WAIT "+key+" 1 60000", ":1\r\n")
 		conn.expect("LOCKPROXY.WAIT "+key+" 2 50", ":1\r\n")
 		// WAITAOF is an error without an append-only file, and before 7.2.
 		if got := conn.ask("LOCKPROXY.WAIT " + key + " 1 0 50"); !strings.HasPrefix(got, "-ERR ") ||

@@ -29,6 +29,13 @@ func (p *Pipe) Status() (s Status) {
 	return s
 }
 
+// Blocks reports whether a request that has no reply can wait for what another client does.
+func (p *Pipe) Blocks() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pending.blocks()
+}
+
 // End ends the session's use of upstream connections:
 //
 //   - WhenAnswered: the client is closed when nothing is owed to it.

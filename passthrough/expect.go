@@ -19,6 +19,7 @@ type Expect struct {
 	Change *upstream.Identity
 	Proto  int     // for a Hello without Change
 	Text   *string // for SetName, SetLibName, SetLibVer, and for Hello if it sets a name
+	Blocks bool    // it can wait for what another client does
 	// Replied, unless nil, is called with the reply's head, which is valid until it returns. It
 	// must not wait, nor call a Pipe.
 	Replied func(resp.Head)

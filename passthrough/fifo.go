@@ -30,6 +30,11 @@ func (q *replyFIFO) relaysOnly() bool {
 	})
 }
 
+// blocks reports whether an entry can wait for what another client does.
+func (q *replyFIFO) blocks() bool {
+	return slices.ContainsFunc(q.entries[q.first:], func(e pendingReply) bool { return e.Blocks })
+}
+
 // replies is how many replies are missing.
 func (q *replyFIFO) replies() (n int) {
 	for i := range q.entries[q.first:] {

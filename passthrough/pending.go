@@ -45,6 +45,11 @@ func (e *pendingReply) call() *Call {
 	return e.answer.call
 }
 
+// isPlain reports whether e is as others are that share an entry.
+func (e *pendingReply) isPlain() bool {
+	return e.Effect == commands.NoEffect && e.kind == relayed && e.Replied == nil && !e.Blocks
+}
+
 // unseen reports whether the client gets nothing for it.
 func (e *pendingReply) unseen() bool { return e.kind == internal || e.kind == discarded }
 
@@ -86,9 +91,9 @@ func (q *pendingQueue) push(e pendingReply) {
 		q.skipUncounted(&e)
 		return
 	}
-	if e.Effect == commands.NoEffect && e.kind == relayed && e.Replied == nil && !q.empty() {
+	if e.isPlain() && !q.empty() {
 		last := &q.entries[len(q.entries)-1]
-		if last.kind == relayed && last.Effect == commands.NoEffect && last.Replied == nil {
+		if last.isPlain() {
 			last.count += e.replies()
 			return
 		}

@@ -290,3 +290,22 @@ func TestTooManyLostReplies(t *testing.T) {
 		}
 	}
 }
+
+// What can block is known until it is answered, also among plain requests, which share entries.
+func TestBlocks(t *testing.T) {
+	var q pendingQueue
+	plain := pendingReply{}
+	for i, step := range []struct {
+		e    pendingReply
+		want bool
+	}{{plain, false}, {pendingReply{Expect: Expect{Blocks: true}}, true}, {plain, true}, {plain, true}} {
+		if q.push(step.e); q.blocks() != step.want {
+			t.Errorf("behind entry %d: %t", i, q.blocks())
+		}
+	}
+	for _, want := range []bool{true, false} {
+		if q.pop(); q.blocks() != want {
+			t.Errorf("want %t", want)
+		}
+	}
+}

@@ -85,6 +85,8 @@ const (
 	// goneTimeout is how much longer the upstream may take for a client that has closed. It may
 	// have closed only its sending side, and be reading still, as "printf … | nc" does.
 	goneTimeout = 250 * time.Millisecond
+	// restTimeout is that for one that has sent more than is asked yet, see patience.
+	restTimeout = 30 * time.Second
 	// watchAfter is how long a session waits for the upstream before it watches its client. A watch
 	// costs a goroutine, and most answers come sooner.
 	watchAfter = 5 * time.Millisecond
@@ -98,6 +100,16 @@ const (
 // the buffer is full. If the client closes, so does its connection to the upstream, and the answer
 // is a failure.
 func (x *exchange) await(answer *passthrough.Answer) { x.awaitUntil(answer, time.Time{}, false) }
+
+// patience is how much longer the upstream may take for the client, which has closed. Redis runs all
+// that a client has sent before it closes its side. But a request that blocks is not to take what
+// others wait for, and session locks are not to last.
+func (x *exchange) patience() time.Duration {
+	if x.in.start < x.in.end && !x.pipe.Blocks() && x.client.holder.ShortestLease() == 0 {
+		return restTimeout
+	}
+	return goneTimeout
+}
 
 // awaitUntil is await that gives up at a time, and returns false then. A zero time is never. It
 // does not give up while the client is owed another answer, since its answers come in order. With
@@ -148,7 +160,7 @@ func (x *exchange) awaitUntil(
 		}
 	}
 	if x.in.readErr != nil {
-		x.timer.Reset(goneTimeout)
+		x.timer.Reset(x.patience())
 		select {
 		case <-answer.Done:
 			x.timer.Stop()

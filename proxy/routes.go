@@ -24,6 +24,7 @@ func routeOf(cmd *command, req resp.Request) passthrough.Request {
 		r.Raw = resp.AppendCommand(nil, req.Args...)
 	}
 	r.Effect, r.Count = cmd.Effect, len(req.Args)-1
+	r.Blocks = cmd.Class == commands.Blocking
 	switch r.Effect {
 	case commands.SetName, commands.SetLibName, commands.SetLibVer:
 		name := string(req.Args[len(req.Args)-1])
@@ -105,7 +106,7 @@ var replyOn = resp.AppendCommand(nil, "CLIENT", "REPLY", "ON")
 func inspectRead(r passthrough.Request, args [][]byte) passthrough.Request {
 	for _, arg := range args[1:] {
 		if bytes.EqualFold(arg, []byte("block")) {
-			r.Way = passthrough.Home
+			r.Way, r.Blocks = passthrough.Home, true
 		}
 	}
 	return r

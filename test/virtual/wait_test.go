@@ -165,6 +165,27 @@ func TestHalfClosedClient(t *testing.T) {
 	})
 }
 
+// All that a client has sent before it closes its sending side is run, though Redis takes a while
+// to answer what has to be answered before the rest is asked.
+func TestHalfClosedClientOfASlowRedis(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		link := proxytest.LinkTo(t, virtualtest.StartStore(t))
+		p := proxytest.Start(t, "redis://"+link.Addr(), nil)
+		proxytest.Dial(t, p.Addr).Expect("PING", "+PONG\r\n")
+		link.Away(2 * time.Second)
+		c := proxytest.Dial(t, p.Addr)
+		c.WriteRaw("SET k v\r\nAUTH x\r\nGET k\r\nAUTH x\r\nSTRLEN k\r\n")
+		c.Conn.(*virtualnet.Conn).CloseWrite()
+		c.WantReply("+OK\r\n")
+		for _, want := range []string{"$1\r\nv\r\n", ":1\r\n"} {
+			if got := c.Reply(); got[0] != '-' {
+				t.Errorf("AUTH: %q", got)
+			}
+			c.WantReply(want)
+		}
+	})
+}
+
 // A grant whose message was lost is found by its waiter.
 func TestLostGrantIsFound(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {

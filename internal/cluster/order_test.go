@@ -1,10 +1,12 @@
 package cluster_test
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 
+	"lockproxy/internal/testredis"
 	"lockproxy/internal/testwait"
 )
 
@@ -22,11 +24,21 @@ func TestOrderBehindTryAgain(t *testing.T) {
 	conn.expect("MSET "+tag+"1 before "+tag+"2 before", "+OK\r\n")
 	m := c.BeginMigration(from, to, slot)
 	m.MoveKey(tag + "1")
+	tried := regexp.MustCompile(`errorstat_TRYAGAIN:count=(\d+)`)
+	refused := func() (times int) { // by both nodes
+		for _, node := range []*testredis.Server{from, to} {
+			if found := tried.FindStringSubmatch(node.Ask("INFO", "errorstats")); found != nil {
+				n, _ := strconv.Atoi(found[1])
+				times += n
+			}
+		}
+		return times
+	}
+	before := refused()
 	conn.send("MSET " + tag + "1 first " + tag + "2 first") // its keys are at two nodes
-	testwait.Until(t, "a node has refused it", func() bool {
-		return strings.Contains(from.Ask("INFO", "errorstats")+to.Ask("INFO", "errorstats"),
-			"errorstat_TRYAGAIN")
-	})
+	// It has been sent again, so the Conn knows of the first time. What it is sent before that goes
+	// to a node right behind the MSET.
+	testwait.Until(t, "a node has refused it twice", func() bool { return refused() > before+1 })
 	conn.send("SET "+tag+"2 second", "GET "+tag+"2")
 	m.MoveKeys()
 	m.Finish()

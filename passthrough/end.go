@@ -82,13 +82,13 @@ func (p *Pipe) Awaiting(begins bool) {
 
 // clientGone is End(ClientGone) with mu held. quit says that Redis closes the home.
 func (p *Pipe) clientGone(quit bool) {
-	p.out.conn.SetWriteDeadline(time.Now().Add(linger))
+	p.out.conn.SetWriteDeadline(time.Now().Add(Linger))
 	if !quit {
 		p.releaseHomeLocked()
 	}
 	if p.route == byLane && p.inFlight > 0 {
 		if p.lingering == nil {
-			p.lingering = time.AfterFunc(linger, func() { p.End(AtOnce) }) // Wait stops it
+			p.lingering = time.AfterFunc(Linger, func() { p.End(AtOnce) }) // Wait stops it
 		}
 		return // Wait closes the home
 	}

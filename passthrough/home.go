@@ -95,7 +95,7 @@ func (h *home) deliver(data []byte) (rest []byte, err error) {
 		h.pending.pauses = pauseChange{}
 	}
 	if h.end >= ClientGone {
-		h.conn.SetReadDeadline(time.Now().Add(linger))
+		h.conn.SetReadDeadline(time.Now().Add(Linger))
 	}
 	h.sendLocked(r.out...)
 	r.forget()

@@ -289,7 +289,7 @@ func (c *client) closeHomeLocked() {
 		return
 	}
 	c.home.closing = true // a second close could fail while replies are left to read
-	c.home.conn.SetReadDeadline(time.Now().Add(linger))
+	c.home.conn.SetReadDeadline(time.Now().Add(Linger))
 	if half, ok := c.home.conn.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
 		c.home.conn.Close()
 	}

@@ -43,7 +43,7 @@ func (c *client) homeLostLocked(err error, withinReply bool) {
 		if withinReply {
 			text = nil
 		}
-		c.out.conn.SetWriteDeadline(time.Now().Add(linger))
+		c.out.conn.SetWriteDeadline(time.Now().Add(Linger))
 		if !awaited { // otherwise the session replies and closes
 			c.end = WhenAnswered
 		}

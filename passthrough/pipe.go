@@ -17,9 +17,9 @@ const (
 	// maxHeld is what the entries of one client can keep in memory before further requests wait:
 	// names, passwords and the proxy's own replies, bytes.
 	maxHeld = 1 << 20
-	// linger is how long Redis can stay silent after the client has closed and everything was sent,
+	// Linger is how long Redis can stay silent after the client has closed and everything was sent,
 	// and how long the client can take to read what it is owed when its connection is lost.
-	linger = 30 * time.Second
+	Linger = 30 * time.Second
 	// maxCall bounds a reply to the proxy's own request, bytes.
 	maxCall = 64 << 20
 )

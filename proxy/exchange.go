@@ -85,8 +85,6 @@ const (
 	// goneTimeout is how much longer the upstream may take for a client that has closed. It may
 	// have closed only its sending side, and be reading still, as "printf … | nc" does.
 	goneTimeout = 250 * time.Millisecond
-	// restTimeout is that for one that has sent more than is asked yet, see patience.
-	restTimeout = 30 * time.Second
 	// watchAfter is how long a session waits for the upstream before it watches its client. A watch
 	// costs a goroutine, and most answers come sooner.
 	watchAfter = 5 * time.Millisecond
@@ -106,7 +104,7 @@ func (x *exchange) await(answer *passthrough.Answer) { x.awaitUntil(answer, time
 // others wait for, and session locks are not to last.
 func (x *exchange) patience() time.Duration {
 	if x.in.start < x.in.end && !x.pipe.Blocks() && x.client.holder.ShortestLease() == 0 {
-		return restTimeout
+		return passthrough.Linger
 	}
 	return goneTimeout
 }

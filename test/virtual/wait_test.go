@@ -15,6 +15,7 @@ import (
 	"lockproxy/internal/virtualnet"
 	"lockproxy/internal/virtualtest"
 	"lockproxy/lockcmd/keyname"
+	"lockproxy/passthrough"
 )
 
 func TestWaitersAreServedInOrder(t *testing.T) {
@@ -182,6 +183,22 @@ func TestHalfClosedClientOfASlowRedis(t *testing.T) {
 				t.Errorf("AUTH: %q", got)
 			}
 			c.WantReply(want)
+		}
+	})
+}
+
+// A request that blocks is given up sooner: it could take an element for nobody.
+func TestHalfClosedClientThatBlocks(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		_, p := virtualtest.StartBoth(t)
+		c := proxytest.Dial(t, p.Addr)
+		c.Expect("LLEN list", ":0\r\n")
+		began := time.Now()
+		c.WriteRaw("BLPOP list 0\r\nAUTH x\r\nGET k\r\n")
+		c.Conn.(*virtualnet.Conn).CloseWrite()
+		// miniredis need not see that its client has closed: then that is waited for, but once only
+		if c.Closed(); time.Since(began) >= 2*passthrough.Linger {
+			t.Errorf("it is closed after %v", time.Since(began))
 		}
 	})
 }

@@ -153,8 +153,8 @@ CLUSTER ?= TestClusterLockFault|TestClusterLocksGoOn|TestClusterRandomFaults|Tes
 test-cluster: deps
 	$(GO) test -tags faults -race -count=1 -timeout 15m -run '^($(CLUSTER))$$' -v ./test/faults ./test/cluster
 
-# Random faults of a group with Sentinels and of a cluster, for DURATION, under clients that are judged; see docs/cluster-locks.md. SEED is
-# one that it has printed.
+# Random faults of a group with Sentinels and of a cluster, for DURATION, under clients that are
+# judged; see docs/cluster-locks.md. SEED is one that it has printed.
 test-failovers: DURATION = 30m
 test-failovers: deps
 	LOCKPROXY_TEST_FAILOVERS=$(DURATION) LOCKPROXY_TEST_SEED=$(SEED) $(GO) test -tags faults -race -count=1 -timeout 0 \

@@ -168,10 +168,10 @@ func TestHangupReadsConfigAgain(t *testing.T) {
 	if got := second(); got != "+PONG\r\n" {
 		t.Errorf("a second client: %q", got)
 	}
-	if err := first.Do(ctx, "LOCK", "job", 30).Err(); err != nil {
+	if err := first.Do(ctx, "LOCK", "job", 300).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := first.Do(ctx, "LOCK", "job", 30, "WAIT", 0.1).Err(); !errors.Is(err, redis.Nil) {
+	if err := first.Do(ctx, "LOCK", "job", 300, "WAIT", 0.1).Err(); !errors.Is(err, redis.Nil) {
 		t.Errorf("LOCK of a held lock: %v", err)
 	}
 	p.waitFor("waiting long for a lock")

@@ -29,8 +29,8 @@ func TestLogRecordsAreLines(t *testing.T) {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()
 			s := serveRuns(t, "--log-format", format, "--slow-wait", "20ms")
-			s.do("LOCK", forgedKey, "30", "OWNER", forgedOwner)
-			wait := s.ask.Do(t.Context(), "LOCK", forgedKey, "30", "WAIT", "0.1", "OWNER",
+			s.do("LOCK", forgedKey, "300", "OWNER", forgedOwner)
+			wait := s.ask.Do(t.Context(), "LOCK", forgedKey, "300", "WAIT", "0.1", "OWNER",
 				forgedOwner+"2")
 			if wait.Err() != redis.Nil {
 				t.Errorf("the second LOCK: %v", wait)

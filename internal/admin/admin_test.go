@@ -197,11 +197,11 @@ func TestMetrics(t *testing.T) {
 	for range 200 {
 		c.Set(ctx, "k", 1, 0)
 	}
-	s.lock(c, "a", 30, "SESSION")
-	c.Do(ctx, "LOCK", "a", 30)
-	c.Do(ctx, "LOCK", "a", 30, "WAIT", 0.01)
+	s.lock(c, "a", 300, "SESSION")
+	c.Do(ctx, "LOCK", "a", 300)
+	c.Do(ctx, "LOCK", "a", 300, "WAIT", 0.01)
 	c.Do(ctx, "UNLOCK", "a")
-	token := s.lock(c, "b", 30)
+	token := s.lock(c, "b", 300)
 	c.Do(ctx, "FENCE", "b", token+1, "SET", "x", 1)
 	c.Do(ctx, "UNLOCK", "b", "FORCE")
 	c.Do(ctx, "WATCH", "k") // it needs its own connection

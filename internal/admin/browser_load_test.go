@@ -42,7 +42,7 @@ func crowd(t *testing.T, s *site) {
 		t.Fatal(err)
 	}
 	for i := range 4 {
-		s.lock(s.client(), fmt.Sprintf("leader:%c", 'a'+i), 15, "SESSION", "OWNER",
+		s.lock(s.client(), fmt.Sprintf("leader:%c", 'a'+i), 150, "SESSION", "OWNER",
 			fmt.Sprint("node-", i))
 	}
 	pause := func(d time.Duration) {

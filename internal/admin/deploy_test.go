@@ -69,18 +69,18 @@ func smallLoad(s *site) {
 	}
 	c.Do(ctx, "COMMAND", "COUNT")
 	for range 3 {
-		token := s.lock(c, "a", 30, "OWNER", "me")
-		s.lock(c, "a", 30, "OWNER", "me")
-		c.Do(ctx, "LOCK", "a", 30)
+		token := s.lock(c, "a", 300, "OWNER", "me")
+		s.lock(c, "a", 300, "OWNER", "me")
+		c.Do(ctx, "LOCK", "a", 300)
 		c.Do(ctx, "FENCE", "a", token+1, "SET", "x", 1)
 		waiter := make(chan struct{})
 		go func() {
 			defer close(waiter)
-			s.client().Do(ctx, "LOCK", "a", 30, "WAIT", 5)
+			s.client().Do(ctx, "LOCK", "a", 300, "WAIT", 300)
 		}()
 		testwait.Until(s.t, "a waiter",
 			func() bool { return s.proxy.Stats().Locks.Waiters == 1 })
-		c.Do(ctx, "RELOCK", "a", token, 30)
+		c.Do(ctx, "RELOCK", "a", token, 300)
 		c.Do(ctx, "LOCKINFO", "a")
 		c.Do(ctx, "LOCKSCAN", 0)
 		c.Do(ctx, "UNLOCK", "a", token)

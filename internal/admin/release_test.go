@@ -75,9 +75,9 @@ func TestRelease(t *testing.T) {
 		cfg.Logger = behind.Logger
 	})
 	c := s.client()
-	s.lock(c, "a", 30, "OWNER", "me")
+	s.lock(c, "a", 300, "OWNER", "me")
 	waiter := make(chan error, 1)
-	go func() { waiter <- s.client().Do(ctx, "LOCK", "a", 5, "WAIT", 20).Err() }()
+	go func() { waiter <- s.client().Do(ctx, "LOCK", "a", 300, "WAIT", 300).Err() }()
 	testwait.Until(t, "a waiter",
 		func() bool { l := s.locks(""); return len(l.Locks) == 1 && l.Locks[0].Waiters == 1 })
 	l := s.locks("").Locks[0]

@@ -125,6 +125,9 @@ func (c *counter) see(n ast.Node) bool {
 		}
 	case *ast.CallExpr:
 		c.call(n)
+		c.words(n.Args)
+	case *ast.CompositeLit:
+		c.words(n.Elts)
 	case *ast.BasicLit:
 		if text, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING {
 			c.Leases += shortLeases(lockCommand, text)
@@ -185,6 +188,25 @@ func (c *counter) call(call *ast.CallExpr) {
 	}
 }
 
+// leaseAt is how many words behind a command that locks the lease is.
+var leaseAt = map[string]int{"LOCK": 2, "ONCE": 2, "RELOCK": 3, "LOCKALL": 1}
+
+// words counts leases of commands whose words are values of their own.
+func (c *counter) words(list []ast.Expr) {
+	for i, e := range list {
+		command, ok := e.(*ast.BasicLit)
+		if !ok || command.Kind != token.STRING {
+			continue
+		}
+		name, _ := strconv.Unquote(command.Value)
+		if at := i + leaseAt[name]; at > i && at < len(list) {
+			if lease, ok := list[at].(*ast.BasicLit); ok {
+				c.Leases += shortLeases(number, strings.Trim(lease.Value, "`\""))
+			}
+		}
+	}
+}
+
 // setsDeadline reports whether a method is SetDeadline, or one for reads or writes.
 func setsDeadline(method string) bool {
 	return strings.HasPrefix(method, "Set") && strings.HasSuffix(method, "Deadline")
@@ -225,6 +247,7 @@ func isPatience(call *ast.CallExpr) bool {
 var (
 	lockCommand = regexp.MustCompile(
 		`\b(?:LOCK \S+|RELOCK \S+ \S+|LOCKALL|ONCE \S+) (\d+(?:\.\d+)?)(?:[ \r]|$)`)
+	number   = regexp.MustCompile(`^(\d+(?:\.\d+)?)$`)
 	lockArgs = regexp.MustCompile(`^[^ ]* (\d+(?:\.\d+)?)(?: |$)`)
 )
 

@@ -88,6 +88,8 @@ func TestCount(t *testing.T) {
 		body(`c.Send("LOCK job 30 WAIT 5", "LOCK job 60", "PING")`):                   {Leases: 1},
 		body(`c.Do("RELOCK a 7 0.5"); c.Do("LOCKALL 59 2 a b")`):                      {Leases: 2},
 		body(`c.Lock("job 59.9 SESSION"); c.Lock(key+" 5"); c.Lock("a 60")`):          {Leases: 2},
+		body(`c.Do(ctx, "LOCK", key, 30); m.ask("", "LOCKALL", "9.5", "2", a, b)`):    {Leases: 2},
+		body(`_ = []string{"RELOCK", key, token, "59"}; c.Do("ONCE", key, 60)`):       {Leases: 1},
 		body(`c.Lock(fmt.Sprintf("%s 600 WAIT 30", key)); mu.Lock()`):                 {},
 		"package p\nfunc (c conn) SetDeadline(t time.Time) { c.near.SetDeadline(t) }": {},
 		"//go:build !race\n\n" + body(`time.Sleep(1)`):                                {},

@@ -211,12 +211,12 @@ func (m *marked) step() {
 		m.ask(`\*2\r\n`+exact(key)+exact(u), "EVAL", "return {KEYS[1],ARGV[1]}", "1", key, u)
 	case 15:
 		lock := m.key(n, "lock"+u)
-		m.ask(`:[1-9]\d+\r\n`, "LOCK", lock, "10", "WAIT", "2")
+		m.ask(`:[1-9]\d+\r\n`, "LOCK", lock, "600", "WAIT", "60")
 		m.ask(`-FENCED .*`+regexp.QuoteMeta(u)+`.*\r\n`, "FENCE", lock, "12345", "SET", lock, "x")
 		m.ask(`:1\r\n`+m.ifLossy(`:0\r\n`), "UNLOCK", lock)
 		m.ask(null+m.ifLossy(`[*%]\d+\r\n(?s:.*\$4\r\nheld.*)`), "LOCKINFO", lock)
 	case 16:
-		m.ask("(:[1-9]\\d+\r\n|"+null+")", "LOCK", "everyone's", "10", "WAIT", "0.05")
+		m.ask("(:[1-9]\\d+\r\n|"+null+")", "LOCK", "everyone's", "60", "WAIT", "0.05")
 		m.ask(`:[01]\r\n`, "UNLOCK", "everyone's")
 	case 17:
 		m.proto = 2 + m.rand.IntN(2)

@@ -210,7 +210,7 @@ func TestForeignClientsThatTryAreSeen(t *testing.T) {
 	t.Parallel()
 	_, p := proxytest.StartBoth(t)
 	c, other := proxytest.GoRedis(t, p.Addr), named(t, p.Addr, "worker-2")
-	c.Do(proxytest.Ctx, "LOCK", "job", 30)
+	c.Do(proxytest.Ctx, "LOCK", "job", 300)
 	info := func() string { return fmt.Sprint(other.Do(proxytest.Ctx, "LOCKINFO", "job").Val()) }
 	if got := info(); !strings.HasSuffix(got, " waiters_elsewhere 0]") {
 		t.Errorf("LOCKINFO: %s", got)

@@ -16,7 +16,7 @@ func TestLockScanMatchesAsKeys(t *testing.T) {
 	c, direct := proxytest.GoRedis(t, p.Addr), proxytest.GoRedis(t, server.Addr())
 	for _, key := range []string{"foo", `foo\`, `foo\:`, "a", "b", "c", "-", "[", "]", "^", `\`,
 		"ab", "a-", "[ab", "foo:lockproxy:", `\\`, "x]"} {
-		if err := c.Do(proxytest.Ctx, "LOCK", key, 30).Err(); err != nil {
+		if err := c.Do(proxytest.Ctx, "LOCK", key, 300).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -193,11 +193,11 @@ func TestGoRedis(t *testing.T) {
 		if m, err := sub.ReceiveMessage(proxytest.Ctx); err != nil || m.Payload != "hello" {
 			t.Errorf("message %v, %v", m, err)
 		}
-		token, err := c.Do(proxytest.Ctx, "LOCK", "job", 30).Int64()
+		token, err := c.Do(proxytest.Ctx, "LOCK", "job", 300).Int64()
 		if err != nil || token == 0 {
 			t.Errorf("LOCK: %d, %v", token, err)
 		}
-		if err := c.Do(proxytest.Ctx, "LOCK", "job", 30).Err(); err != redis.Nil {
+		if err := c.Do(proxytest.Ctx, "LOCK", "job", 300).Err(); err != redis.Nil {
 			t.Errorf("second LOCK: %v", err)
 		}
 		if n, err := c.Do(proxytest.Ctx, "UNLOCK", "job", token).Int(); n != 1 || err != nil {

@@ -75,7 +75,7 @@ func TestTLSServesClients(t *testing.T) {
 	clients := redis.NewClient(testredis.Patient(&redis.Options{
 		Addr: p.Addr, Protocol: 3, TLSConfig: trusting}))
 	defer clients.Close()
-	if got, err := clients.Do(proxytest.Ctx, "LOCK", "job", 30).Int64(); err != nil ||
+	if got, err := clients.Do(proxytest.Ctx, "LOCK", "job", 300).Int64(); err != nil ||
 		got <= token {
 		t.Errorf("LOCK by go-redis: %d, %v", got, err)
 	}

@@ -55,9 +55,9 @@ $store->put('value', 'cached', 10); // everything else is as with a redis store
 check('the cache', $store->get('value'), 'cached');
 
 $name = "$argv[3]:report";
-check('get', $store->lock($name, 10)->get(fn () => 'done'), 'done');
-$a = $store->lock($name, 10);
-$b = $store->lock($name, 10);
+check('get', $store->lock($name, 600)->get(fn () => 'done'), 'done');
+$a = $store->lock($name, 600);
+$b = $store->lock($name, 600);
 check('acquire', $a->get());
 check('acquire by another', $b->get(), false);
 check('release by another', $b->release(), false);
@@ -76,7 +76,7 @@ try {
     check('it has waited', microtime(true) - $began > 1.2);
 }
 try {
-    $store->lock($name, 10)->block(0);
+    $store->lock($name, 600)->block(0);
     check('block(0) throws', false);
 } catch (LockTimeoutException) {
 }
@@ -90,7 +90,7 @@ check('held', $store->lock($name, 1)->get(), false);
 $store->lock($name)->forceRelease();
 check('forced', $store->lock($name, 1)->get(fn () => true));
 try {
-    $store->lock($name, 10)->get(fn () => throw new DomainException());
+    $store->lock($name, 600)->get(fn () => throw new DomainException());
     check('an exception inside is thrown', false);
 } catch (DomainException) {
 }
@@ -111,7 +111,7 @@ $manager = new RedisManager(null, $argv[3], [
     'options' => ['prefix' => 'prefix:'],
     'default' => ['host' => $argv[1], 'port' => (int) $argv[2]],
 ]);
-$lock = (new Store($manager, 'adapter'))->lock($name, 10);
+$lock = (new Store($manager, 'adapter'))->lock($name, 600);
 $laravels = (new Illuminate\Cache\RedisStore($manager, 'adapter'))->lock($name, 3);
 check("Laravel's lock", $laravels->get());
 check('get while it is held', $lock->get(), false);

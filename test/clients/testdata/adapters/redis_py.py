@@ -59,7 +59,7 @@ for decode in False, True:
         return r.lock(PREFIX + name, lock_class=lockproxy_redis_py.Lock, **options)
 
     raises("no timeout", LockError, lambda: lock("a"))
-    a, b = lock("a", timeout=10, blocking=False), lock("a", timeout=10, thread_local=False)
+    a, b = lock("a", timeout=600, blocking=False), lock("a", timeout=600, thread_local=False)
     check("locked before", a.locked(), False)
     check("acquire", a.acquire())
     first = a.token
@@ -96,17 +96,17 @@ for decode in False, True:
     raises("extend of a lost lock", LockNotOwnedError, lambda: b.extend(1))
     raises("release of a lost lock", LockNotOwnedError, b.release)
 
-    with lock("a", timeout=10) as held:
+    with lock("a", timeout=600) as held:
         pong = r.execute_command("FENCE", held.name, held.token, "PING")
         check("FENCE", pong in (b"PONG", "PONG"))
     check("free after with", held.locked(), False)
 
     def fail():
-        with lock("a", timeout=10):
+        with lock("a", timeout=600):
             raise ValueError
 
     def lose():
-        with lock("a", timeout=10) as held:
+        with lock("a", timeout=600) as held:
             r.execute_command("UNLOCK", held.name, "FORCE")
 
     raises("an exception inside with", ValueError, fail)
@@ -117,7 +117,7 @@ pool = redis.ConnectionPool(
     connection_class=LosesReply, host=sys.argv[1], port=int(sys.argv[2]),
     retry=Retry(NoBackoff(), 2), retry_on_error=[redis.ConnectionError])
 r = redis.Redis(connection_pool=pool)
-again = r.lock(PREFIX + "again", timeout=10, lock_class=lockproxy_redis_py.Lock)
+again = r.lock(PREFIX + "again", timeout=600, lock_class=lockproxy_redis_py.Lock)
 r.ping()
 LosesReply.lose = True
 check("acquire, sent again because the reply was lost", again.acquire(blocking=False))

@@ -69,7 +69,7 @@ static redisReply *next_reply(redisContext *ctx) {
 }
 
 static long long take_lock(redisContext *ctx, const char *key) {
-    redisReply *r = redisCommand(ctx, "LOCK %s 10", key);
+    redisReply *r = redisCommand(ctx, "LOCK %s 600", key);
     check("LOCK is answered with a token", r && r->type == REDIS_REPLY_INTEGER && r->integer > 0);
     long long token = r->integer;
     freeReplyObject(r);
@@ -148,7 +148,7 @@ static void script(void) {
 
 static void lock(void) {
     long long token = take_lock(c, KEY "lock");
-    check("LOCK from another connection", is_nil(redisCommand(other, "LOCK " KEY "lock 10")));
+    check("LOCK from another connection", is_nil(redisCommand(other, "LOCK " KEY "lock 600")));
     check("UNLOCK with a wrong token", is_integer(redisCommand(other, "UNLOCK " KEY "lock %lld", token + 1), 0));
     check("UNLOCK with the token", is_integer(redisCommand(other, "UNLOCK " KEY "lock %lld", token), 1));
     check("the next token is greater", take_lock(c, KEY "lock") > token);
@@ -157,7 +157,7 @@ static void lock(void) {
 }
 
 static void lock_order(void) {
-    redisAppendCommand(c, "LOCK " KEY "order 10");
+    redisAppendCommand(c, "LOCK " KEY "order 600");
     redisAppendCommand(c, "SET " KEY "value %s", "written under the lock");
     redisAppendCommand(c, "UNLOCK " KEY "order");
     redisAppendCommand(c, "GET " KEY "value");
@@ -172,7 +172,7 @@ static void lock_order(void) {
 static void lock_wait(void) {
     long long token = take_lock(c, KEY "wait");
     int sent = 0;
-    redisAppendCommand(other, "LOCK " KEY "wait 10 WAIT 5");
+    redisAppendCommand(other, "LOCK " KEY "wait 600 WAIT 60");
     while (!sent) check("send LOCK WAIT", redisBufferWrite(other, &sent) == REDIS_OK);
     check("the waiter waits", poll(&(struct pollfd){.fd = other->fd, .events = POLLIN}, 1, 200) == 0);
     redisAppendCommand(c, "SET " KEY "value x");
@@ -190,7 +190,7 @@ static void lock_shared(void) {
     redisReply *first = redisCommand(c, "LOCK " KEY "shared 60 SHARED");
     redisReply *second = redisCommand(other, "LOCK " KEY "shared 60 SHARED");
     check("two SHARED", first && second && first->integer > 0 && second->integer > first->integer);
-    check("LOCK next to SHARED", is_nil(redisCommand(c, "LOCK " KEY "shared 10")));
+    check("LOCK next to SHARED", is_nil(redisCommand(c, "LOCK " KEY "shared 600")));
     redisReply *h = redisCommand(c, "LOCKINFO " KEY "shared HOLDERS"); /* the latest is the first */
     check("HOLDERS", h && h->type == REDIS_REPLY_ARRAY && h->elements == 2 &&
         h->element[0]->element[1]->integer == second->integer &&
@@ -198,23 +198,23 @@ static void lock_shared(void) {
     printf("holds " KEY "shared %lld %lld\n", first->integer, second->integer);
     freeReplyObject(first), freeReplyObject(second), freeReplyObject(h);
 
-    check("LIMIT 2", is_positive(redisCommand(c, "LOCK " KEY "limit 10 LIMIT 2")));
-    check("LIMIT 2, the second", is_positive(redisCommand(other, "LOCK " KEY "limit 10 LIMIT 2")));
-    check("LIMIT 2, the third", is_nil(redisCommand(c, "LOCK " KEY "limit 10 LIMIT 2")));
-    check("LIMIT 3", is_positive(redisCommand(c, "LOCK " KEY "limit 10 LIMIT 3")));
+    check("LIMIT 2", is_positive(redisCommand(c, "LOCK " KEY "limit 600 LIMIT 2")));
+    check("LIMIT 2, the second", is_positive(redisCommand(other, "LOCK " KEY "limit 600 LIMIT 2")));
+    check("LIMIT 2, the third", is_nil(redisCommand(c, "LOCK " KEY "limit 600 LIMIT 2")));
+    check("LIMIT 3", is_positive(redisCommand(c, "LOCK " KEY "limit 600 LIMIT 3")));
     check("UNLOCK of all", is_integer(redisCommand(c, "UNLOCK " KEY "limit FORCE"), 1));
 
-    redisReply *all = redisCommand(c, "LOCKALL 10 2 " KEY "{all}1 " KEY "{all}2");
+    redisReply *all = redisCommand(c, "LOCKALL 600 2 " KEY "{all}1 " KEY "{all}2");
     check("LOCKALL", all && all->type == REDIS_REPLY_INTEGER);
-    check("LOCKALL of one that is held", is_nil(redisCommand(other, "LOCKALL 10 1 " KEY "{all}2")));
+    check("LOCKALL of one that is held", is_nil(redisCommand(other, "LOCKALL 600 1 " KEY "{all}2")));
     check("UNLOCKALL", is_integer(redisCommand(c, "UNLOCKALL %lld 2 " KEY "{all}1 " KEY "{all}2",
         all->integer), 2));
     freeReplyObject(all);
 
-    check("LOCK by anna", is_positive(redisCommand(c, "LOCK " KEY "anna 10 OWNER anna")));
-    check("LOCK by ben", is_positive(redisCommand(other, "LOCK " KEY "ben 10 OWNER ben")));
+    check("LOCK by anna", is_positive(redisCommand(c, "LOCK " KEY "anna 600 OWNER anna")));
+    check("LOCK by ben", is_positive(redisCommand(other, "LOCK " KEY "ben 600 OWNER ben")));
     int sent = 0;
-    redisAppendCommand(other, "LOCK " KEY "anna 10 WAIT 5 OWNER ben");
+    redisAppendCommand(other, "LOCK " KEY "anna 600 WAIT 60 OWNER ben");
     while (!sent) check("send LOCK WAIT", redisBufferWrite(other, &sent) == REDIS_OK);
     for (size_t waiters = 0; waiters == 0; poll(NULL, 0, 10)) {
         redisReply *w = redisCommand(c, "LOCKINFO " KEY "anna WAITERS");
@@ -222,7 +222,7 @@ static void lock_shared(void) {
         waiters = w->elements;
         freeReplyObject(w);
     }
-    redisReply *refused = redisCommand(c, "LOCK " KEY "ben 10 WAIT 5 OWNER anna");
+    redisReply *refused = redisCommand(c, "LOCK " KEY "ben 600 WAIT 60 OWNER anna");
     check("two owners wait for each other", refused && refused->type == REDIS_REPLY_ERROR);
     printf("refused %s\n", refused->str);
     freeReplyObject(refused);

@@ -123,18 +123,18 @@ public class LockClient {
 
     static void lock() throws IOException {
         String key = PREFIX + "lock";
-        long token = (Long) r.command("LOCK", key, 10);
-        check("LOCK from another connection", other.command("LOCK", key, 10), null);
+        long token = (Long) r.command("LOCK", key, 600);
+        check("LOCK from another connection", other.command("LOCK", key, 600), null);
         check("UNLOCK with a wrong token", other.command("UNLOCK", key, token + 1), 0L);
         check("UNLOCK with the token", other.command("UNLOCK", key, token), 1L);
-        check("the next token is greater", (Long) r.command("LOCK", key, 10) > token, true);
+        check("the next token is greater", (Long) r.command("LOCK", key, 600) > token, true);
         check("UNLOCK by another connection", other.command("UNLOCK", key), 0L);
         check("UNLOCK by this connection", r.command("UNLOCK", key), 1L);
     }
 
     static void lockOrder() throws IOException {
         String key = PREFIX + "order", value = "written under the lock";
-        r.send("LOCK", key, 10);
+        r.send("LOCK", key, 600);
         r.send("SET", key + ":value", value);
         r.send("UNLOCK", key);
         r.send("GET", key + ":value");
@@ -146,8 +146,8 @@ public class LockClient {
 
     static void lockWait() throws Exception {
         String key = PREFIX + "wait";
-        long token = (Long) r.command("LOCK", key, 10);
-        other.send("LOCK", key, 10, "WAIT", 5);
+        long token = (Long) r.command("LOCK", key, 600);
+        other.send("LOCK", key, 600, "WAIT", 60);
         other.flush();
         Thread.sleep(200); // it must wait meanwhile
         check("replies while the lock is held", other.available(), 0);
@@ -164,7 +164,7 @@ public class LockClient {
         String key = PREFIX + "shared", limit = PREFIX + "limit";
         Object first = r.command("LOCK", key, 60, "SHARED");
         Object second = other.command("LOCK", key, 60, "SHARED");
-        check("LOCK next to SHARED", r.command("LOCK", key, 10), null);
+        check("LOCK next to SHARED", r.command("LOCK", key, 600), null);
         List<Object> tokens = new ArrayList<>(); // of the holders; the latest is the first
         for (Object holder : (List<?>) r.command("LOCKINFO", key, "HOLDERS")) {
             tokens.add(((List<?>) holder).get(1));
@@ -173,25 +173,25 @@ public class LockClient {
         System.out.println("holds " + key + " " + first + " " + second);
 
         for (Connection c : List.of(r, other)) {
-            check("LIMIT 2", c.command("LOCK", limit, 10, "LIMIT", 2) instanceof Long, true);
+            check("LIMIT 2", c.command("LOCK", limit, 600, "LIMIT", 2) instanceof Long, true);
         }
-        check("LIMIT 2, the third", r.command("LOCK", limit, 10, "LIMIT", 2), null);
-        check("LIMIT 3", r.command("LOCK", limit, 10, "LIMIT", 3) instanceof Long, true);
+        check("LIMIT 2, the third", r.command("LOCK", limit, 600, "LIMIT", 2), null);
+        check("LIMIT 3", r.command("LOCK", limit, 600, "LIMIT", 3) instanceof Long, true);
         check("UNLOCK of all", r.command("UNLOCK", limit, "FORCE"), 1L);
 
         String one = PREFIX + "{all}1", two = PREFIX + "{all}2";
-        Object token = r.command("LOCKALL", 10, 2, one, two);
-        check("LOCKALL of one that is held", other.command("LOCKALL", 10, 1, two), null);
+        Object token = r.command("LOCKALL", 600, 2, one, two);
+        check("LOCKALL of one that is held", other.command("LOCKALL", 600, 1, two), null);
         check("UNLOCKALL", r.command("UNLOCKALL", token, 2, one, two), 2L);
 
         String anna = PREFIX + "anna", ben = PREFIX + "ben";
-        r.command("LOCK", anna, 10, "OWNER", "anna");
-        other.command("LOCK", ben, 10, "OWNER", "ben");
-        other.send("LOCK", anna, 10, "WAIT", 5, "OWNER", "ben");
+        r.command("LOCK", anna, 600, "OWNER", "anna");
+        other.command("LOCK", ben, 600, "OWNER", "ben");
+        other.send("LOCK", anna, 600, "WAIT", 60, "OWNER", "ben");
         other.flush();
         while (r.command("LOCKINFO", anna, "WAITERS").equals(List.of())) Thread.sleep(10);
         try {
-            Object reply = r.command("LOCK", ben, 10, "WAIT", 5, "OWNER", "anna");
+            Object reply = r.command("LOCK", ben, 600, "WAIT", 60, "OWNER", "anna");
             check("two owners wait for each other", reply, "an error");
         } catch (RedisError e) {
             System.out.println("refused " + e.getMessage());

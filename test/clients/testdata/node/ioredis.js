@@ -75,12 +75,12 @@ async function waitCommand() {
 
 async function lock() {
   const key = prefix + "lock";
-  const token = await r.call("LOCK", key, 10);
+  const token = await r.call("LOCK", key, 600);
   assert.ok(Number.isSafeInteger(token) && token > 0, `token ${token}`);
-  assert.equal(await other.call("LOCK", key, 10), null);
+  assert.equal(await other.call("LOCK", key, 600), null);
   assert.equal(await other.call("UNLOCK", key, token + 1), 0);
   assert.equal(await other.call("UNLOCK", key, token), 1);
-  assert.ok((await r.call("LOCK", key, 10)) > token, "the next token is greater");
+  assert.ok((await r.call("LOCK", key, 600)) > token, "the next token is greater");
   assert.equal(await other.call("UNLOCK", key), 0);
   assert.equal(await r.call("UNLOCK", key), 1);
 }
@@ -94,7 +94,7 @@ async function lockError() {
 async function lockOrder() {
   const key = prefix + "order";
   const value = "written under the lock";
-  const pipe = r.pipeline().call("LOCK", key, 10).set(key + ":value", value);
+  const pipe = r.pipeline().call("LOCK", key, 600).set(key + ":value", value);
   const [[, token], ...replies] = await pipe.call("UNLOCK", key).get(key + ":value").exec();
   assert.equal(typeof token, "number");
   assert.deepEqual(replies, [[null, "OK"], [null, 1], [null, value]]);
@@ -102,8 +102,8 @@ async function lockOrder() {
 
 async function lockWait() {
   const key = prefix + "wait";
-  const token = await r.call("LOCK", key, 10);
-  const waiter = other.call("LOCK", key, 10, "WAIT", 5);
+  const token = await r.call("LOCK", key, 600);
+  const waiter = other.call("LOCK", key, 600, "WAIT", 60);
   assert.equal(await Promise.race([waiter, sleep(200, "waiting")]), "waiting");
   const replies = await r.pipeline().set(key + ":value", token).call("UNLOCK", key).exec();
   assert.deepEqual(replies, [[null, "OK"], [null, 1]]);
@@ -116,27 +116,27 @@ async function lockShared() {
   const [key, limit, ...both] = ["shared", "limit", "{all}1", "{all}2"].map((k) => prefix + k);
   const tokens = [await r.call("LOCK", key, 60, "SHARED")];
   tokens.push(await other.call("LOCK", key, 60, "SHARED"));
-  assert.equal(await r.call("LOCK", key, 10), null);
+  assert.equal(await r.call("LOCK", key, 600), null);
   const holders = await r.call("LOCKINFO", key, "HOLDERS"); // maps are arrays, in RESP2 and RESP3
   assert.deepEqual(holders.map((h) => Array.isArray(h) ? h[1] : h.token).sort(), tokens);
   console.log("holds", key, ...tokens);
 
-  const limited = (c, n) => c.call("LOCK", limit, 10, "LIMIT", n);
+  const limited = (c, n) => c.call("LOCK", limit, 600, "LIMIT", n);
   assert.ok((await limited(r, 2)) < (await limited(other, 2)), "two of two");
   assert.equal(await limited(r, 2), null);
   assert.equal(typeof (await limited(r, 3)), "number");
   assert.equal(await r.call("UNLOCK", limit, "FORCE"), 1);
 
-  const token = await r.call("LOCKALL", 10, 2, ...both);
-  assert.equal(await other.call("LOCKALL", 10, 1, both[1]), null);
+  const token = await r.call("LOCKALL", 600, 2, ...both);
+  assert.equal(await other.call("LOCKALL", 600, 1, both[1]), null);
   assert.equal(await r.call("UNLOCKALL", token, 2, ...both), 2);
 
   const [anna, ben] = [prefix + "anna", prefix + "ben"];
-  await r.call("LOCK", anna, 10, "OWNER", "anna");
-  await other.call("LOCK", ben, 10, "OWNER", "ben");
-  const waiter = other.call("LOCK", anna, 10, "WAIT", 5, "OWNER", "ben");
+  await r.call("LOCK", anna, 600, "OWNER", "anna");
+  await other.call("LOCK", ben, 600, "OWNER", "ben");
+  const waiter = other.call("LOCK", anna, 600, "WAIT", 60, "OWNER", "ben");
   while ((await r.call("LOCKINFO", anna, "WAITERS")).length === 0) await sleep(10);
-  await assert.rejects(r.call("LOCK", ben, 10, "WAIT", 5, "OWNER", "anna"), (e) => {
+  await assert.rejects(r.call("LOCK", ben, 600, "WAIT", 60, "OWNER", "anna"), (e) => {
     assert.equal(e.name, "ReplyError");
     console.log("refused", e.message);
     return true;

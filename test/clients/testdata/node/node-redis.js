@@ -85,12 +85,12 @@ async function waitCommand() {
 
 async function lock() {
   const key = prefix + "lock";
-  const token = await command(r, "LOCK", key, 10);
+  const token = await command(r, "LOCK", key, 600);
   assert.ok(Number.isSafeInteger(token) && token > 0, `token ${token}`);
-  assert.equal(await command(other, "LOCK", key, 10), null);
+  assert.equal(await command(other, "LOCK", key, 600), null);
   assert.equal(await command(other, "UNLOCK", key, token + 1), 0);
   assert.equal(await command(other, "UNLOCK", key, token), 1);
-  assert.ok((await command(r, "LOCK", key, 10)) > token, "the next token is greater");
+  assert.ok((await command(r, "LOCK", key, 600)) > token, "the next token is greater");
   assert.equal(await command(other, "UNLOCK", key), 0);
   assert.equal(await command(r, "UNLOCK", key), 1);
 }
@@ -105,7 +105,7 @@ async function lockOrder() {
   const key = prefix + "order";
   const value = "written under the lock";
   const [token, ...replies] = await Promise.all([
-    command(r, "LOCK", key, 10),
+    command(r, "LOCK", key, 600),
     r.set(key + ":value", value),
     command(r, "UNLOCK", key),
     r.get(key + ":value"),
@@ -116,8 +116,8 @@ async function lockOrder() {
 
 async function lockWait() {
   const key = prefix + "wait";
-  const token = await command(r, "LOCK", key, 10);
-  const waiter = command(other, "LOCK", key, 10, "WAIT", 5);
+  const token = await command(r, "LOCK", key, 600);
+  const waiter = command(other, "LOCK", key, 600, "WAIT", 60);
   assert.equal(await Promise.race([waiter, sleep(200, "waiting")]), "waiting");
   assert.deepEqual(await Promise.all([r.set(key + ":value", token), command(r, "UNLOCK", key)]), ["OK", 1]);
   assert.ok((await waiter) > token, "the waiter's token is greater");

@@ -99,12 +99,12 @@ sub wait_command { check('WAIT', $r->wait(0, 100), 0) }
 
 sub lock {
     my $key = "${prefix}lock";
-    my $token = $r->lock($key, 10);
+    my $token = $r->lock($key, 600);
     check("LOCK's token is an integer", $token =~ /^[1-9][0-9]*$/ ? 1 : 0, 1);
-    check('LOCK from another connection', $other->lock($key, 10), undef);
+    check('LOCK from another connection', $other->lock($key, 600), undef);
     check('UNLOCK with a wrong token', $other->unlock($key, $token + 1), 0);
     check('UNLOCK with the token', $other->unlock($key, $token), 1);
-    check('the next token is greater', $r->lock($key, 10) > $token ? 1 : 0, 1);
+    check('the next token is greater', $r->lock($key, 600) > $token ? 1 : 0, 1);
     check('UNLOCK by another connection', $other->unlock($key), 0);
     check('UNLOCK by this connection', $r->unlock($key), 1);
 }
@@ -115,15 +115,15 @@ sub lock_error {
 
 sub lock_order {
     my ($key, $text) = ("${prefix}order", 'written under the lock');
-    my $replies = pipeline_of(['lock', $key, 10], ['set', "$key:value", $text], ['unlock', $key], ['get', "$key:value"]);
+    my $replies = pipeline_of(['lock', $key, 600], ['set', "$key:value", $text], ['unlock', $key], ['get', "$key:value"]);
     check("LOCK's token is an integer", shift(@$replies) =~ /^[1-9][0-9]*$/ ? 1 : 0, 1);
     check('SET, UNLOCK, GET', $replies, ['OK', 1, $text]);
 }
 
 sub lock_wait {
     my ($key, $granted) = ("${prefix}wait");
-    my $token = $r->lock($key, 10);
-    $other->lock($key, 10, 'WAIT', 5, sub { $granted = $_[0] });
+    my $token = $r->lock($key, 600);
+    $other->lock($key, 600, 'WAIT', 60, sub { $granted = $_[0] });
     check('the waiter waits', scalar IO::Select->new($other->{sock})->can_read(0.2), undef);
     check('SET, UNLOCK', pipeline_of(['set', "$key:value", $token], ['unlock', $key]), ['OK', 1]);
     $other->wait_all_responses;
@@ -135,29 +135,29 @@ sub lock_wait {
 sub lock_shared {
     my ($key, $limit, @both) = map { $prefix . $_ } qw(shared limit {all}1 {all}2);
     my @tokens = ($r->lock($key, 60, 'SHARED'), $other->lock($key, 60, 'SHARED'));
-    check('LOCK next to SHARED', $r->lock($key, 10), undef);
+    check('LOCK next to SHARED', $r->lock($key, 600), undef);
     my @holders = map { my %h = @$_; $h{token} } $r->lockinfo($key, 'HOLDERS');
     check('HOLDERS', [reverse @holders], \@tokens);    # the latest is the first
     print "holds $key @tokens\n";
 
     for ($r, $other) {
-        check('LIMIT 2', defined $_->lock($limit, 10, 'LIMIT', 2) ? 1 : 0, 1);
+        check('LIMIT 2', defined $_->lock($limit, 600, 'LIMIT', 2) ? 1 : 0, 1);
     }
-    check('LIMIT 2, the third', $r->lock($limit, 10, 'LIMIT', 2), undef);
-    check('LIMIT 3', defined $r->lock($limit, 10, 'LIMIT', 3) ? 1 : 0, 1);
+    check('LIMIT 2, the third', $r->lock($limit, 600, 'LIMIT', 2), undef);
+    check('LIMIT 3', defined $r->lock($limit, 600, 'LIMIT', 3) ? 1 : 0, 1);
     check('UNLOCK of all', $r->unlock($limit, 'FORCE'), 1);
 
-    my $token = $r->lockall(10, 2, @both);
-    check('LOCKALL of one that is held', $other->lockall(10, 1, $both[1]), undef);
+    my $token = $r->lockall(600, 2, @both);
+    check('LOCKALL of one that is held', $other->lockall(600, 1, $both[1]), undef);
     check('UNLOCKALL', $r->unlockall($token, 2, @both), 2);
 
     my ($anna, $ben, $granted) = ("${prefix}anna", "${prefix}ben");
-    $r->lock($anna, 10, 'OWNER', 'anna');
-    $other->lock($ben, 10, 'OWNER', 'ben');
-    $other->lock($anna, 10, 'WAIT', 5, 'OWNER', 'ben', sub { $granted = $_[0] });
+    $r->lock($anna, 600, 'OWNER', 'anna');
+    $other->lock($ben, 600, 'OWNER', 'ben');
+    $other->lock($anna, 600, 'WAIT', 60, 'OWNER', 'ben', sub { $granted = $_[0] });
     until (() = $r->lockinfo($anna, 'WAITERS')) { select undef, undef, undef, 0.01 }
     die "FAIL two owners wait for each other: no error\n"
-        if eval { $r->lock($ben, 10, 'WAIT', 5, 'OWNER', 'anna'); 1 };
+        if eval { $r->lock($ben, 600, 'WAIT', 60, 'OWNER', 'anna'); 1 };
     print 'refused ', $@ =~ /^\[lock\] (.*?), +at /, "\n";
     check('UNLOCK of what ben waits for', $r->unlock($anna), 1);
     $other->wait_all_responses;

@@ -127,12 +127,12 @@ function wait_command(Redis $r): void
 function lock(Redis $r, Redis $other): void
 {
     $key = PREFIX . 'lock';
-    $token = $r->rawCommand('LOCK', $key, 10);
+    $token = $r->rawCommand('LOCK', $key, 600);
     check("type of LOCK's token", gettype($token), 'integer');
-    check('LOCK from another connection', [$other->rawCommand('LOCK', $key, 10), $other->getLastError()], [false, null]);
+    check('LOCK from another connection', [$other->rawCommand('LOCK', $key, 600), $other->getLastError()], [false, null]);
     check('UNLOCK with a wrong token', $other->rawCommand('UNLOCK', $key, $token + 1), 0);
     check('UNLOCK with the token', $other->rawCommand('UNLOCK', $key, $token), 1);
-    check('the next token is greater', $r->rawCommand('LOCK', $key, 10) > $token, true);
+    check('the next token is greater', $r->rawCommand('LOCK', $key, 600) > $token, true);
     check('UNLOCK by another connection', $other->rawCommand('UNLOCK', $key), 0);
     check('UNLOCK by this connection', $r->rawCommand('UNLOCK', $key), 1);
 }
@@ -147,7 +147,7 @@ function lock_error(Redis $r): void
 function lock_order(Redis $r): void
 {
     [$key, $text] = [PREFIX . 'order', 'written under the lock'];
-    $replies = $r->pipeline()->rawCommand('LOCK', $key, 10)->set("$key:value", $text)
+    $replies = $r->pipeline()->rawCommand('LOCK', $key, 600)->set("$key:value", $text)
         ->rawCommand('UNLOCK', $key)->get("$key:value")->exec();
     check("type of LOCK's token", gettype(array_shift($replies)), 'integer');
     check('SET, UNLOCK, GET', $replies, [true, 1, $text]);
@@ -156,13 +156,13 @@ function lock_order(Redis $r): void
 function lock_wait(Redis $r, Redis $other): void
 {
     $key = PREFIX . 'wait';
-    $token = $r->rawCommand('LOCK', $key, 10);
+    $token = $r->rawCommand('LOCK', $key, 600);
     $holder = in_background(function (Redis $mine) use ($key, $token) {
         usleep(200000); // the parent must wait meanwhile
         $replies = $mine->pipeline()->set("$key:value", $token)->rawCommand('UNLOCK', $key, $token)->exec();
         check('SET, UNLOCK', $replies, [true, 1]);
     });
-    check("the waiter's token is greater", $other->rawCommand('LOCK', $key, 10, 'WAIT', 5) > $token, true);
+    check("the waiter's token is greater", $other->rawCommand('LOCK', $key, 600, 'WAIT', 60) > $token, true);
     check('what the waiter sees', $other->get("$key:value"), (string) $token);
     check('UNLOCK by the waiter', $other->rawCommand('UNLOCK', $key), 1);
     finish($holder);
@@ -173,30 +173,30 @@ function lock_shared(Redis $r, Redis $other): void
     [$key, $limit, $anna, $ben] = [PREFIX . 'shared', PREFIX . 'limit', PREFIX . 'anna', PREFIX . 'ben'];
     $tokens = [$r->rawCommand('LOCK', $key, 60, 'SHARED')];
     $tokens[] = $other->rawCommand('LOCK', $key, 60, 'SHARED');
-    $refused = $r->rawCommand('LOCK', $key, 10);
+    $refused = $r->rawCommand('LOCK', $key, 600);
     check('LOCK next to SHARED', [$refused, $r->getLastError()], [false, null]);
     // Each is a flat list of names and values; the latest is the first.
     $holders = array_column($r->rawCommand('LOCKINFO', $key, 'HOLDERS'), 1);
     check('HOLDERS', array_reverse($holders), $tokens);
     echo "holds $key $tokens[0] $tokens[1]\n";
 
-    check('LIMIT 2', is_int($r->rawCommand('LOCK', $limit, 10, 'LIMIT', 2)), true);
-    check('LIMIT 2, the second', is_int($other->rawCommand('LOCK', $limit, 10, 'LIMIT', 2)), true);
-    $third = $r->rawCommand('LOCK', $limit, 10, 'LIMIT', 2);
+    check('LIMIT 2', is_int($r->rawCommand('LOCK', $limit, 600, 'LIMIT', 2)), true);
+    check('LIMIT 2, the second', is_int($other->rawCommand('LOCK', $limit, 600, 'LIMIT', 2)), true);
+    $third = $r->rawCommand('LOCK', $limit, 600, 'LIMIT', 2);
     check('LIMIT 2, the third', [$third, $r->getLastError()], [false, null]);
-    check('LIMIT 3', is_int($r->rawCommand('LOCK', $limit, 10, 'LIMIT', 3)), true);
+    check('LIMIT 3', is_int($r->rawCommand('LOCK', $limit, 600, 'LIMIT', 3)), true);
     check('UNLOCK of all', $r->rawCommand('UNLOCK', $limit, 'FORCE'), 1);
 
     [$one, $two] = [PREFIX . '{all}1', PREFIX . '{all}2'];
-    $token = $r->rawCommand('LOCKALL', 10, 2, $one, $two);
-    $refused = $other->rawCommand('LOCKALL', 10, 1, $two);
+    $token = $r->rawCommand('LOCKALL', 600, 2, $one, $two);
+    $refused = $other->rawCommand('LOCKALL', 600, 1, $two);
     check('LOCKALL of one that is held', [$refused, $other->getLastError()], [false, null]);
     check('UNLOCKALL', $r->rawCommand('UNLOCKALL', $token, 2, $one, $two), 2);
 
-    $r->rawCommand('LOCK', $anna, 10, 'OWNER', 'anna');
+    $r->rawCommand('LOCK', $anna, 600, 'OWNER', 'anna');
     $waiter = in_background(function (Redis $mine) use ($anna, $ben) {
-        $mine->rawCommand('LOCK', $ben, 10, 'OWNER', 'ben');
-        $token = $mine->rawCommand('LOCK', $anna, 10, 'WAIT', 5, 'OWNER', 'ben');
+        $mine->rawCommand('LOCK', $ben, 600, 'OWNER', 'ben');
+        $token = $mine->rawCommand('LOCK', $anna, 600, 'WAIT', 60, 'OWNER', 'ben');
         check('UNLOCK by ben', $mine->rawCommand('UNLOCK', $anna, $token), 1);
         check('UNLOCK by ben', $mine->rawCommand('UNLOCK', $ben), 1);
     });
@@ -204,7 +204,7 @@ function lock_shared(Redis $r, Redis $other): void
         usleep(10000);
     }
     try { // phpredis throws errors whose code it doesn't know
-        $r->rawCommand('LOCK', $ben, 10, 'WAIT', 5, 'OWNER', 'anna');
+        $r->rawCommand('LOCK', $ben, 600, 'WAIT', 60, 'OWNER', 'anna');
         exit_with('FAIL two owners wait for each other: no error');
     } catch (RedisException $e) {
         echo 'refused ', $e->getMessage(), "\n";

@@ -144,12 +144,12 @@ function wait_command(Client $r): void
 function lock(Client $r, Client $other): void
 {
     $key = PREFIX . 'lock';
-    $token = $r->executeCommand(command('LOCK', $key, 10));
+    $token = $r->executeCommand(command('LOCK', $key, 600));
     check("type of LOCK's token", gettype($token), 'integer');
-    check('LOCK from another connection', $other->executeCommand(command('LOCK', $key, 10)), null);
+    check('LOCK from another connection', $other->executeCommand(command('LOCK', $key, 600)), null);
     check('UNLOCK with a wrong token', $other->executeCommand(command('UNLOCK', $key, $token + 1)), 0);
     check('UNLOCK with the token', $other->executeCommand(command('UNLOCK', $key, $token)), 1);
-    check('the next token is greater', $r->executeCommand(command('LOCK', $key, 10)) > $token, true);
+    check('the next token is greater', $r->executeCommand(command('LOCK', $key, 600)) > $token, true);
     check('UNLOCK by another connection', $other->executeCommand(command('UNLOCK', $key)), 0);
     check('UNLOCK by this connection', $r->executeCommand(command('UNLOCK', $key)), 1);
 }
@@ -164,7 +164,7 @@ function lock_order(Client $r): void
 {
     [$key, $text] = [PREFIX . 'order', 'written under the lock'];
     $replies = $r->pipeline(function ($pipe) use ($key, $text) {
-        $pipe->executeCommand(command('LOCK', $key, 10));
+        $pipe->executeCommand(command('LOCK', $key, 600));
         $pipe->set("$key:value", $text);
         $pipe->executeCommand(command('UNLOCK', $key));
         $pipe->get("$key:value");
@@ -176,10 +176,10 @@ function lock_order(Client $r): void
 function lock_wait(Client $r, Client $other): void
 {
     $key = PREFIX . 'wait';
-    $token = $r->executeCommand(command('LOCK', $key, 10));
+    $token = $r->executeCommand(command('LOCK', $key, 600));
     // Sends the command, and reads its reply later: PHP has only one thread.
     $waiter = $other->getConnection();
-    $lock = command('LOCK', $key, 10, 'WAIT', 5);
+    $lock = command('LOCK', $key, 600, 'WAIT', 60);
     $waiter->writeRequest($lock);
     [$readable, $none] = [[$waiter->getResource()], null];
     check('the waiter waits', stream_select($readable, $none, $none, 0, 200000), 0);

@@ -104,13 +104,13 @@ wait_command() {
 }
 
 lock() {
-  ask "LOCK ${prefix}lock 10"
+  ask "LOCK ${prefix}lock 600"
   check_greater LOCK "$answer" 0
   token=${answer#* }
-  check 'LOCK from another connection' "$(cli lock "${prefix}lock" 10)" '(nil)'
+  check 'LOCK from another connection' "$(cli lock "${prefix}lock" 600)" '(nil)'
   check 'UNLOCK with a wrong token' "$(cli unlock "${prefix}lock" $((token + 1)))" '(integer) 0'
   check 'UNLOCK with the token' "$(cli unlock "${prefix}lock" "$token")" '(integer) 1'
-  ask "LOCK ${prefix}lock 10"
+  ask "LOCK ${prefix}lock 600"
   check_greater 'the next token is greater' "$answer" "$token"
   check 'UNLOCK by another connection' "$(cli unlock "${prefix}lock")" '(integer) 0'
   ask "UNLOCK ${prefix}lock"
@@ -122,17 +122,17 @@ lock_error() {
 }
 
 lock_order() { # redis-cli waits for each reply; with --pipe it sends all of them at once
-  answer=$(printf '%s\r\n' "LOCK ${prefix}order 10" "SET ${prefix}value x" "UNLOCK ${prefix}order" | cli --pipe | tail -n 1)
+  answer=$(printf '%s\r\n' "LOCK ${prefix}order 600" "SET ${prefix}value x" "UNLOCK ${prefix}order" | cli --pipe | tail -n 1)
   check 'replies of LOCK, SET, UNLOCK' "$answer" 'errors: 0, replies: 3'
   check GET "$(cli get "${prefix}value")" '"x"'
-  check 'LOCK finds it free' "$(cli lock "${prefix}order" 10 | grep -c integer)" 1
+  check 'LOCK finds it free' "$(cli lock "${prefix}order" 600 | grep -c integer)" 1
   check 'UNLOCK FORCE' "$(cli unlock "${prefix}order" force)" '(integer) 1'
 }
 
 lock_wait() {
-  ask "LOCK ${prefix}wait 10"
+  ask "LOCK ${prefix}wait 600"
   token=${answer#* }
-  cli lock "${prefix}wait" 10 wait 5 >"$tmp/granted" &
+  cli lock "${prefix}wait" 600 wait 60 >"$tmp/granted" &
   local waiter=$!
   sleep 0.3 # it must wait meanwhile
   check 'granted while the lock is held' "$(cat "$tmp/granted")" ''
@@ -149,28 +149,28 @@ lock_shared() {
   check_greater 'SHARED' "$first" 0
   answer=$(cli lock "$key" 60 shared)
   check_greater 'a second SHARED' "$answer" "${first#* }"
-  check 'LOCK next to SHARED' "$(cli lock "$key" 10)" '(nil)'
+  check 'LOCK next to SHARED' "$(cli lock "$key" 600)" '(nil)'
   check HOLDERS "$(cli lockinfo "$key" holders | grep -c '"token"')" 2
   echo "holds $key ${first#* } ${answer#* }"
 
-  check_greater 'LIMIT 2' "$(cli lock "$limit" 10 limit 2)" 0
-  check_greater 'LIMIT 2, the second' "$(cli lock "$limit" 10 limit 2)" 0
-  check 'LIMIT 2, the third' "$(cli lock "$limit" 10 limit 2)" '(nil)'
-  check_greater 'LIMIT 3' "$(cli lock "$limit" 10 limit 3)" 0
+  check_greater 'LIMIT 2' "$(cli lock "$limit" 600 limit 2)" 0
+  check_greater 'LIMIT 2, the second' "$(cli lock "$limit" 600 limit 2)" 0
+  check 'LIMIT 2, the third' "$(cli lock "$limit" 600 limit 2)" '(nil)'
+  check_greater 'LIMIT 3' "$(cli lock "$limit" 600 limit 3)" 0
   check 'UNLOCK of all' "$(cli unlock "$limit" force)" '(integer) 1'
 
-  answer=$(cli lockall 10 2 "$one" "$two")
+  answer=$(cli lockall 600 2 "$one" "$two")
   check_greater LOCKALL "$answer" 0
-  check 'LOCKALL of one that is held' "$(cli lockall 10 1 "$two")" '(nil)'
+  check 'LOCKALL of one that is held' "$(cli lockall 600 1 "$two")" '(nil)'
   check UNLOCKALL "$(cli unlockall "${answer#* }" 2 "$one" "$two")" '(integer) 2'
 
   local anna=${prefix}anna ben=${prefix}ben
-  check_greater 'LOCK by anna' "$(cli lock "$anna" 10 owner anna)" 0
-  check_greater 'LOCK by ben' "$(cli lock "$ben" 10 owner ben)" 0
-  cli lock "$anna" 10 wait 5 owner ben >"$tmp/granted" &
+  check_greater 'LOCK by anna' "$(cli lock "$anna" 600 owner anna)" 0
+  check_greater 'LOCK by ben' "$(cli lock "$ben" 600 owner ben)" 0
+  cli lock "$anna" 600 wait 60 owner ben >"$tmp/granted" &
   local waiter=$!
   until cli lockinfo "$anna" waiters | grep -q '"owner"'; do sleep 0.01; done
-  answer=$(cli lock "$ben" 10 wait 5 owner anna)
+  answer=$(cli lock "$ben" 600 wait 60 owner anna)
   check 'two owners wait for each other' "${answer%% *}" '(error)'
   echo "refused ${answer#* }"
   check 'UNLOCK of what ben waits for' "$(cli unlock "$anna" force)" '(integer) 1'

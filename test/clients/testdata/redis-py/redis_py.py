@@ -93,12 +93,12 @@ def wait_command(r, other):
 
 def lock(r, other):
     key = PREFIX + "lock"
-    token = r.execute_command("LOCK", key, 10)
+    token = r.execute_command("LOCK", key, 600)
     check("type of LOCK's token", type(token), int)
-    check("LOCK from another connection", other.execute_command("LOCK", key, 10), None)
+    check("LOCK from another connection", other.execute_command("LOCK", key, 600), None)
     check("UNLOCK with a wrong token", other.execute_command("UNLOCK", key, token + 1), 0)
     check("UNLOCK with the token", other.execute_command("UNLOCK", key, token), 1)
-    next_token = r.execute_command("LOCK", key, 10)
+    next_token = r.execute_command("LOCK", key, 600)
     check("the next token is greater", next_token > token, True)
     check("UNLOCK by another connection", other.execute_command("UNLOCK", key), 0)
     check("UNLOCK by this connection", r.execute_command("UNLOCK", key), 1)
@@ -116,7 +116,7 @@ def lock_error(r, other):
 def lock_order(r, other):
     key = PREFIX + "order"
     pipe = r.pipeline(transaction=False)
-    pipe.execute_command("LOCK", key, 10)
+    pipe.execute_command("LOCK", key, 600)
     pipe.set(key + ":value", "written under the lock").execute_command("UNLOCK", key)
     pipe.get(key + ":value")
     token, *replies = pipe.execute()
@@ -126,9 +126,9 @@ def lock_order(r, other):
 
 def lock_wait(r, other):
     key = PREFIX + "wait"
-    token = r.execute_command("LOCK", key, 10)
+    token = r.execute_command("LOCK", key, 600)
     granted = []
-    waiter = threading.Thread(target=lambda: granted.append(other.execute_command("LOCK", key, 10, "WAIT", 5)))
+    waiter = threading.Thread(target=lambda: granted.append(other.execute_command("LOCK", key, 600, "WAIT", 60)))
     waiter.start()
     time.sleep(0.2)  # it must wait meanwhile
     check("granted while the lock is held", granted, [])
@@ -145,32 +145,32 @@ def lock_shared(r, other):
     key, limit, both = PREFIX + "shared", PREFIX + "limit", (PREFIX + "{all}1", PREFIX + "{all}2")
     ask, ask_other = r.execute_command, other.execute_command
     tokens = [ask("LOCK", key, 60, "SHARED"), ask_other("LOCK", key, 60, "SHARED")]
-    check("LOCK next to SHARED", ask("LOCK", key, 10), None)
+    check("LOCK next to SHARED", ask("LOCK", key, 600), None)
     holders = [dict(zip(h[::2], h[1::2])) for h in ask("LOCKINFO", key, "HOLDERS")]
     check("HOLDERS", sorted(h[b"token"] for h in holders), tokens)
     print("holds", key, *tokens)
 
-    check("LIMIT 2", type(ask("LOCK", limit, 10, "LIMIT", 2)), int)
-    check("LIMIT 2, the second", type(ask_other("LOCK", limit, 10, "LIMIT", 2)), int)
-    check("LIMIT 2, the third", ask("LOCK", limit, 10, "LIMIT", 2), None)
-    check("LIMIT 3", type(ask("LOCK", limit, 10, "LIMIT", 3)), int)
+    check("LIMIT 2", type(ask("LOCK", limit, 600, "LIMIT", 2)), int)
+    check("LIMIT 2, the second", type(ask_other("LOCK", limit, 600, "LIMIT", 2)), int)
+    check("LIMIT 2, the third", ask("LOCK", limit, 600, "LIMIT", 2), None)
+    check("LIMIT 3", type(ask("LOCK", limit, 600, "LIMIT", 3)), int)
     check("UNLOCK of all", ask("UNLOCK", limit, "FORCE"), 1)
 
-    token = ask("LOCKALL", 10, 2, *both)
-    check("LOCKALL of one that is held", ask_other("LOCKALL", 10, 1, both[1]), None)
+    token = ask("LOCKALL", 600, 2, *both)
+    check("LOCKALL of one that is held", ask_other("LOCKALL", 600, 1, both[1]), None)
     check("UNLOCKALL", ask("UNLOCKALL", token, 2, *both), 2)
 
     anna, ben = PREFIX + "anna", PREFIX + "ben"
-    ask("LOCK", anna, 10, "OWNER", "anna")
-    ask_other("LOCK", ben, 10, "OWNER", "ben")
+    ask("LOCK", anna, 600, "OWNER", "anna")
+    ask_other("LOCK", ben, 600, "OWNER", "ben")
     granted = []
     waiter = threading.Thread(target=lambda: granted.append(
-        ask_other("LOCK", anna, 10, "WAIT", 5, "OWNER", "ben")))
+        ask_other("LOCK", anna, 600, "WAIT", 60, "OWNER", "ben")))
     waiter.start()
     while not ask("LOCKINFO", anna, "WAITERS"):
         time.sleep(0.01)
     try:
-        ask("LOCK", ben, 10, "WAIT", 5, "OWNER", "anna")
+        ask("LOCK", ben, 600, "WAIT", 60, "OWNER", "anna")
         sys.exit("FAIL two owners wait for each other: no error")
     except redis.ResponseError as e:
         print("refused", e)

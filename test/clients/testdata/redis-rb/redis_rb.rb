@@ -90,12 +90,12 @@ end
 
 def lock(r, other)
   key = PREFIX + "lock"
-  token = r.call("LOCK", key, 10)
+  token = r.call("LOCK", key, 600)
   check("LOCK", token, Integer)
-  check("LOCK from another connection", other.call("LOCK", key, 10), nil)
+  check("LOCK from another connection", other.call("LOCK", key, 600), nil)
   check("UNLOCK with a wrong token", other.call("UNLOCK", key, token + 1), 0)
   check("UNLOCK with the token", other.call("UNLOCK", key, token), 1)
-  check("the next token is greater", r.call("LOCK", key, 10), (token + 1..))
+  check("the next token is greater", r.call("LOCK", key, 600), (token + 1..))
   check("UNLOCK by another connection", other.call("UNLOCK", key), 0)
   check("UNLOCK by this connection", r.call("UNLOCK", key), 1)
 end
@@ -107,7 +107,7 @@ end
 def lock_order(r, _other)
   key = PREFIX + "order"
   token, *replies = r.pipelined do |pipe|
-    pipe.call("LOCK", key, 10)
+    pipe.call("LOCK", key, 600)
     pipe.set("#{key}:value", "written under the lock")
     pipe.call("UNLOCK", key)
     pipe.get("#{key}:value")
@@ -118,8 +118,8 @@ end
 
 def lock_wait(r, other)
   key = PREFIX + "wait"
-  token = r.call("LOCK", key, 10)
-  waiter = Thread.new { other.call("LOCK", key, 10, "WAIT", 5) }
+  token = r.call("LOCK", key, 600)
+  waiter = Thread.new { other.call("LOCK", key, 600, "WAIT", 60) }
   check("the waiter waits", waiter.join(0.2), nil)
   replies = r.pipelined do |pipe|
     pipe.set("#{key}:value", token)
@@ -134,27 +134,27 @@ end
 def lock_shared(r, other)
   key, limit, *both = %w[shared limit {all}1 {all}2].map { |k| PREFIX + k }
   tokens = [r, other].map { |c| c.call("LOCK", key, 60, "SHARED") }
-  check("LOCK next to SHARED", r.call("LOCK", key, 10), nil)
+  check("LOCK next to SHARED", r.call("LOCK", key, 600), nil)
   holders = r.call("LOCKINFO", key, "HOLDERS").map { |h| Hash[*h]["token"] }
   check("HOLDERS", holders.sort, tokens)
   puts "holds #{key} #{tokens.join(" ")}"
 
-  [r, other].each { |c| check("LIMIT 2", c.call("LOCK", limit, 10, "LIMIT", 2), Integer) }
-  check("LIMIT 2, the third", r.call("LOCK", limit, 10, "LIMIT", 2), nil)
-  check("LIMIT 3", r.call("LOCK", limit, 10, "LIMIT", 3), Integer)
+  [r, other].each { |c| check("LIMIT 2", c.call("LOCK", limit, 600, "LIMIT", 2), Integer) }
+  check("LIMIT 2, the third", r.call("LOCK", limit, 600, "LIMIT", 2), nil)
+  check("LIMIT 3", r.call("LOCK", limit, 600, "LIMIT", 3), Integer)
   check("UNLOCK of all", r.call("UNLOCK", limit, "FORCE"), 1)
 
-  token = r.call("LOCKALL", 10, 2, *both)
-  check("LOCKALL of one that is held", other.call("LOCKALL", 10, 1, both[1]), nil)
+  token = r.call("LOCKALL", 600, 2, *both)
+  check("LOCKALL of one that is held", other.call("LOCKALL", 600, 1, both[1]), nil)
   check("UNLOCKALL", r.call("UNLOCKALL", token, 2, *both), 2)
 
   anna, ben = PREFIX + "anna", PREFIX + "ben"
-  r.call("LOCK", anna, 10, "OWNER", "anna")
-  other.call("LOCK", ben, 10, "OWNER", "ben")
-  waiter = Thread.new { other.call("LOCK", anna, 10, "WAIT", 5, "OWNER", "ben") }
+  r.call("LOCK", anna, 600, "OWNER", "anna")
+  other.call("LOCK", ben, 600, "OWNER", "ben")
+  waiter = Thread.new { other.call("LOCK", anna, 600, "WAIT", 60, "OWNER", "ben") }
   sleep 0.01 while r.call("LOCKINFO", anna, "WAITERS").empty?
   begin
-    r.call("LOCK", ben, 10, "WAIT", 5, "OWNER", "anna")
+    r.call("LOCK", ben, 600, "WAIT", 60, "OWNER", "anna")
     abort "FAIL two owners wait for each other: no error"
   rescue Redis::CommandError => e
     puts "refused #{e.message}"

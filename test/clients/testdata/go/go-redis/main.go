@@ -156,10 +156,10 @@ func lock() {
 	key := prefix + "lock"
 	conn := rdb.Conn() // UNLOCK without a token must come from the connection that locked
 	defer conn.Close()
-	token, err := conn.Do(ctx, "LOCK", key, 10).Int64()
+	token, err := conn.Do(ctx, "LOCK", key, 600).Int64()
 	check("LOCK", err, nil)
 	check("LOCK's token is positive", token > 0, true)
-	check("LOCK from another connection", other.Do(ctx, "LOCK", key, 10).Err(), redis.Nil)
+	check("LOCK from another connection", other.Do(ctx, "LOCK", key, 600).Err(), redis.Nil)
 	checkUnlock := func(what string, cmd *redis.Cmd, want int64) {
 		got, err := cmd.Int64()
 		check(what, err, nil)
@@ -167,7 +167,7 @@ func lock() {
 	}
 	checkUnlock("UNLOCK with a wrong token", other.Do(ctx, "UNLOCK", key, token+1), 0)
 	checkUnlock("UNLOCK with the token", other.Do(ctx, "UNLOCK", key, token), 1)
-	next, err := conn.Do(ctx, "LOCK", key, 10).Int64()
+	next, err := conn.Do(ctx, "LOCK", key, 600).Int64()
 	check("the next token is greater", err == nil && next > token, true)
 	checkUnlock("UNLOCK by another connection", other.Do(ctx, "UNLOCK", key), 0)
 	checkUnlock("UNLOCK by this connection", conn.Do(ctx, "UNLOCK", key), 1)
@@ -186,7 +186,7 @@ func unlockAfterSet(key string, value any, token int64) {
 func lockOrder() {
 	key := prefix + "order"
 	p := rdb.Pipeline()
-	token := p.Do(ctx, "LOCK", key, 10)
+	token := p.Do(ctx, "LOCK", key, 600)
 	p.Set(ctx, key+":value", "written under the lock", 0)
 	unlocked := p.Do(ctx, "UNLOCK", key)
 	value := p.Get(ctx, key+":value")
@@ -200,11 +200,11 @@ func lockOrder() {
 
 func lockWait() {
 	key := prefix + "wait"
-	token, err := rdb.Do(ctx, "LOCK", key, 10).Int64()
+	token, err := rdb.Do(ctx, "LOCK", key, 600).Int64()
 	check("LOCK", err, nil)
 	granted := make(chan *redis.Cmd, 1)
 	// go-redis gives up on a reply after ReadTimeout, 5 s by default: wait less, or raise it.
-	go func() { granted <- other.Do(ctx, "LOCK", key, 10, "WAIT", 4) }()
+	go func() { granted <- other.Do(ctx, "LOCK", key, 600, "WAIT", 60) }()
 	select {
 	case cmd := <-granted:
 		log.Fatalf("FAIL LOCK WAIT: it did not wait: %v", cmd)

@@ -31,7 +31,7 @@ func shared() {
 	tokens := []int64{
 		token(rdb, "LOCK", key, 60, "SHARED"), token(other, "LOCK", key, 60, "SHARED"),
 	}
-	check("LOCK next to SHARED", token(rdb, "LOCK", key, 10), int64(0))
+	check("LOCK next to SHARED", token(rdb, "LOCK", key, 600), int64(0))
 	holders, err := rdb.Do(ctx, "LOCKINFO", key, "HOLDERS").Slice()
 	check("HOLDERS", err, nil)
 	check("HOLDERS", len(holders), 2)
@@ -47,31 +47,31 @@ func shared() {
 
 func limit() {
 	key := prefix + "limit"
-	check("LIMIT 2", token(rdb, "LOCK", key, 10, "LIMIT", 2) > 0, true)
-	check("LIMIT 2, the second", token(other, "LOCK", key, 10, "LIMIT", 2) > 0, true)
-	check("LIMIT 2, the third", token(rdb, "LOCK", key, 10, "LIMIT", 2), int64(0))
-	check("LIMIT 3", token(rdb, "LOCK", key, 10, "LIMIT", 3) > 0, true)
+	check("LIMIT 2", token(rdb, "LOCK", key, 600, "LIMIT", 2) > 0, true)
+	check("LIMIT 2, the second", token(other, "LOCK", key, 600, "LIMIT", 2) > 0, true)
+	check("LIMIT 2, the third", token(rdb, "LOCK", key, 600, "LIMIT", 2), int64(0))
+	check("LIMIT 3", token(rdb, "LOCK", key, 600, "LIMIT", 3) > 0, true)
 	check("UNLOCK of all", rdb.Do(ctx, "UNLOCK", key, "FORCE").Val(), int64(1))
 }
 
 func lockAll() {
 	one, two := prefix+"{all}1", prefix+"{all}2"
-	both := token(rdb, "LOCKALL", 10, 2, one, two)
+	both := token(rdb, "LOCKALL", 600, 2, one, two)
 	check("LOCKALL", both > 0, true)
-	check("LOCKALL of one that is held", token(other, "LOCKALL", 10, 1, two), int64(0))
+	check("LOCKALL of one that is held", token(other, "LOCKALL", 600, 1, two), int64(0))
 	check("UNLOCKALL", rdb.Do(ctx, "UNLOCKALL", both, 2, one, two).Val(), int64(2))
 }
 
 func deadlock() {
 	anna, ben := prefix+"anna", prefix+"ben"
-	annas := token(rdb, "LOCK", anna, 10, "OWNER", "anna")
-	bens := token(other, "LOCK", ben, 10, "OWNER", "ben")
+	annas := token(rdb, "LOCK", anna, 600, "OWNER", "anna")
+	bens := token(other, "LOCK", ben, 600, "OWNER", "ben")
 	granted := make(chan int64)
-	go func() { granted <- token(other, "LOCK", anna, 10, "WAIT", 4, "OWNER", "ben") }()
+	go func() { granted <- token(other, "LOCK", anna, 600, "WAIT", 60, "OWNER", "ben") }()
 	for len(rdb.Do(ctx, "LOCKINFO", anna, "WAITERS").Val().([]any)) == 0 {
 		time.Sleep(10 * time.Millisecond)
 	}
-	err := rdb.Do(ctx, "LOCK", ben, 10, "WAIT", 4, "OWNER", "anna").Err()
+	err := rdb.Do(ctx, "LOCK", ben, 600, "WAIT", 60, "OWNER", "anna").Err()
 	var replied redis.Error
 	check("DEADLOCK is a redis.Error", errors.As(err, &replied), true)
 	fmt.Println("refused", err)

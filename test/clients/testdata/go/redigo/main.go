@@ -144,7 +144,7 @@ func script() {
 }
 
 func takeLock(key string) int64 {
-	token, err := redis.Int64(c.Do("LOCK", key, 10))
+	token, err := redis.Int64(c.Do("LOCK", key, 600))
 	check("LOCK", err, nil)
 	check("LOCK's token is positive", token > 0, true)
 	return token
@@ -153,7 +153,7 @@ func takeLock(key string) int64 {
 func lock() {
 	key := prefix + "lock"
 	token := takeLock(key)
-	checkDo("LOCK from another connection", other, nil, "LOCK", key, 10)
+	checkDo("LOCK from another connection", other, nil, "LOCK", key, 600)
 	checkDo("UNLOCK with a wrong token", other, int64(0), "UNLOCK", key, token+1)
 	checkDo("UNLOCK with the token", other, int64(1), "UNLOCK", key, token)
 	check("the next token is greater", takeLock(key) > token, true)
@@ -163,7 +163,7 @@ func lock() {
 
 func lockOrder() {
 	key := prefix + "order"
-	c.Send("LOCK", key, 10)
+	c.Send("LOCK", key, 600)
 	c.Send("SET", key+":value", "written under the lock")
 	c.Send("UNLOCK", key)
 	c.Send("GET", key+":value")
@@ -180,7 +180,7 @@ func lockWait() {
 	token := takeLock(key)
 	granted := make(chan any, 1)
 	go func() {
-		reply, err := redis.DoWithTimeout(other, 10*time.Second, "LOCK", key, 10, "WAIT", 5)
+		reply, err := redis.DoWithTimeout(other, time.Minute, "LOCK", key, 600, "WAIT", 60)
 		check("LOCK WAIT", err, nil)
 		granted <- reply
 	}()

@@ -198,7 +198,7 @@ func script() {
 }
 
 func takeLock(do func(context.Context, rueidis.Completed) rueidis.RedisResult, key string) int64 {
-	token, err := do(ctx, command("LOCK", key, 10)).ToInt64()
+	token, err := do(ctx, command("LOCK", key, 600)).ToInt64()
 	check("LOCK", err, nil)
 	check("LOCK's token is positive", token > 0, true)
 	return token
@@ -210,7 +210,7 @@ func lock() {
 	defer release()
 	token := takeLock(c.Do, key)
 	check("LOCK from another connection",
-		rueidis.IsRedisNil(other.Do(ctx, command("LOCK", key, 10)).Error()), true)
+		rueidis.IsRedisNil(other.Do(ctx, command("LOCK", key, 600)).Error()), true)
 	checkInt("UNLOCK with a wrong token", other.Do(ctx, command("UNLOCK", key, token+1)), 0)
 	checkInt("UNLOCK with the token", other.Do(ctx, command("UNLOCK", key, token)), 1)
 	check("the next token is greater", takeLock(c.Do, key) > token, true)
@@ -221,7 +221,7 @@ func lock() {
 func lockOrder() {
 	key := prefix + "order"
 	replies := r.DoMulti(ctx,
-		command("LOCK", key, 10),
+		command("LOCK", key, 600),
 		r.B().Set().Key(key+":value").Value("written under the lock").Build(),
 		command("UNLOCK", key),
 		r.B().Get().Key(key+":value").Build())
@@ -255,7 +255,7 @@ func lockWait() {
 	token := takeLock(r.Do, key)
 	granted := make(chan rueidis.RedisResult, 1)
 	// Blocking gives the command a separate connection: on a shared one it delays all others.
-	wait := other.B().Arbitrary("LOCK").Keys(key).Args("10", "WAIT", "5").Blocking()
+	wait := other.B().Arbitrary("LOCK").Keys(key).Args("600", "WAIT", "60").Blocking()
 	go func() { granted <- other.Do(ctx, wait) }()
 	select {
 	case result := <-granted:

@@ -40,7 +40,7 @@ func TestLockAllWhileTheMasterIsMissing(t *testing.T) {
 	proxytest.AwaitWaiters(t, p, "b", 1)
 	behind := proxytest.Dial(t, p.Addr)
 	behind.Expect("PING", "+PONG\r\n")
-	behind.Send("LOCK b 60 WAIT 5")
+	behind.Send("LOCK b 60 WAIT 10")
 	proxytest.AwaitWaiters(t, p, "b", 2)
 	server.Kill()
 	if got := behind.Reply(); !strings.HasPrefix(got, "-UPSTREAM ") {

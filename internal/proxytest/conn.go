@@ -193,7 +193,7 @@ func (c *Conn) Echoed(marker string) {
 	echo(4)
 	c.Asked("UNWATCH", "+OK\r\n")
 	echo(5)
-	c.Asked("LOCK "+marker+" 10", ":")
+	c.Asked("LOCK "+marker+" 600", ":")
 	c.Asked("UNLOCK "+marker, ":1\r\n")
 	c.Asked("CLIENT SETNAME "+marker, "+OK\r\n")
 	echo(6)

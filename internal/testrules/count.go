@@ -78,7 +78,7 @@ func countFile(path string, src any) (Counts, error) {
 	if isApart(file) {
 		return Counts{}, nil
 	}
-	c := counter{}
+	c := counter{parts: map[*ast.BinaryExpr]bool{}}
 	for _, decl := range file.Decls {
 		c.durations = map[string]bool{}
 		ast.Inspect(decl, c.see)
@@ -103,7 +103,8 @@ func isApart(file *ast.File) bool {
 
 type counter struct {
 	Counts
-	durations map[string]bool // variables with how long something took, in this function
+	durations map[string]bool          // variables with how long something took, in this function
+	parts     map[*ast.BinaryExpr]bool // sums that have been counted as parts of others
 }
 
 func (c *counter) see(n ast.Node) bool {
@@ -122,6 +123,8 @@ func (c *counter) see(n ast.Node) bool {
 			if c.isDuration(n.X) || c.isDuration(n.Y) {
 				c.Times++
 			}
+		case token.ADD:
+			c.joined(n)
 		}
 	case *ast.CallExpr:
 		c.call(n)
@@ -146,13 +149,13 @@ func (c *counter) isDuration(e ast.Expr) bool {
 	return found
 }
 
-// measures reports whether an expression has time.Since or Sub in it.
+// measures reports whether an expression has time.Since, time.Until or Sub in it.
 func measures(e ast.Expr) (found bool) {
 	ast.Inspect(e, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)
 		if ok {
 			name := called(call)
-			found = found || name == "time.Since" || strings.HasSuffix(name, ".Sub")
+			found = found || name == "time.Since" || name == "time.Until" || strings.HasSuffix(name, ".Sub")
 		}
 		return !found
 	})
@@ -186,6 +189,31 @@ func (c *counter) call(call *ast.CallExpr) {
 			return true
 		})
 	}
+}
+
+// joined counts leases of commands that are put together: "LOCK " + key + " 30".
+func (c *counter) joined(sum *ast.BinaryExpr) {
+	if c.parts[sum] {
+		return
+	}
+	whole, alone := "", 0
+	var add func(e ast.Expr)
+	add = func(e ast.Expr) {
+		switch e := e.(type) {
+		case *ast.BinaryExpr:
+			c.parts[e] = true
+			add(e.X)
+			add(e.Y)
+		case *ast.BasicLit:
+			text, _ := strconv.Unquote(e.Value)
+			whole += text
+			alone += shortLeases(lockCommand, text)
+		default:
+			whole += "x"
+		}
+	}
+	add(sum)
+	c.Leases += max(shortLeases(lockCommand, whole)-alone, 0)
 }
 
 // leaseAt is how many words behind a command that locks the lease is.

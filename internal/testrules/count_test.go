@@ -79,6 +79,7 @@ func TestCount(t *testing.T) {
 	for src, want := range map[string]Counts{
 		body(`if took := time.Since(began); took > time.Second || took < 2 {}`):       {Times: 2},
 		body(`if end.Sub(began) > time.Second {}; if a.n > 3 {}`):                     {Times: 1},
+		body(`if left := time.Until(end); left < time.Second {}`):                     {Times: 1},
 		body(`if n, took := 1, time.Since(a).Seconds(); took*2 <= 1 {}`):              {Times: 1},
 		body(`time.Sleep(1); sleep.Sleep(2)`):                                         {Sleeps: 1},
 		body(`ctx, cancel := context.WithTimeout(c, d); <-time.After(d)`):             {Timeouts: 2},
@@ -90,6 +91,8 @@ func TestCount(t *testing.T) {
 		body(`c.Lock("job 59.9 SESSION"); c.Lock(key+" 5"); c.Lock("a 60")`):          {Leases: 2},
 		body(`c.Do(ctx, "LOCK", key, 30); m.ask("", "LOCKALL", "9.5", "2", a, b)`):    {Leases: 2},
 		body(`_ = []string{"RELOCK", key, token, "59"}; c.Do("ONCE", key, 60)`):       {Leases: 1},
+		body(`c.Do("LOCK " + key + " 30 WAIT " + wait, "LOCK a 5" + more)`):           {Leases: 2},
+		body(`c.Do("LOCK " + key + " 60", "WAIT " + key + " 5", key+" 30")`):          {},
 		body(`c.Lock(fmt.Sprintf("%s 600 WAIT 30", key)); mu.Lock()`):                 {},
 		"package p\nfunc (c conn) SetDeadline(t time.Time) { c.near.SetDeadline(t) }": {},
 		"//go:build !race\n\n" + body(`time.Sleep(1)`):                                {},

@@ -56,7 +56,8 @@ const (
 		return 1`
 )
 
-// foreignRecipe is how a library takes, extends and releases a lock of 30 s.
+// foreignRecipe is how a library takes, extends and releases a lock of 300 s. It is
+// extended to 600 s.
 type foreignRecipe struct {
 	name               string
 	take, extend, free []any // "" is the key
@@ -66,23 +67,23 @@ type foreignRecipe struct {
 
 func foreignRecipes() []foreignRecipe {
 	list := []foreignRecipe{
-		{name: "SET NX PX", take: []any{"SET", "", "me", "NX", "PX", 30000}, taken: "OK",
-			extend: []any{"EVAL", compareAndExtend, 1, "", "me", 60000},
+		{name: "SET NX PX", take: []any{"SET", "", "me", "NX", "PX", 300000}, taken: "OK",
+			extend: []any{"EVAL", compareAndExtend, 1, "", "me", 600000},
 			free:   []any{"EVAL", compareAndDelete, 1, "", "me"}},
-		{name: "SET EX NX", take: []any{"set", "", "me", "ex", 30, "nx"}, taken: "OK",
-			extend: []any{"PEXPIRE", "", 60000}, free: []any{"DEL", ""}},
+		{name: "SET EX NX", take: []any{"set", "", "me", "ex", 300, "nx"}, taken: "OK",
+			extend: []any{"PEXPIRE", "", 600000}, free: []any{"DEL", ""}},
 		{name: "SET PXAT NX", take: []any{"SET", "", "me", "NX", "PXAT",
-			time.Now().UnixMilli() + 30000}, taken: "OK",
-			extend: []any{"EXPIRE", "", 60}, free: []any{"UNLINK", ""}},
-		{name: "a hash", take: []any{"EVAL", hashTake, 1, "", 30000, "uuid:1"}, taken: nil,
-			free: []any{"EVAL", hashFree, 2, "", "channel", 0, 30000, "uuid:1"}},
-		{name: "a sorted set", take: []any{"EVAL", setTake, 1, "", "1700000000.5", "me", 30000},
+			time.Now().UnixMilli() + 300000}, taken: "OK",
+			extend: []any{"EXPIRE", "", 600}, free: []any{"UNLINK", ""}},
+		{name: "a hash", take: []any{"EVAL", hashTake, 1, "", 300000, "uuid:1"}, taken: nil,
+			free: []any{"EVAL", hashFree, 2, "", "channel", 0, 300000, "uuid:1"}},
+		{name: "a sorted set", take: []any{"EVAL", setTake, 1, "", "1700000000.5", "me", 300000},
 			taken: int64(1), free: []any{"EVAL", setFree, 1, "", "me"}},
-		{name: "0 is yes", take: []any{"EVAL", zeroTake, 1, "", "me", 30000}, taken: int64(0),
-			extend: []any{"EVAL", compareAndExtend, 1, "", "me", 60000},
+		{name: "0 is yes", take: []any{"EVAL", zeroTake, 1, "", "me", 300000}, taken: int64(0),
+			extend: []any{"EVAL", compareAndExtend, 1, "", "me", 600000},
 			free:   []any{"EVAL", compareAndDelete, 1, "", "me"}},
 		{name: "an absolute time", take: []any{"EVAL", atTake, 1, "", "me",
-			time.Now().UnixMilli() + 30000}, taken: "OK",
+			time.Now().UnixMilli() + 300000}, taken: "OK",
 			free: []any{"EVAL", compareAndDelete, 1, "", "me"}},
 	}
 	for i := range list {
@@ -129,12 +130,20 @@ func TestForeignLocksAreSeen(t *testing.T) {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
 			_, p := proxytest.StartBoth(t)
-			foreignRecipes()[i].test(t, p) // with times from now on
+			began := time.Now()
+			foreignRecipes()[i].test(t, p, began) // with times from now on
 		})
 	}
 }
 
-func (r foreignRecipe) test(t *testing.T, p *proxytest.Proxy) {
+// lasts reports whether a lock that was taken or extended after began expires so much later.
+func lasts(lock foreign.Lock, began time.Time, lease time.Duration) bool {
+	const rounding = time.Millisecond
+	earliest, latest := began.Add(lease-rounding), time.Now().Add(lease+rounding)
+	return lock.Until.After(earliest) && lock.Until.Before(latest)
+}
+
+func (r foreignRecipe) test(t *testing.T, p *proxytest.Proxy, began time.Time) {
 	const key = "job"
 	holder, other := named(t, p.Addr, "worker-1"), named(t, p.Addr, "worker-2")
 	library := ""
@@ -154,10 +163,10 @@ func (r foreignRecipe) test(t *testing.T, p *proxytest.Proxy) {
 	if len(seen) != 1 {
 		t.Fatalf("seen: %+v", seen)
 	}
-	lock, left := seen[0], time.Until(seen[0].Until)
+	lock := seen[0]
 	if lock.Key != key || lock.Holder.Name != "worker-1" || lock.Holder.Library != library ||
-		left < 25*time.Second || left > 30*time.Second {
-		t.Errorf("seen: %+v, %v left", lock, left)
+		!lasts(lock, began, 300*time.Second) {
+		t.Errorf("seen: %+v", lock)
 	}
 	if lock.Refused != 3 || len(lock.Trying) != 1 || lock.Trying[0].Times != 3 ||
 		lock.Trying[0].Name != "worker-2" {
@@ -183,10 +192,10 @@ func (r foreignRecipe) test(t *testing.T, p *proxytest.Proxy) {
 		t.Errorf("FORCE: %v", said)
 	}
 	if r.extend != nil {
+		began := time.Now()
 		holder.Do(proxytest.Ctx, at(r.extend, key)...)
-		left := time.Until(locks.ForeignLocks(1)[0].Until)
-		if left < 55*time.Second || left > 60*time.Second {
-			t.Errorf("extended: %v left", left)
+		if lock := locks.ForeignLocks(1)[0]; !lasts(lock, began, 600*time.Second) {
+			t.Errorf("extended: %+v", lock)
 		}
 	}
 	if got, err := holder.Do(proxytest.Ctx, at(r.free, key)...).Result(); got != int64(1) {
@@ -216,7 +225,7 @@ func TestForeignClientsThatTryAreSeen(t *testing.T) {
 		t.Errorf("LOCKINFO: %s", got)
 	}
 	for range 2 {
-		other.SetNX(proxytest.Ctx, "job", "me", time.Minute)
+		other.SetNX(proxytest.Ctx, "job", "me", time.Hour)
 	}
 	if got := info(); !strings.Contains(got, "kind lockproxy") ||
 		!strings.Contains(got, " waiters_elsewhere 0 trying [[owner worker-2 client 127.0.0.1:") ||
@@ -234,15 +243,15 @@ func TestLockScanKinds(t *testing.T) {
 	for i := range 25 {
 		n := strconv.Itoa(i)
 		c.Do(proxytest.Ctx, "LOCK", "own:"+n, 60)
-		c.SetNX(proxytest.Ctx, "other:"+n, "me", time.Minute)
-		c.SetNX(proxytest.Ctx, "timestamp:"+n, time.Now().Unix()+60, 0)
+		c.SetNX(proxytest.Ctx, "other:"+n, "me", time.Hour)
+		c.SetNX(proxytest.Ctx, "timestamp:"+n, time.Now().Unix()+3600, 0)
 		want["lockproxy"] = append(want["lockproxy"], "own:"+n)
 		want["other"] = append(want["other"], "other:"+n)
 		want["timestamp"] = append(want["timestamp"], "timestamp:"+n)
 	}
-	c.SetNX(proxytest.Ctx, "gone", "me", time.Minute)
+	c.SetNX(proxytest.Ctx, "gone", "me", time.Hour)
 	direct.Del(proxytest.Ctx, "gone") // the proxy does not see that
-	direct.SetNX(proxytest.Ctx, "unseen", "me", time.Minute)
+	direct.SetNX(proxytest.Ctx, "unseen", "me", time.Hour)
 	want["all"] = slices.Concat(want["lockproxy"], want["other"], want["timestamp"])
 	want[""] = want["lockproxy"]
 	for kind, want := range want {

@@ -26,7 +26,7 @@ func manyLock(t *testing.T, n int, at, login, prefix string, times int) {
 		key := fmt.Sprint(prefix, i)
 		clients.Go(func() {
 			for range times {
-				token := c.Do("LOCK " + key + " 30")
+				token := c.Do("LOCK " + key + " 300")
 				if !tokenReply.MatchString(token) {
 					t.Errorf("LOCK %s: %q", key, token)
 					return
@@ -36,7 +36,7 @@ func manyLock(t *testing.T, n int, at, login, prefix string, times int) {
 					t.Errorf("RELOCK %s fails", key)
 					return
 				}
-				if got := c.Do("LOCK " + key + " 30"); got != "$-1\r\n" {
+				if got := c.Do("LOCK " + key + " 300"); got != "$-1\r\n" {
 					t.Errorf("LOCK %s, which is held: %q", key, got)
 					return
 				}
@@ -72,7 +72,7 @@ func TestLocksOfManyClients(t *testing.T) {
 					return
 				default:
 				}
-				got := c.Do(fmt.Sprint("LOCK data", i, " 30"))
+				got := c.Do(fmt.Sprint("LOCK data", i, " 300"))
 				if !strings.HasPrefix(got, "-WRONGTYPE ") {
 					t.Errorf("LOCK of a list: %q", got)
 					return

@@ -22,7 +22,7 @@ func TestRefusedCommandsDoNotCompete(t *testing.T) {
 	for _, c := range []struct{ name, commands string }{
 		{"SETNX", "SETNX {} 1"},
 		{"SET-NX", "SET {} 1 NX PX 1000"},
-		{"GETSET", "GETSET {} VALUE|PEXPIRE {} 31000"},
+		{"GETSET", "GETSET {} VALUE|PEXPIRE {} 310000"},
 		{"EVAL", "EVAL return(1) 1 {}"},
 		{"EVALSHA", "EVALSHA " + sha + " 1 {}"},
 		{"MULTI", "MULTI|SETNX {} 1|EXEC"},
@@ -56,7 +56,7 @@ func foreignCompetes(
 	foreign.Do(login)
 	for range releases {
 		token := holder.Lock(key + " 300")
-		waiter.Send("LOCK " + key + " 30 WAIT 300")
+		waiter.Send("LOCK " + key + " 300 WAIT 300")
 		proxytest.AwaitWaiters(t, p, key, 1)
 		fill := strings.NewReplacer("{}", key, "VALUE", direct.Get(proxytest.Ctx, key).Val())
 		for _, command := range commands {

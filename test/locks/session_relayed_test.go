@@ -48,7 +48,7 @@ func TestSessionLockKeptByWhatPasses(t *testing.T) {
 	token := c.Lock("job 300 SESSION")
 	awaitTracking(t, proxytest.GoRedis(t, server.Addr()), "1") // each change has the lock verified
 	for range 50 {
-		other.Do("SET job 5 NX PX 30000")
+		other.Do("SET job 5 NX PX 600000")
 		other.Do("SETNX job 5")
 		other.Do("GET job")
 		other.Do("DEL other")

@@ -99,7 +99,7 @@ func TestWaiterTracksForeignLock(t *testing.T) {
 			}
 			waiter, polls := proxytest.Dial(t, p.Addr), startPolls(t)
 			for range 2 {
-				direct.SetNX(proxytest.Ctx, "job", "random", time.Minute)
+				direct.SetNX(proxytest.Ctx, "job", "random", time.Hour)
 				waiter.Send("LOCK job 300 WAIT 300")
 				proxytest.AwaitWaiters(t, p, "job", 1)
 				// A Redis that stops is polled again for a while.
@@ -125,7 +125,7 @@ func TestWaiterPollsWhenTrackingEnds(t *testing.T) {
 	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
-	direct.SetNX(proxytest.Ctx, "job", "random", time.Minute)
+	direct.SetNX(proxytest.Ctx, "job", "random", time.Hour)
 	waiter := proxytest.Dial(t, p.Addr)
 	waiter.Send("LOCK job 300 WAIT 300")
 	polls := startPolls(t)
@@ -146,7 +146,7 @@ func TestTrackedLockWhileRedisIsSilent(t *testing.T) {
 	t.Parallel()
 	server, p := proxytest.StartBoth(t)
 	direct := proxytest.GoRedis(t, server.Addr())
-	direct.SetNX(proxytest.Ctx, "job", "random", time.Minute)
+	direct.SetNX(proxytest.Ctx, "job", "random", time.Hour)
 	first, second := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	for _, c := range []*proxytest.Conn{first, second} {
 		c.ExpectInTime("LOCK job 300 WAIT 0.1", "$-1\r\n")

@@ -16,7 +16,7 @@ func TestLockAllBehindTrackedLockWhileRedisIsSilent(t *testing.T) {
 	server := testredis.Start(t)
 	p := proxytest.Start(t, server.URL(), func(c *proxy.Config) { c.DialTimeout = time.Second })
 	direct := proxytest.GoRedis(t, server.Addr())
-	direct.SetNX(proxytest.Ctx, "job", "random", time.Minute)
+	direct.SetNX(proxytest.Ctx, "job", "random", time.Hour)
 	first, behind := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	first.Send("LOCK job 300 WAIT 0")
 	proxytest.AwaitWaiters(t, p, "job", 1)

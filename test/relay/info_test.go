@@ -195,6 +195,9 @@ func TestStats(t *testing.T) {
 	holder := proxytest.Dial(t, p.Addr)
 	holder.Lock("gone 600 SESSION")
 	holder.Close()
+	testwait.Until(t, "its lock is released", func() bool {
+		return p.Server.Stats().Locks.Disconnect == 1
+	})
 	forced := proxytest.Dial(t, p.Addr)
 	forced.Lock("f 600 SESSION")
 	c.Expect("UNLOCK f FORCE", ":1\r\n")
@@ -207,6 +210,9 @@ func TestStats(t *testing.T) {
 	})
 	first.Expect(proxytest.Unlock("h", token), ":1\r\n")
 	second.Reply()
+	testwait.Until(t, "two clients have ended", func() bool {
+		return p.Server.Stats().Clients == 3
+	})
 	st := p.Server.Stats()
 	l := st.Locks
 	if l.Acquired != 5 || l.HandedOver != 1 || l.Overtime != 1 || l.Disconnect != 1 ||

@@ -356,7 +356,7 @@ func TestFastPathProperty(t *testing.T) {
 
 	acquired, released, handedOver, othersWait := 0, 0, 0, 0 // by the fast paths
 	shared, left := 0, 0                                     // by those of shared locks
-	rapid.Check(t, func(t *rapid.T) {
+	check := func(t *rapid.T) {
 		for range 40 {
 			st := drawStored(t)
 			c := drawCall(t, l, st)
@@ -400,9 +400,13 @@ func TestFastPathProperty(t *testing.T) {
 				t.Fatalf("%s %q of %+v\ngot  %q\nlong %q", c.Script.Name, fast, st, got, want)
 			}
 		}
-	})
-	// At least one of each: of the rarest there are 10, give or take chance.
-	if min(acquired, released, handedOver, othersWait, shared, left) == 0 {
+	}
+	// Of the rarest there are 10 in a round, give or take chance.
+	served := func() int { return min(acquired, released, handedOver, othersWait, shared, left) }
+	for round := 0; round == 0 || round < 10 && served() == 0; round++ {
+		rapid.Check(t, check)
+	}
+	if served() == 0 {
 		t.Errorf("the fast paths have served %d LOCKs, and %d UNLOCKs, %d of them with a waiter, "+
 			"%d while other proxies wait; of shared locks %d LOCKs and %d UNLOCKs", acquired,
 			released, handedOver, othersWait, shared, left)

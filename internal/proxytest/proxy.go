@@ -99,10 +99,12 @@ func StartAt(t testing.TB, at, url string, change func(*proxy.Config)) *Proxy {
 func StartOn(t testing.TB, ln net.Listener, url string, change func(*proxy.Config)) *Proxy {
 	t.Helper()
 	target := parse(t, url)
+	patience := testwait.Patience / 4 // a Redis of a loaded machine can take seconds
 	if virtualnet.Has(target.Addr) {
-		target.Dialer = virtualnet.Dial
+		target.Dialer, patience = virtualnet.Dial, 0
 	}
 	cfg := proxy.Config{
+		DialTimeout: patience,
 		Upstream: target,
 		Locks: lockcmd.Config{MaxTimeout: 24 * time.Hour, FenceRetention: 10 * time.Minute,
 			History: 4 << 20},

@@ -23,6 +23,7 @@ if shares and not sorted then
 end
 
 if shares and held and state == 'shared' then
+  check_rights()
   local asked = holder_of(request_name(asker.connection, asker.request))
   local h = asker.owner ~= '' and holder_of('@' .. asker.owner) or asked
   if h then

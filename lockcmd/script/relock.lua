@@ -18,6 +18,7 @@ local at, text = expiry(tonumber(timeout), unit)
 local h = sorted and holder_with(given)
 if h then
   if renews == '1' and at <= h.expires then return 1 end
+  check_rights()
   redis.call('ZREM', KEYS[2], h.token) -- so that a full server lets the script write
   redis.call('ZADD', KEYS[2], whole(at), h.token)
   write_shared(token, waiting, unit, grace, tonumber(retention))

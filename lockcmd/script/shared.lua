@@ -3,7 +3,7 @@
 -- Nobody needs them for an exclusive lock: to make so many functions takes a tenth of a script's
 -- time.
 local holder_with, holder_of, request_name, find_holder, remove_holder, replace_holder
-local count_holders, write_shared, share
+local count_holders, check_rights, write_shared, share
 if sorted or shares then
   -- More holders would make a script that has to look at all of them take too long.
   local MAX_HOLDERS = 10000
@@ -65,6 +65,18 @@ if sorted or shares then
     return redis.call('ZCOUNT', KEYS[2], '(' .. whole(now - guard), '+inf')
   end
 
+  -- To change the holders takes several writes: half of them would take the lock from the others. A
+  -- user who may not make them all must learn that before the first. Before Redis 7 nothing tells.
+  function check_rights()
+    if not redis.acl_check_cmd then return end
+    local needed = {{'ZADD', KEYS[2], 'XX', 0, '-'}, {'ZREM', KEYS[2], '-'},
+      {'ZREMRANGEBYSCORE', KEYS[2], 1, 0}, {'ZREVRANGE', KEYS[2], 1, 0}, {'ZCOUNT', KEYS[2], 1, 0},
+      {'PEXPIRE', KEYS[2], 1}, {'SET', KEYS[1], '-', 'NX'}}
+    for _, call in ipairs(needed) do
+      if not redis.acl_check_cmd(unpack(call)) then redis.call(unpack(call)) end -- it is refused
+    end
+  end
+
   -- Writes the first line of a shared lock's record, and what the lock's key holds, after its
   -- holders have changed. list is that of waiting proxies.
   function write_shared(last, list, unit, grace_until, retention)
@@ -123,6 +135,7 @@ end
 -- Writes the record with another list of waiting proxies. After its end a lock is free.
 local function write_waiting(list, unit, retention)
   if held and state == 'shared' then
+    check_rights()
     write_shared(token, list, unit, grace, retention)
   elseif held then
     write_record({token = token, expires = expires, value = written, grace = grace,

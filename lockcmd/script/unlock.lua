@@ -49,6 +49,7 @@ local function sharer()
     local others, found = without(name, h and h.connections or '')
     if not found then return nil end
     if #others == 0 then return h end
+    check_rights()
     if string.match(h.connections, '^[^,]+') == name then
       h.request = '0'
       h.connections, h.session = promoted(others)
@@ -170,8 +171,9 @@ local function share_next(holders)
 end
 
 if leaves then
+  local left = count_holders() - 1
+  if left > 0 then check_rights() end
   remove_holder(leaves.token)
-  local left = count_holders()
   if left > 0 then
     local unnamed = wanted == 'self' or wanted == 'free' or wanted == 'gap'
     if shares and not after_others and not after_exclusive then

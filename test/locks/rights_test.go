@@ -189,3 +189,37 @@ func TestDenialOfDelLeavesNothing(t *testing.T) {
 		other.Lock("job 600")
 	}
 }
+
+// A user that may make only some of the writes to a shared lock's record is refused, or does all of
+// what it asks for. It takes the lock from nobody.
+func TestDenialLeavesSharedLocksAlone(t *testing.T) {
+	t.Parallel()
+	server, p := proxytest.StartBoth(t, "--user", "half", "on", ">pw", "~*", "+@all")
+	admin := proxytest.Dial(t, server.Addr())
+	if got := admin.Do("ACL SETUSER half (+get ~none)"); got != "+OK\r\n" {
+		t.Logf("Before Redis 7 a script can't ask for rights: %s", got)
+		return
+	}
+	holder, c := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	c.Expect("AUTH half pw", "+OK\r\n")
+	for lacks := range strings.FieldsSeq("zadd zrem zremrangebyscore zrevrange zcount pexpire set") {
+		held := func(token int64) string {
+			return fmt.Sprintf("FENCE %s %d PING", lacks, token)
+		}
+		for _, request := range []string{"LOCK %s 900 SHARED", "LOCK %s 900 SHARED OWNER me",
+			"LOCK %s 900 WAIT 0.001", "RELOCK %s %d 900", "UNLOCK %s %d"} {
+			token := holder.Lock(lacks + " 300 SHARED")
+			mine := c.Lock(lacks + " 600 SHARED OWNER me")
+			args := []any{lacks, mine}[:strings.Count(request, "%")]
+			admin.Expect("ACL SETUSER half -"+lacks, "+OK\r\n")
+			got := c.Do(fmt.Sprintf(request, args...))
+			admin.Expect("ACL SETUSER half +@all", "+OK\r\n")
+			if t.Logf("%s without %s: %s", request, lacks, got); got[0] == '-' {
+				holder.Expect(held(mine), "+PONG\r\n")
+				holder.Expect("LOCKINFO "+lacks+" HOLDERS", "*2\r\n…")
+			}
+			holder.Expect(held(token), "+PONG\r\n")
+			holder.Expect("UNLOCK "+lacks+" FORCE", ":1\r\n")
+		}
+	}
+}

@@ -32,7 +32,9 @@ do
       waiting = string.match(record, ' (%S+)\n', 72)
       for entry in string.gmatch(waiting, '[^,]+') do
         local name, seen = string.match(entry, '^([^:]+):(%d+):p?%d+:%d+$')
-        if not name or name == proxy or (clock[1] .. ms) - seen >= 1000 then waiting = nil end
+        if not name or name == proxy or math.abs((clock[1] .. ms) - seen) >= 1000 then
+          waiting = nil
+        end
       end
     end
 

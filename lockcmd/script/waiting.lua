@@ -19,12 +19,16 @@ local function way(how) return 100 * string.match(how, '%d+') end
 -- knows when the lock ends, and asks then.
 local HEAD_START = 100
 
+-- One seen later than that, ms from now, was seen before the clock was set back: if it still waits,
+-- it is listed again by its next poll.
+local FUTURE = 5000
+
 -- The waiting proxies seen within the last second and their way, except one.
 local function waiting_proxies(except)
   local list = {}
   for text, proxy, seen, how, since in
     string.gmatch(waiting or '-', '(([^,:]+):(%d+):(%a*%d+):(%d+))') do
-    if proxy ~= except and now - seen < 1000 + way(how) then
+    if proxy ~= except and now - seen < 1000 + way(how) and seen - now < FUTURE then
       list[#list + 1] = {text = text, proxy = proxy, seen = tonumber(seen), how = how,
         since = tonumber(since)}
     end

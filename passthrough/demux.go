@@ -18,6 +18,7 @@ type demux struct {
 	// a late refusal
 	undecided bool
 	collected []byte   // its bytes so far, if it is internal or undecided
+	tooLarge  bool     // it is internal, and not kept
 	size      int      // its bytes so far
 	out       [][]byte // for the client
 
@@ -151,11 +152,8 @@ func (d *demux) cut(c *client, data []byte, limit int) (at, replies int, err err
 		} else {
 			cut(at + n)
 		}
-		if d.dest == internal || d.undecided {
-			d.collected = append(d.collected, piece...)
-			if len(d.collected) > maxCall {
-				return at, replies, errors.New("the reply to the proxy's own request is too large")
-			}
+		if err := d.collect(q, piece); err != nil {
+			return at, replies, err
 		}
 		if !done {
 			continue
@@ -177,7 +175,7 @@ func (d *demux) cut(c *client, data []byte, limit int) (at, replies int, err err
 			d.undecided && !ok && (!q.Muted() || d.scan.Head().Type == '*'):
 			d.out = append(d.out, d.collected)
 		}
-		d.collected, d.refusing = nil, max(0, d.refusing-1)
+		d.collected, d.tooLarge, d.refusing = nil, false, max(0, d.refusing-1)
 		for e, ok := q.popReady(); ok; e, ok = q.popReady() {
 			cut(at)
 			d.finish(q, e)
@@ -186,6 +184,26 @@ func (d *demux) cut(c *client, data []byte, limit int) (at, replies int, err err
 	cut(at)
 	return at, replies, nil
 }
+
+// collect keeps a piece of a reply that is internal or undecided. An Answer that is too large is an
+// error, and others that come by the connection do not suffer from it.
+func (d *demux) collect(q *pendingQueue, piece []byte) error {
+	if d.tooLarge || d.dest != internal && !d.undecided {
+		return nil
+	}
+	d.collected = append(d.collected, piece...)
+	switch {
+	case len(d.collected) <= maxCall:
+	case d.undecided || q.head().answer == nil:
+		return errors.New("the reply to the proxy's own request is too large")
+	default:
+		d.collected, d.tooLarge = nil, true
+	}
+	return nil
+}
+
+// errTooLarge is the error of an Answer that was too large to be kept.
+var errTooLarge = errors.New("has run the command, and its reply of more than 64 MiB was not kept")
 
 // atBatch reports whether data begins with the reply to a batch of calls that went by a home: see
 // openBatch.
@@ -215,7 +233,7 @@ func (d *demux) cutPlain(q *pendingQueue, data []byte, limit int) (at, replies i
 
 // skip is cut for a session that has ended.
 func (d *demux) skip(data []byte, limit int) (at, replies int, err error) {
-	d.collected = nil
+	d.collected, d.tooLarge = nil, false
 	for at < len(data) && replies != limit && !d.atPush(data[at:]) {
 		n, done, err := d.scan.Scan(data[at:])
 		if err != nil {
@@ -239,6 +257,9 @@ func (d *demux) finish(q *pendingQueue, e pendingReply) {
 			return
 		}
 		e.answer.raw, e.answer.err = d.collected, upstream.FailureIn(d.collected)
+		if d.tooLarge {
+			e.answer.err = errTooLarge
+		}
 		e.answer.refused = d.refusing > 0
 		w, n := e.answer.waiter, len(d.waiters)
 		if w != nil && (n == 0 || d.waiters[n-1] != w) {

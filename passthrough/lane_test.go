@@ -127,6 +127,34 @@ func TestFailedHelloIsNotShared(t *testing.T) {
 	}
 }
 
+// An answer to the proxy's own request that is too large to be kept costs nobody else the lane.
+func TestOwnReplyTooLargeForALane(t *testing.T) {
+	s := newScripted(t, 1)
+	clients, lane := s.threeOnALane(t)
+	io.WriteString(lane, strings.Repeat("+PONG\r\n", len(clients)))
+	for _, c := range clients {
+		if got := c.line(t); got != "+PONG" {
+			t.Fatal(got)
+		}
+	}
+	asks, other := clients[0], clients[1]
+	if err := asks.Route(context.Background(), Shared, nil); err != nil || asks.route != byLane {
+		t.Fatal(err, asks.route)
+	}
+	answer := asks.Do(nil, resp.AppendCommand(nil, "GET", "large"))[0]
+	asks.Flush(nil)
+	other.ask(t, "ECHO", "other")
+	other.Flush(nil)
+	large := strings.Repeat("x", maxCall+1)
+	fmt.Fprintf(lane, "$%d\r\n%s\r\n+other\r\n", len(large), large)
+	if got := other.line(t); got != "+other" {
+		t.Errorf("the other client got %q", got)
+	}
+	if _, err := answer.Raw(); err != errTooLarge {
+		t.Error(err)
+	}
+}
+
 // What a lane has no room for at the end of an iteration follows as soon as there is room, before
 // what is asked later, in an event loop or not. Only clients that ask too much wait.
 func TestIterationsWithoutRoom(t *testing.T) {

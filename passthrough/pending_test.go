@@ -1,7 +1,6 @@
 package passthrough
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -219,19 +218,25 @@ func TestPendingUpstreamThatIsNoRedis(t *testing.T) {
 	}
 }
 
-// An answer to the proxy's own request is kept in memory, so its size is bounded.
+// An answer to the proxy's own request is kept in memory, so its size is bounded. One that is larger
+// fails alone.
 func TestPendingOwnReplyIsBounded(t *testing.T) {
 	u := newUnplugged(upstream.Identity{Proto: 2})
-	u.Do(nil, []byte(nil))
-	u.answer(t, fmt.Sprintf("$%d\r\n", 2*maxCall))
-	piece := bytes.Repeat([]byte("x"), 1<<20)
-	for sent := 0; ; sent += len(piece) {
-		if err := u.feed(piece); err != nil {
-			break
+	answers := u.Do(nil, []byte(nil), []byte(nil))
+	pieces, piece := 2*maxCall>>20, strings.Repeat("x", 1<<20)
+	u.answer(t, fmt.Sprintf("$%d\r\n", pieces<<20))
+	for range pieces {
+		u.answer(t, piece)
+		if kept := len(u.home.replies.collected); kept > maxCall {
+			t.Fatalf("%d bytes are kept", kept)
 		}
-		if sent > maxCall+1<<20 {
-			t.Fatalf("%d bytes are kept", sent)
-		}
+	}
+	u.answer(t, "\r\n+next\r\n")
+	if raw, err := answers[0].Raw(); err != errTooLarge || raw != nil {
+		t.Errorf("%d bytes, %v", len(raw), err)
+	}
+	if raw, err := answers[1].Raw(); err != nil || string(raw) != "+next\r\n" {
+		t.Errorf("%q, %v", raw, err)
 	}
 }
 

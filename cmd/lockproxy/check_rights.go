@@ -110,6 +110,11 @@ func (c *checkCommand) checkRights(
 		case r.command == "waitaof" && !strings.Contains(text, "NOPERM"):
 			found.add(levelFail, "persistence", "WAITAOF answers %q: with --require-fsync every "+
 				"LOCK would be answered NOREPLICAS; set appendonly yes", text)
+		case redis.HasErrorPrefix(err, "MISCONF") || redis.HasErrorPrefix(err, "NOREPLICAS"):
+			if r.command == "set" {
+				found.add(levelFail, "writes", "SET answers %q: no lock can be taken until Redis "+
+					"accepts writes again", text)
+			}
 		case !strings.Contains(text, "NOPERM"): // EXEC says EXECABORT, and that within it
 		case strings.Contains(text, "command"):
 			missing = append(missing, r)

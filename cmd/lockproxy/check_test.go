@@ -87,6 +87,8 @@ func TestCheckTellsOfTheUpstream(t *testing.T) {
 		{"without scripts", []string{"--rename-command", "EVAL", "", "--rename-command", "EVALSHA",
 			""}, 1, []string{"FAIL commands the server has no EVAL, EVALSHA, for LOCK, UNLOCK, " +
 			"RELOCK, LOCKINFO: it must be a Redis or Valkey with scripts"}},
+		{"refuses writes", []string{"--min-replicas-to-write", "1"}, 1, []string{
+			`FAIL writes SET answers "NOREPLICAS Not enough good replicas to write`}},
 		{"wants a login", []string{"--requirepass", secret}, 0,
 			[]string{"PASS upstream", "WARN rights put a locking user's login into --upstream"}},
 	} {

@@ -63,6 +63,10 @@ func readConfig(name string, flags []*kong.Flag) (settings, error) {
 			return nil, fmt.Errorf("--config %s: unknown setting %q: want the name of a flag, "+
 				"without dashes before it, as in max-clients", name, key)
 		}
+		// TOML's number for permissions is 0o770, and what is left of it is 504.
+		if _, isNumber := value.(int64); isNumber && key == "listen-mode" {
+			return nil, fmt.Errorf(`--config %s: %s: want a string, as in "0770"`, name, key)
+		}
 		if list[key], err = asFlag(value); err != nil {
 			return nil, fmt.Errorf("--config %s: %s: %w", name, key, err)
 		}

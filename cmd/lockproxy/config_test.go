@@ -76,6 +76,7 @@ func TestConfigFileErrors(t *testing.T) {
 		"max-clients = \"many\"":                     "--max-clients: want a number from 1 to",
 		"max-clients = 0":                            `2147483647, not "0"`,
 		"max-timeout = 5":                            "--max-timeout: ",
+		"listen-mode = 0o660":                        `listen-mode: want a string, as in "0770"`,
 		"log-level = \"loud\"":                       "--log-level must be one of",
 		"\nupstream = redis://u:" + secret + "@h":    "line 2 is not TOML",
 		"upstream = \"redis://u:" + secret + "#@h\"": "--upstream: not a usable redis URL",

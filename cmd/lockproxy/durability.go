@@ -22,8 +22,11 @@ type durabilityOptions struct {
 
 // check checks what the types alone do not ensure.
 func (o *durabilityOptions) check(opts *options) error {
-	if o.RequireFsync && opts.upstream == nil {
+	switch {
+	case o.RequireFsync && opts.upstream == nil:
 		return errors.New("--require-fsync needs --upstream: the in-memory store has no disk")
+	case o.MinReplicas > 0 && opts.upstream == nil:
+		return errors.New("--min-replicas needs --upstream: the in-memory store has no replicas")
 	}
 	if o.SentinelUser == "" && o.SentinelPassword == "" {
 		return nil

@@ -23,6 +23,8 @@ func TestDurabilityOptions(t *testing.T) {
 		"--failover-hold 25h": "--failover-hold: want a time " +
 			"from 0s to 24h,",
 		"--require-fsync": "--require-fsync needs --upstream: the in-memory store has no disk",
+		"--min-replicas 1": "--min-replicas needs --upstream: the in-memory store has no " +
+			"replicas",
 		"--sentinel-password " + secret: "write --upstream as " +
 			"redis+sentinel://",
 		"--upstream redis://h --sentinel-user x": "write --upstream as " +

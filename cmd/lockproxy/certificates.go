@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"os"
 	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"lockproxy/internal/upstream"
 )
@@ -17,6 +20,7 @@ type certificates struct {
 	upstream *upstream.Upstream // nil if it is plain
 	base     *tls.Config        // the upstream's, as its URL says
 	clients  atomic.Pointer[tls.Config]
+	notNow   []string // what the last load has found of certificates that are not valid now
 }
 
 // loadCertificates reads the files for the first time.
@@ -43,6 +47,8 @@ func (c *certificates) load(opts *options) error {
 	if err != nil {
 		return err
 	}
+	c.notNow = append(notValid("--tls-cert", opts.TLSCert, clients),
+		notValid("--upstream-tls-cert", opts.UpstreamCert, upstream)...)
 	c.clients.Store(clients)
 	if c.upstream != nil {
 		c.upstream.SetTLS(upstream)
@@ -99,6 +105,28 @@ func asClient(base *tls.Config, prefix, serverName, cert, key, ca string) (*tls.
 		cfg.RootCAs, err = authorities(prefix+"-ca", ca)
 	}
 	return cfg, err
+}
+
+// notValid says so if a certificate has expired, or is not valid yet: it is of use to nobody who
+// checks it.
+func notValid(flag, file string, cfg *tls.Config) []string {
+	if cfg == nil || len(cfg.Certificates) == 0 || cfg.Certificates[0].Leaf == nil {
+		return nil
+	}
+	leaf, now := cfg.Certificates[0].Leaf, time.Now()
+	if !now.Before(leaf.NotBefore) && !now.After(leaf.NotAfter) {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s %s is valid from %s to %s, and not now: the other side may "+
+		"refuse it; renew it, or set this machine's clock", flag, file,
+		leaf.NotBefore.UTC().Format(time.RFC3339), leaf.NotAfter.UTC().Format(time.RFC3339))}
+}
+
+// warn logs what is wrong with the files that are in use.
+func (c *certificates) warn(log hclog.Logger) {
+	for _, text := range c.notNow {
+		log.Warn("a certificate is not valid now: " + text)
+	}
 }
 
 func pair(flags, certFile, keyFile string) ([]tls.Certificate, error) {

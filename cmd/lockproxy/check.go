@@ -93,6 +93,10 @@ func (c *checkCommand) checkAll() (found findings) {
 	case err != nil:
 		found.add(levelFail, "tls", "%v", err)
 		return found
+	case len(certs.notNow) > 0:
+		for _, text := range certs.notNow {
+			found.add(levelFail, "tls", "%s", text)
+		}
 	case certs.used():
 		found.add(levelPass, "tls", "all files can be used")
 	}

@@ -71,6 +71,7 @@ func (r *reloader) reload() {
 	if len(changed) > 0 {
 		r.log.Info("SIGHUP: settings read again and in use", "changed", strings.Join(changed, " "))
 	}
+	r.certs.warn(r.log)
 	switch {
 	case r.certs.used():
 		r.log.Info("SIGHUP: TLS files read again; new connections use them")

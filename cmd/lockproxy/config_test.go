@@ -196,6 +196,9 @@ func TestHangupMovesCertificates(t *testing.T) {
 	server := testredis.Start(t)
 	ca := testtls.NewAuthority(t)
 	pairs := []testtls.Pair{ca.Issue(t, "first"), ca.Issue(t, "second")}
+	expired := ca.IssueExpired(t, "expired")
+	wantLines(t, check(t, 1, "--tls-cert", expired.CertFile, "--tls-key", expired.KeyFile),
+		"FAIL tls --tls-cert "+expired.CertFile+" is valid from ")
 	addr := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
 	name := configFile(t,
 		fmt.Sprintf("tls-cert = %q\ntls-key = %q\n", pairs[0].CertFile, pairs[0].KeyFile))
@@ -219,4 +222,8 @@ func TestHangupMovesCertificates(t *testing.T) {
 		p.waitFor(c.line)
 		shows(c.shows)
 	}
+	os.WriteFile(name, []byte(fmt.Sprintf("tls-cert = %q\ntls-key = %q\n", expired.CertFile,
+		expired.KeyFile)), 0o600)
+	p.cmd.Process.Signal(syscall.SIGHUP)
+	p.waitFor("a certificate is not valid now: --tls-cert " + expired.CertFile)
 }

@@ -54,6 +54,7 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("cannot use the TLS files: %w", err)
 	}
+	certs.warn(log)
 	reloader := &reloader{args: cmd.args, current: opts, certs: certs, log: log}
 	if opts.upstream != nil {
 		opts.upstream.OnRefused(reloader.renew)

@@ -66,6 +66,7 @@ func TestMistakesAboutTheUpstream(t *testing.T) {
 	full.Ask("CONFIG", "SET", "maxmemory", "1")
 	ca := testtls.NewAuthority(t)
 	pair := ca.Issue(t, "redis.test")
+	stranger := testtls.NewAuthority(t).Issue(t, "client")
 	encrypted := encryptedRedis(t, ca, pair, "--tls-auth-clients", "no")
 	expired := encryptedRedis(t, ca, ca.IssueExpired(t, "redis.test"), "--tls-auth-clients", "no")
 	strict := encryptedRedis(t, ca, pair)
@@ -117,6 +118,12 @@ func TestMistakesAboutTheUpstream(t *testing.T) {
 			"certificate: name one by --upstream-tls-cert and --upstream-tls-key (" + unreached +
 			"(TLS: ended right after the handshake, as when the upstream misses a client " +
 			"certificate or doesn't accept it: …))"},
+		"a certificate of another authority": {"rediss://" + strict, trusting +
+			" --upstream-tls-cert " + stranger.CertFile + " --upstream-tls-key " + stranger.KeyFile,
+			"it may not accept the certificate in --upstream-tls-cert: its authority must be one " +
+				"that the upstream knows, and it must be valid today (" + unreached + "(TLS: ended " +
+				"right after the handshake, as when the upstream misses a client certificate or " +
+				"doesn't accept it: …))"},
 		"a replica": {replica.URL(), "", "ADDR: it is a replica of 127.0.0.1:1, which can't be " +
 			"written to: name the master in --upstream, or its Sentinels"},
 		"a Sentinel": {sentinel.URL(), "", "ADDR: it is a Sentinel: name the group of its master " +

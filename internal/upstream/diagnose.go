@@ -136,6 +136,9 @@ func (u *Upstream) Explain(ctx context.Context, err error, tlsFlags string) erro
 		advice = "its certificate is for another name: give that by " + tlsFlags + "-server-name"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		advice = "its certificate is not valid today: renew it, or set this machine's clock"
+	case errors.Is(err, errAfterHandshake) && len(u.TLS().Certificates) > 0:
+		advice = "it may not accept the certificate in " + tlsFlags + "-cert: its authority must " +
+			"be one that the upstream knows, and it must be valid today"
 	case errors.Is(err, errAfterHandshake):
 		advice = "it may let in only clients with a certificate: name one by " + tlsFlags +
 			"-cert and " + tlsFlags + "-key"

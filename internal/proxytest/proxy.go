@@ -105,7 +105,7 @@ func StartOn(t testing.TB, ln net.Listener, url string, change func(*proxy.Confi
 	}
 	cfg := proxy.Config{
 		DialTimeout: patience,
-		Upstream: target,
+		Upstream:    target,
 		Locks: lockcmd.Config{MaxTimeout: 24 * time.Hour, FenceRetention: 10 * time.Minute,
 			History: 4 << 20},
 		Logger: hclog.NewNullLogger(),

@@ -76,11 +76,11 @@ func TestOneLock(t *testing.T) {
 		Events []event
 	}
 	testwait.Until(t, "it has waited", func() bool {
-		s.json("/api/lock?key=job:1", &one)
-		return one.Five.WaitMS >= 300
+		s.json("/api/lock?key=job:1", &one) // a Redis that stops answers between these two figures
+		return one.Five.WaitMS >= 300 && len(one.Waiters) == 1 && one.Waiters[0].WaitedMS >= 250
 	})
-	if w := one.Waiters; one.Holder.Owner != "anna" || len(w) != 1 || w[0].Owner != "bert" ||
-		w[0].WaitedMS < 250 || w[0].LeftMS < 10000 || one.Sixty.WaitMS < 250 ||
+	if w := one.Waiters; one.Holder.Owner != "anna" || w[0].Owner != "bert" ||
+		w[0].LeftMS < 10000 || one.Sixty.WaitMS < 250 ||
 		len(one.Five.Blame) != 1 || one.Five.Blame[0].Holder != "anna" ||
 		one.Five.Blame[0].WaitMS != one.Five.WaitMS || len(one.Events) != 1 {
 		t.Errorf("%+v", one)

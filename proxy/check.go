@@ -3,6 +3,8 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,66 +13,92 @@ import (
 	"lockproxy/internal/loopguard"
 )
 
-// checkRetry is the pause after the upstream could not be asked.
-const checkRetry = 5 * time.Second
+const (
+	// checkEvery is the pause between two looks at an upstream that serves.
+	checkEvery = 10 * time.Second
+	// checkRetry is the pause after the upstream did not serve.
+	checkRetry = 5 * time.Second
+	// firstLook is how long the upstream has for its first answer, until a line says that there is
+	// none.
+	firstLook = time.Second
+)
 
-// firstLook is how long the upstream has for its first answer, until a line says that there is none.
-const firstLook = time.Second
-
-// CheckUpstream checks what the upstream is and how it is set up, until ctx ends. It logs at once
-// what keeps the upstream from serving, and again when that changes. Once, it logs a line if the
-// upstream would lose locks, or if no lock could be given out. From time to time it checks whether
-// the upstream closes single clients for what they ask: then clients cannot share connections. It
-// waits for an upstream that is down or busy. It gives up if the proxy's own user may not ask.
+// CheckUpstream looks at what the upstream is and how it is set up, again and again until ctx ends.
+// It logs what keeps the upstream from serving, or gives out no lock, and when that is over. Once,
+// it logs a line if the upstream would lose locks. It also looks whether the upstream closes single
+// clients for what they ask (then clients cannot share connections), and keeps it from closing
+// clients that wait.
 func (s *Server) CheckUpstream(ctx context.Context) {
-	if info := s.awaitUpstream(ctx); ctx.Err() == nil {
-		switch {
-		case info != nil:
-			s.warnOfNoPassword()
-			s.warnOfEviction(info)
-		case redis.HasErrorPrefix(s.prober.Ping(ctx).Err(), "NOAUTH"):
-			s.log.Info("the upstream wants a login, and --upstream has none: clients that don't " +
-				"log in themselves are answered NOAUTH")
-		default:
-			s.log.Debug("cannot look whether the upstream may evict locks: its user may not ask")
+	loopguard.MayWait()
+	patience, warned := firstLook, false
+	limits := limitsWatch{server: s}
+	for {
+		info, err := s.look(ctx, patience)
+		if ctx.Err() != nil {
+			return
 		}
-		s.checkFsync(ctx)
+		pause := checkRetry
+		patience = max(firstLook, s.cfg.DialTimeout)
+		if err == nil {
+			if !warned {
+				s.warnOfUpstream(ctx, info)
+				warned = true
+			}
+			pause = limits.look(ctx)
+		}
+		s.keepAwake(ctx, time.After(pause), limits.timeout)
 	}
-	s.watchLimits(ctx)
 }
 
-// awaitUpstream asks until the upstream would serve clients, and logs why it would not. It returns
-// the answer to INFO; nil if the proxy's own user may not ask.
-func (s *Server) awaitUpstream(ctx context.Context) map[string]string {
-	loopguard.MayWait()
-	for last, patience := "", firstLook; ; patience = max(firstLook, s.cfg.DialTimeout) {
-		once, cancel := context.WithTimeout(ctx, patience)
-		info, err := s.cfg.Upstream.Diagnose(once)
-		late := once.Err() != nil
-		cancel()
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err == nil:
-			if last != "" {
-				s.log.Info("the upstream serves now", "upstream", s.cfg.Upstream)
-			}
-			return info
-		case err.Error() == last:
-		case late:
-			s.log.Warn("the upstream has not answered yet: clients wait, or are answered UPSTREAM",
-				"upstream", s.cfg.Upstream, "within", patience.String(), "error", err)
-		default:
-			s.log.Error("the upstream does not serve: clients are answered with errors; it is "+
-				"asked again", "every", checkRetry.String(), "error", err)
-		}
-		last = err.Error()
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(checkRetry):
-		}
+// look looks whether the upstream would serve a new client, and reports it. info is its answer to
+// INFO; nil if the proxy's own user may not ask.
+func (s *Server) look(
+	ctx context.Context, patience time.Duration,
+) (info map[string]string, err error) {
+	once, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	info, err = s.cfg.Upstream.Diagnose(once)
+	if err == nil {
+		err = s.missingReplicas(info)
 	}
+	switch {
+	case ctx.Err() != nil:
+	case err == nil:
+		s.status.serves(s.log, s.cfg.Upstream)
+	case once.Err() != nil && s.status.fails("no answer", false):
+		s.log.Warn("the upstream does not answer: clients wait, or are answered UPSTREAM",
+			"upstream", s.cfg.Upstream, "within", patience.String(), "error", err)
+	case once.Err() == nil && s.status.fails(err.Error(), info != nil):
+		s.log.Error("the upstream does not serve: clients are answered with errors; it is "+
+			"asked again", "every", checkRetry.String(), "error", err)
+	}
+	return info, err
+}
+
+// missingReplicas is an error if fewer replicas are connected than a LOCK needs. Which a cluster's
+// masters have is not asked for.
+func (s *Server) missingReplicas(info map[string]string) error {
+	connected, err := strconv.Atoi(info["connected_slaves"])
+	if err != nil || connected >= s.cfg.Locks.MinReplicas || s.cfg.Upstream.IsCluster() {
+		return nil
+	}
+	return fmt.Errorf("%d replicas are connected, and --min-replicas is %d: LOCK is answered "+
+		"NOREPLICAS; mend the replicas", connected, s.cfg.Locks.MinReplicas)
+}
+
+// warnOfUpstream logs what an operator should know about how the upstream is set up.
+func (s *Server) warnOfUpstream(ctx context.Context, info map[string]string) {
+	switch {
+	case info != nil:
+		s.warnOfNoPassword()
+		s.warnOfEviction(info)
+	case redis.HasErrorPrefix(s.prober.Ping(ctx).Err(), "NOAUTH"):
+		s.log.Info("the upstream wants a login, and --upstream has none: clients that don't " +
+			"log in themselves are answered NOAUTH")
+	default:
+		s.log.Debug("cannot look whether the upstream may evict locks: its user may not ask")
+	}
+	s.checkFsync(ctx)
 }
 
 // mayNotAsk reports whether the upstream will always refuse a request: for want of a right, or

@@ -40,6 +40,7 @@ type Server struct {
 	prober    *redis.Client  // by which Ready asks; connects when it is needed
 	nextConn  atomic.Uint64
 	counters  counters
+	status    upstreamStatus
 	buffers   bufferQuota // what sessions can hold of unfinished requests
 	scripts   scriptLoads
 }
@@ -56,7 +57,7 @@ func New(cfg Config) *Server {
 	}
 	s.pool = passthrough.NewPool(passthrough.Config{
 		Upstream: cfg.Upstream, LanesPerKey: cfg.UpstreamConns, DialTimeout: cfg.DialTimeout,
-		Spares: cfg.spares(), BatchScript: batchScript, OnDial: s.recordUpstreamStatus, HomeIdle: cfg.HomeIdle,
+		Spares: cfg.spares(), BatchScript: batchScript, OnDial: s.recordConnect, HomeIdle: cfg.HomeIdle,
 		MaxUnread: cfg.MaxUnread,
 		OnMoved: func(to upstream.Server) {
 			s.log.Warn("new connections to the upstream lead to another server, or it has been "+
@@ -181,17 +182,16 @@ func (s *Server) Close() {
 	s.prober.Close()
 }
 
-// recordUpstreamStatus counts a connect to the upstream, and logs how it went when that has
-// changed. A nil error is success.
-func (s *Server) recordUpstreamStatus(err error) {
-	if changed := s.counters.connected(err); !changed {
-		return
-	}
-	if err != nil {
-		s.log.Error("upstream does not serve: clients are answered UPSTREAM until it does",
+// recordConnect counts a connect to the upstream, and logs how it went when that has changed. A nil
+// error is success.
+func (s *Server) recordConnect(err error) {
+	s.counters.connected(err)
+	switch {
+	case err == nil:
+		s.status.connects(s.log, s.cfg.Upstream)
+	case s.status.fails(noConnect, false):
+		s.log.Error("the upstream does not serve: clients are answered UPSTREAM until it does",
 			"upstream", s.cfg.Upstream, "error", err)
-	} else {
-		s.log.Info("upstream serves again", "upstream", s.cfg.Upstream)
 	}
 }
 

@@ -64,14 +64,14 @@ func (t *traffic) addTo(st *Stats) {
 	st.BytesOut += t.out.Load()
 }
 
-// connected counts a connect to the upstream. It reports whether the outcome differs from the last.
-func (c *counters) connected(err error) (changed bool) {
+// connected counts a connect to the upstream.
+func (c *counters) connected(err error) {
 	if err == nil {
 		c.connects.Add(1)
 	} else {
 		c.failures.Add(1)
 	}
-	return c.down.Swap(err != nil) != (err != nil)
+	c.down.Store(err != nil)
 }
 
 // ID names this proxy among all, as lock records do.

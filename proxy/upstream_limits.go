@@ -13,36 +13,43 @@ import (
 // maxmemory-clients), clients share none: no client is closed for what another did, nor kept for
 // it.
 
-// limitsEvery is how often the upstream is asked for its limits.
-const limitsEvery = 30 * time.Second
+// limitsWatch suspends lanes while the upstream limits connections.
+type limitsWatch struct {
+	server  *Server
+	refused bool          // the upstream does not tell its limits
+	limits  string        // "" is none
+	timeout time.Duration // the upstream's for idle clients; 0 is none
+}
 
-// watchLimits suspends lanes while the upstream limits connections, until ctx ends or the upstream
-// refuses to tell.
-func (s *Server) watchLimits(ctx context.Context) {
-	limits := ""
-	for ctx.Err() == nil {
-		found, timeout, err := s.limits(ctx)
-		pause := limitsEvery
-		switch {
-		case mayNotAsk(err):
-			s.log.Debug("cannot look whether the upstream limits single connections", "error", err)
-			s.keepAwake(ctx, nil, unknownTimeout)
-			return
-		case err != nil:
-			pause = checkRetry
-		case found != limits:
-			limits = found
-			s.pool.Suspend(limits != "", timeout)
-			if limits != "" {
-				s.log.Warn("the upstream limits single connections: clients share none, as with "+
-					"--upstream-mode dedicated", "limit", limits)
-			} else {
-				s.log.Info("the upstream does not limit single connections any more: " +
-					"clients share them")
-			}
-		}
-		s.keepAwake(ctx, time.After(pause), timeout)
+// look asks for the limits, and returns the pause until the next look.
+func (w *limitsWatch) look(ctx context.Context) time.Duration {
+	if w.refused {
+		return checkEvery
 	}
+	s := w.server
+	limits, timeout, err := s.limits(ctx)
+	switch {
+	case mayNotAsk(err):
+		s.log.Debug("cannot look whether the upstream limits single connections", "error", err)
+		w.refused, w.timeout = true, unknownTimeout
+		return checkEvery
+	case err != nil:
+		return checkRetry
+	}
+	w.timeout = timeout
+	if limits == w.limits {
+		return checkEvery
+	}
+	w.limits = limits
+	s.pool.Suspend(limits != "", timeout)
+	if limits != "" {
+		s.log.Warn("the upstream limits single connections: clients share none, as with "+
+			"--upstream-mode dedicated", "limit", limits)
+	} else {
+		s.log.Info("the upstream does not limit single connections any more: " +
+			"clients share them")
+	}
+	return checkEvery
 }
 
 // unknownTimeout is the upstream's timeout for idle clients if it does not tell that.

@@ -12,18 +12,33 @@ import (
 	"lockproxy/internal/testwait"
 )
 
-// When the upstream serves at last, the log says so.
-func TestUpstreamServesAtLast(t *testing.T) {
+// The log says what keeps the upstream from serving, at the start and later, and when that is over.
+func TestUpstreamThatServesNotAlways(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	server.Ask("REPLICAOF", "127.0.0.1", "1")
-	p := start(t, "--listen", "127.0.0.1:0", "--upstream", server.URL())
-	said := func(text string) func() bool {
-		return func() bool { return strings.Contains(p.said(), text) }
+	p := start(t, "--listen", "127.0.0.1:0", "--upstream", server.URL(),
+		"--upstream-dial-timeout", "2s")
+	said := func(text string, times int) {
+		t.Helper()
+		testwait.Until(t, "it says: "+text,
+			func() bool { return strings.Count(p.said(), text) == times })
 	}
-	testwait.Until(t, "it says what is wrong", said("it is a replica of"))
+	said("it is a replica of", 1)
 	server.Ask("REPLICAOF", "NO", "ONE")
-	testwait.Until(t, "it says that nothing is wrong any more", said("the upstream serves now"))
+	said("the upstream serves now", 1)
+	server.Pause()
+	said("the upstream does not answer", 1)
+	server.Resume()
+	said("the upstream serves now", 2)
+}
+
+// It says so if no LOCK can reach enough replicas.
+func TestMissingReplicasAreSaid(t *testing.T) {
+	t.Parallel()
+	p := start(t, "--listen", "127.0.0.1:0", "--upstream", testredis.Start(t).URL(),
+		"--min-replicas", "1")
+	p.waitFor("0 replicas are connected, and --min-replicas is 1")
 }
 
 // A proxy is never its own upstream: each connection would open another.

@@ -65,7 +65,7 @@ func TestTourWait(t *testing.T) {
 func TestTourSession(t *testing.T) {
 	_, proxy := proxytest.StartBoth(t)
 	holder, other := proxytest.Dial(t, proxy.Addr), proxytest.Dial(t, proxy.Addr)
-	holder.Lock("job 60 SESSION")
+	holder.Lock("job 600 SESSION")
 	other.Expect("LOCK job 600", "$-1\r\n")
 	holder.Close()
 	other.Send("LOCK job 600 WAIT 600")

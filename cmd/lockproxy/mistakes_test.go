@@ -111,7 +111,7 @@ func TestRefusedLoginLeavesNoLock(t *testing.T) {
 	addr := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
 	p := start(t, "--listen", addr, "--upstream",
 		strings.Replace(redis.URL(), "://", "://:"+secret+"@", 1))
-	for _, command := range []string{"LOCK a 60", "LOCK a 60 WAIT 0.1", "LOCKALL 60 2 {a}1 {a}2"} {
+	for _, command := range []string{"LOCK a 600", "LOCK a 600 WAIT 0.1", "LOCKALL 600 2 {a}1 {a}2"} {
 		nc, err := net.Dial("tcp", addr)
 		if got := ask(t, nc, err, command); !strings.HasPrefix(got, "-UPSTREAM ") {
 			t.Errorf("%s: %q", command, got)

@@ -28,27 +28,27 @@ func TestMistakesOfUsers(t *testing.T) {
 		inMulti = "-ERR Command not allowed inside a transaction: send it before MULTI, or use FENCE"
 	)
 	for line, want := range map[string]string{
-		"LOCK job":         "-ERR wrong number of arguments for 'lock' command" + help,
-		"LOCK job 10s":     `-ERR timeout is not a float or out of range: "10s"` + seconds,
-		"LOCK job -5":      `-ERR timeout is negative: "-5"` + seconds,
-		"LOCK job 0":       `-ERR timeout is not a float or out of range: "0"` + seconds,
-		"LOCK job 60 WAIT": `-ERR syntax error near "WAIT": ` + options,
-		"LOCK job 60 WAIT -1": `-ERR WAIT is not a float or out of range: "-1" (seconds, 0 waits ` +
+		"LOCK job":          "-ERR wrong number of arguments for 'lock' command" + help,
+		"LOCK job 10s":      `-ERR timeout is not a float or out of range: "10s"` + seconds,
+		"LOCK job -5":       `-ERR timeout is negative: "-5"` + seconds,
+		"LOCK job 0":        `-ERR timeout is not a float or out of range: "0"` + seconds,
+		"LOCK job 600 WAIT": `-ERR syntax error near "WAIT": ` + options,
+		"LOCK job 600 WAIT -1": `-ERR WAIT is not a float or out of range: "-1" (seconds, 0 waits ` +
 			"forever, at most 8589934592)",
-		"LOCK job 60 SESION": `-ERR syntax error near "SESION": ` + options,
-		"LOCK job 60 MAX 5":  `-ERR syntax error near "MAX": want SESSION MAX seconds` + help,
-		"LOCK job 60 LIMIT 0": `-ERR value is not an integer or out of range: "0" (LIMIT, at least ` +
+		"LOCK job 600 SESION": `-ERR syntax error near "SESION": ` + options,
+		"LOCK job 600 MAX 5":  `-ERR syntax error near "MAX": want SESSION MAX seconds` + help,
+		"LOCK job 600 LIMIT 0": `-ERR value is not an integer or out of range: "0" (LIMIT, at least ` +
 			"1)",
-		"LOCK data 60":           noLock,
-		"LOCK list 60":           noLock,
-		"LOCKALL 60 2 free data": noLock,
-		"UNLOCK data FORCE":      noLock,
-		"LOCK held 60":           "null",
-		"LOCK theirs 60":         "null",
-		"UNLOCK held 12345":      ":0",
-		"UNLOCK held":            ":0",
-		"RELOCK held 12345 60":   ":0",
-		"DONE page 12345 text":   ":0",
+		"LOCK data 600":           noLock,
+		"LOCK list 600":           noLock,
+		"LOCKALL 600 2 free data": noLock,
+		"UNLOCK data FORCE":       noLock,
+		"LOCK held 600":           "null",
+		"LOCK theirs 600":         "null",
+		"UNLOCK held 12345":       ":0",
+		"UNLOCK held":             ":0",
+		"RELOCK held 12345 600":   ":0",
+		"DONE page 12345 text":    ":0",
 		"UNLOCK held 1.5": `-ERR value is not an integer or out of range: "1.5" (a ` +
 			"token, or FORCE)",
 		"FENCE held x SET k v": `-ERR value is not an integer or out of range: "x" (a token)`,
@@ -56,20 +56,20 @@ func TestMistakesOfUsers(t *testing.T) {
 			"command was not run",
 		"FENCE held 12345 BLPOP k 0": "-ERR 'blpop' can't be fenced: it blocks, or is not one that a " +
 			"transaction runs as data",
-		"LOCKALL 60 3 a b": "-ERR Number of keys can't be greater than number of args",
-		"LOCKALL 60 2 a a": `-ERR the keys should be different: "a"`,
-		"ONCE page":        "-ERR wrong number of arguments for 'once' command" + help,
-		"ONCE list 60":     "-WRONGTYPE Operation against a key holding the wrong kind of value",
+		"LOCKALL 600 3 a b": "-ERR Number of keys can't be greater than number of args",
+		"LOCKALL 600 2 a a": `-ERR the keys should be different: "a"`,
+		"ONCE page":         "-ERR wrong number of arguments for 'once' command" + help,
+		"ONCE list 600":     "-WRONGTYPE Operation against a key holding the wrong kind of value",
 		"DONE page 12345 text EX 0": `-ERR invalid expire time in 'done' command: "0" (EX, 1 to ` +
 			"1000000000000000)",
 		"LOCKINFO held HOLDER": `-ERR syntax error near "HOLDER": want HOLDERS or WAITERS` + help,
-		"MULTI / LOCK job 60":  inMulti,
-		"MULTI / LOCK job 60 / EXEC": "-EXECABORT Transaction discarded because of " +
+		"MULTI / LOCK job 600": inMulti,
+		"MULTI / LOCK job 600 / EXEC": "-EXECABORT Transaction discarded because of " +
 			"previous errors.",
-		"SUBSCRIBE news / LOCK job 60": "-ERR Can't execute 'lock': only (P|S)SUBSCRIBE / " +
+		"SUBSCRIBE news / LOCK job 600": "-ERR Can't execute 'lock': only (P|S)SUBSCRIBE / " +
 			"(P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
 		"AUTH limited wrong": "-WRONGPASS invalid username-password pair or user is disabled.",
-		"AUTH limited pw / LOCK app:job 60": "-NOPERM this user has no permissions to run the " +
+		"AUTH limited pw / LOCK app:job 600": "-NOPERM this user has no permissions to run the " +
 			"'evalsha' command",
 	} {
 		t.Run(line, func(t *testing.T) {

@@ -17,7 +17,7 @@ func TestTopOfProcess(t *testing.T) {
 	addr := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
 	start(t, "--listen", addr, "--upstream", "redis://:"+secret+"@"+redis.Addr()+"/3")
 	nc, err := net.Dial("tcp", addr)
-	if got := ask(t, nc, err, "LOCK report 100 OWNER anna"); !strings.HasPrefix(got, ":") {
+	if got := ask(t, nc, err, "LOCK report 1000 OWNER anna"); !strings.HasPrefix(got, ":") {
 		t.Fatalf("LOCK: %q", got)
 	}
 	var out, errs bytes.Buffer

@@ -94,7 +94,7 @@ func TestLocks(t *testing.T) {
 			t.Error("a session lock isn't shown as one")
 		}
 	}
-	c.Do(ctx, "ONCE", "report:7", 60)
+	c.Do(ctx, "ONCE", "report:7", 600)
 	testwait.Until(t, "the claim of a value", func() bool { return s.locks("").Total == 5 })
 	if l := s.locks("?filter=report:7:once:").Locks; len(l) != 1 || l[0].Makes != "report:7" {
 		t.Errorf("the claim of a value: %+v", l)

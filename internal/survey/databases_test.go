@@ -58,10 +58,10 @@ func TestScanPastADatabase(t *testing.T) {
 	p, client, elsewhere := oneDatabase(t)
 	s := survey.New(locksOf{p.Server}, 0, survey.DefaultBudget)
 	client.Expect("SELECT 3", "+OK\r\n")
-	client.Lock("there 60")
+	client.Lock("there 600")
 	for i := range 3 {
 		key := fmt.Sprintf("here:%d", i)
-		elsewhere.Lock(key + " 60") // only a scan finds it
+		elsewhere.Lock(key + " 600") // only a scan finds it
 		s.Step(t.Context())
 		v := s.View(survey.Query{Filter: key}, time.Now())
 		if len(v.Rows) != 1 || v.Err == nil || v.Complete {
@@ -81,11 +81,11 @@ func TestScanPastLocksOfOthers(t *testing.T) {
 	p := proxytest.Start(t, "redis://page:pw@"+server.Addr(), nil)
 	elsewhere := proxytest.Dial(t, proxytest.Start(t, server.URL(), nil).Addr)
 	for i := range 20 {
-		elsewhere.Lock(fmt.Sprintf("theirs:%d 60", i))
+		elsewhere.Lock(fmt.Sprintf("theirs:%d 600", i))
 	}
 	s := survey.New(locksOf{p.Server}, 0, survey.Budget{Scan: 500, Inspect: 4})
 	s.Step(t.Context()) // it knows the names of theirs
-	elsewhere.Lock("ours:1 60")
+	elsewhere.Lock("ours:1 600")
 	for range 30 {
 		s.Step(t.Context())
 	}

@@ -17,7 +17,7 @@ type Counts struct {
 	Times    int // comparisons of how long something took
 	Sleeps   int // calls of time.Sleep
 	Timeouts int // limits of time that a test or a client gives itself
-	Leases   int // locks for less than a minute
+	Leases   int // locks that expire while a test may still wait
 }
 
 func (c Counts) plus(o Counts) Counts {
@@ -279,12 +279,13 @@ var (
 	lockArgs = regexp.MustCompile(`^[^ ]* (\d+(?:\.\d+)?)(?: |$)`)
 )
 
-// minute is the shortest lease, in seconds, that no stop of a machine ends.
-const minute = 60
+// shortest is the shortest lease, in seconds, that outlives all that a test waits for: see
+// testwait.Patience.
+const shortest = 300
 
 func shortLeases(lease *regexp.Regexp, text string) (n int) {
 	for _, match := range lease.FindAllStringSubmatch(text, -1) {
-		if seconds, err := strconv.ParseFloat(match[1], 64); err == nil && seconds < minute {
+		if seconds, err := strconv.ParseFloat(match[1], 64); err == nil && seconds < shortest {
 			n++
 		}
 	}

@@ -63,7 +63,7 @@ func client(t *testing.T, addr string) *redis.Client {
 
 func TestSnapshot(t *testing.T) {
 	_, o := startProxy(t)
-	o.Client.Do(ctx, "LOCK", "b", 100, "OWNER", "anna")
+	o.Client.Do(ctx, "LOCK", "b", 1000, "OWNER", "anna")
 	o.Client.Do(ctx, "LOCK", "a\x1b[2J\n", 3000)
 	var out bytes.Buffer
 	if err := Snapshot(ctx, o, &out); err != nil {
@@ -87,7 +87,7 @@ func TestSnapshot(t *testing.T) {
 func TestSnapshotOfOddLocks(t *testing.T) {
 	server, o := startProxy(t)
 	o.Client.Do(ctx, "SET", "centuries", "random", "NX", "PX", "9000000000000000")
-	o.Client.Do(ctx, "LOCK", "forged", 100)
+	o.Client.Do(ctx, "LOCK", "forged", 1000)
 	direct := client(t, server.Addr())
 	for _, record := range direct.Keys(ctx, "forged?*").Val() {
 		text := direct.Get(ctx, record).Val()
@@ -204,7 +204,7 @@ func TestWatch(t *testing.T) {
 	server, o := startProxy(t)
 	o.Interval = 5 * time.Millisecond
 	for i, key := range []string{"beta", "alpha", "gamma"} {
-		o.Client.Do(ctx, "LOCK", key, 100*(i+1), "OWNER", fmt.Sprint("owner-", key))
+		o.Client.Do(ctx, "LOCK", key, 1000*(i+1), "OWNER", fmt.Sprint("owner-", key))
 	}
 	s := watch(t, o, 100, 12)
 	s.showsKeys("alpha beta gamma")
@@ -265,7 +265,7 @@ func TestDocumentedScreens(t *testing.T) {
 		t.Fatalf("%d screens in docs/observability.md", len(blocks))
 	}
 	_, o := startProxy(t)
-	o.Client.Do(ctx, "LOCK", "report:daily", 100, "OWNER", "reporter-6")
+	o.Client.Do(ctx, "LOCK", "report:daily", 1000, "OWNER", "reporter-6")
 	o.Query = survey.Query{Sort: survey.ByWaiters, Descending: true}
 	s := watch(t, o, 92, 31)
 	heading := regexp.MustCompile(`(?m)^(KEY|one lock|HOLDER|QUEUE|LAST HOUR|q quit).*`)
@@ -289,7 +289,7 @@ func TestDocumentedScreens(t *testing.T) {
 func TestWatchScrolls(t *testing.T) {
 	_, o := startProxy(t)
 	for i := range 30 {
-		o.Client.Do(ctx, "LOCK", fmt.Sprintf("k%02d", i), 100)
+		o.Client.Do(ctx, "LOCK", fmt.Sprintf("k%02d", i), 1000)
 	}
 	s := watch(t, o, 80, 9)
 	s.showsKeys("k00 k01 k02 k03 k04")
@@ -318,13 +318,13 @@ func TestWatchScrolls(t *testing.T) {
 // its queue and its last holders.
 func TestWatchSeen(t *testing.T) {
 	_, o := startProxy(t)
-	o.Client.Do(ctx, "LOCK", "order:1", 100, "OWNER", "anna")
-	o.Client.Do(ctx, "LOCK", "order:2", 100, "OWNER", "emil")
-	o.Client.Do(ctx, "LOCK", "quiet", 100)
+	o.Client.Do(ctx, "LOCK", "order:1", 1000, "OWNER", "anna")
+	o.Client.Do(ctx, "LOCK", "order:2", 1000, "OWNER", "emil")
+	o.Client.Do(ctx, "LOCK", "quiet", 1000)
 	o.Client.Do(ctx, "UNLOCK", "quiet", "FORCE")
 	waited := make(chan error, 1)
 	go func() { // ends with the release
-		waited <- o.Client.Do(ctx, "LOCK", "order:1", 100, "WAIT", 60, "OWNER", "bert").Err()
+		waited <- o.Client.Do(ctx, "LOCK", "order:1", 1000, "WAIT", 60, "OWNER", "bert").Err()
 	}()
 	s := watch(t, o, 120, 24)
 	s.showsKeys("order:1 order:2")
@@ -404,8 +404,8 @@ func TestWatchForeign(t *testing.T) {
 // Deadlocks are counted above the table.
 func TestWatchDeadlocks(t *testing.T) {
 	_, o := startProxy(t)
-	o.Client.Do(ctx, "LOCK", "doc", 60, "SHARED", "OWNER", "anna")
-	o.Client.Do(ctx, "LOCK", "doc", 60, "WAIT", 2, "OWNER", "anna") // waits for itself
+	o.Client.Do(ctx, "LOCK", "doc", 600, "SHARED", "OWNER", "anna")
+	o.Client.Do(ctx, "LOCK", "doc", 600, "WAIT", 2, "OWNER", "anna") // waits for itself
 	s := watch(t, o, 120, 24)
 	s.shows("1 deadlock ")
 }
@@ -414,7 +414,7 @@ func TestWatchDeadlocks(t *testing.T) {
 func TestWatchShared(t *testing.T) {
 	_, o := startProxy(t)
 	for _, name := range []string{"anna", "bert", "carl"} {
-		o.Client.Do(ctx, "LOCK", "doc", 100, "SHARED", "OWNER", name)
+		o.Client.Do(ctx, "LOCK", "doc", 1000, "SHARED", "OWNER", name)
 	}
 	s := watch(t, o, 120, 24)
 	s.showsKeys("doc")

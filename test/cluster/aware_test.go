@@ -37,7 +37,7 @@ func TestClusterAwareClients(t *testing.T) {
 	if len(seen) != 1 || !seen[p.Addr] {
 		t.Errorf("go-redis is led to %v, not to the proxy at %s", seen, p.Addr)
 	}
-	token, err := aware.Do(proxytest.Ctx, "LOCK", "aware:lock", "100").Int64()
+	token, err := aware.Do(proxytest.Ctx, "LOCK", "aware:lock", "1000").Int64()
 	if err != nil || token <= 0 {
 		t.Errorf("LOCK: %d, %v", token, err)
 	}

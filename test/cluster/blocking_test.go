@@ -34,7 +34,7 @@ func TestClusterBehindABlockingCommand(t *testing.T) {
 	c.Expect("DEL blocking:a blocking:b blocking:c", ":…")
 	c.Expect("RPUSH blocking:b element", ":1\r\n")
 	behind := []string{"BLPOP blocking:a 0", "BLPOP blocking:b 0", "SET blocking:c 1",
-		"LOCK blocking 60", "MULTI", "INCR blocking:c", "EXEC", "UNLOCK blocking"}
+		"LOCK blocking 600", "MULTI", "INCR blocking:c", "EXEC", "UNLOCK blocking"}
 
 	leaves := proxytest.Dial(t, p.Addr)
 	leaves.Send(behind...)

@@ -88,7 +88,7 @@ func TestWaitersAtAServerThatVanishes(t *testing.T) {
 				for i := range 3 {
 					up.at.Ask("DEL", key(i))
 					testwait.Until(t, "locks are free", func() bool {
-						return next.Do(fmt.Sprintf("LOCK %s 60 WAIT 1", key(i)))[0] == ':'
+						return next.Do(fmt.Sprintf("LOCK %s 600 WAIT 1", key(i)))[0] == ':'
 					})
 				}
 			})
@@ -171,13 +171,13 @@ func TestOwnersRetryAcrossAFailover(t *testing.T) {
 			safe := proxytest.Start(t, up.url, proxytest.WithSlowReplicas(1))
 			p, q := proxytest.Start(t, up.url, nil), proxytest.Start(t, up.url, nil)
 			first, third := proxytest.Dial(t, safe.Addr), proxytest.Dial(t, q.Addr)
-			token := first.Lock("job 60 OWNER me")
+			token := first.Lock("job 600 OWNER me")
 			up.failover()
 			var got string
 			for i, at := range []*proxytest.Proxy{p, q} {
 				testwait.Until(t, "it is answered", func() bool {
 					c := proxytest.Dial(t, at.Addr)
-					got = c.Do("LOCK job 60 OWNER me")
+					got = c.Do("LOCK job 600 OWNER me")
 					c.Close() // not told of the token, for all the proxy knows
 					return got[0] != '-'
 				})
@@ -186,10 +186,10 @@ func TestOwnersRetryAcrossAFailover(t *testing.T) {
 				}
 			}
 			first.Close()
-			third.ExpectInTime("LOCK job 60 WAIT 0.5", "$-1\r\n")
-			third.Expect(fmt.Sprintf("RELOCK job %d 60", token), ":1\r\n")
+			third.ExpectInTime("LOCK job 600 WAIT 0.5", "$-1\r\n")
+			third.Expect(fmt.Sprintf("RELOCK job %d 600", token), ":1\r\n")
 			third.Expect(proxytest.Unlock("job", token), ":1\r\n")
-			if next := third.Lock("job 60"); next <= token {
+			if next := third.Lock("job 600"); next <= token {
 				t.Errorf("token %d behind %d", next, token)
 			}
 		})

@@ -27,12 +27,12 @@ func TestClusterLocks(t *testing.T) {
 	}
 	tokens := map[string]string{}
 	for _, key := range keys {
-		token := strings.Trim(a.DoWords("LOCK", key, "60", "OWNER", "me"), ":\r\n")
+		token := strings.Trim(a.DoWords("LOCK", key, "600", "OWNER", "me"), ":\r\n")
 		tokens[key] = token
 		for _, step := range []struct{ got, want string }{
-			{b.DoWords("LOCK", key, "60"), "$-1\r\n"},
-			{b.DoWords("LOCK", key, "60", "OWNER", "me"), ":" + token + "\r\n"},
-			{b.DoWords("RELOCK", key, token, "60"), ":1\r\n"},
+			{b.DoWords("LOCK", key, "600"), "$-1\r\n"},
+			{b.DoWords("LOCK", key, "600", "OWNER", "me"), ":" + token + "\r\n"},
+			{b.DoWords("RELOCK", key, token, "600"), ":1\r\n"},
 			{b.DoWords("FENCE", key, token, "EXISTS", key), ":1\r\n"},
 			{b.DoWords("FENCE", key, token+"0", "EXISTS", key),
 				fmt.Sprintf("-FENCED token %s0 does not hold the lock '%s' (any more): the "+
@@ -98,7 +98,7 @@ func TestClusterFence(t *testing.T) {
 	cluster := testredis.StartCluster(t, 3, 0)
 	p := proxytest.Start(t, cluster.URL(), nil)
 	c := proxytest.Dial(t, p.Addr)
-	token := c.Lock("{job} 60")
+	token := c.Lock("{job} 600")
 	fence := fmt.Sprintf("FENCE {job} %d ", token)
 	c.Expect(fence+"SET {job}:state busy", "+OK\r\n")
 	c.Expect(fence+"INCR {job}:state", "-ERR value is not an integer or out of range\r\n")
@@ -133,8 +133,8 @@ func TestClusterFenceWhileSlotMoves(t *testing.T) {
 	t.Parallel()
 	cluster := testredis.StartCluster(t, 3, 0)
 	c := proxytest.Dial(t, proxytest.Start(t, cluster.URL(), nil).Addr)
-	token := c.Lock("{job} 60")
-	shared := proxytest.Token(t, c.Do("LOCK {job}:shared 60 SHARED"))
+	token := c.Lock("{job} 600")
+	shared := proxytest.Token(t, c.Do("LOCK {job}:shared 600 SHARED"))
 	slot := cluster.Slot("{job}")
 	from := cluster.MasterOf(slot)
 	m := cluster.BeginMigration(from, proxytest.AnotherMaster(cluster, from), slot)
@@ -196,7 +196,7 @@ func TestClusterSurvey(t *testing.T) {
 	var keys []string
 	for i := range 12 {
 		keys = append(keys, fmt.Sprint("job", i))
-		c.Lock(keys[i] + " 60")
+		c.Lock(keys[i] + " 600")
 	}
 	c.Do("LOCKINFO " + keys[0]) // now one node knows the script
 	held, err := p.Server.Locks().Inspect(proxytest.Ctx, names.Identity{}, keys)

@@ -25,7 +25,7 @@ func TestClusterLogin(t *testing.T) {
 	k.Expect("DBSIZE", "-NOAUTH Authentication required.\r\n")
 	k.Expect("READONLY", "-NOAUTH Authentication required.\r\n")
 	k.Expect("CLUSTER SLOTS", "-NOAUTH Authentication required.\r\n")
-	k.Expect("LOCK "+one+" 100", "-NOAUTH …")
+	k.Expect("LOCK "+one+" 1000", "-NOAUTH …")
 	k.Expect("AUTH wrong", "-WRONGPASS …")
 	k.Expect("AUTH secret", "+OK\r\n")
 	for _, key := range []string{one, two} {

@@ -52,12 +52,12 @@ func TestClusterLockMigrates(t *testing.T) {
 	p, q := proxytest.Start(t, cluster.URL(), nil), proxytest.Start(t, cluster.URL(), nil)
 	holder, session := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	slot := cluster.Slot("{m}")
-	token := holder.Lock("{m}job 60")
+	token := holder.Lock("{m}job 600")
 	kept := session.Lock("{m}kept 600 SESSION")
 	var waiters []*proxytest.Conn
 	for i, proxy := range []*proxytest.Proxy{p, q, p} {
 		w := proxytest.Dial(t, proxy.Addr)
-		w.Send("LOCK {m}job 60 WAIT 600")
+		w.Send("LOCK {m}job 600 WAIT 600")
 		waiters = append(waiters, w)
 		proxytest.AwaitWaiters(t, proxy, "{m}job", i/2+1)
 	}
@@ -67,11 +67,11 @@ func TestClusterLockMigrates(t *testing.T) {
 	// its record is still at the old node: no node can say anything about the lock
 	m.MoveKey("{m}job")
 	free := proxytest.Dial(t, p.Addr)
-	if got := free.Do("LOCK {m}job 60"); !strings.HasPrefix(got, "-TRYAGAIN ") {
+	if got := free.Do("LOCK {m}job 600"); !strings.HasPrefix(got, "-TRYAGAIN ") {
 		t.Errorf("LOCK while the lock and its record are apart: %q", got)
 	}
 	testwait.Until(t, "LOCK of a new one is told to try again", func() bool {
-		got := free.Do("LOCK {m}new 60 WAIT 2")
+		got := free.Do("LOCK {m}new 600 WAIT 2")
 		if got[0] != '-' {
 			t.Fatalf("LOCK of a new one: %q", got)
 		}
@@ -81,13 +81,13 @@ func TestClusterLockMigrates(t *testing.T) {
 	m.MoveKey(keyname.Record([]byte("{m}job")))
 	// On a loaded machine RELOCK was told to try again once, for a reason that is not known.
 	testwait.Until(t, "its holder is answered", func() bool {
-		got := holder.Do(fmt.Sprintf("RELOCK {m}job %d 60", token))
+		got := holder.Do(fmt.Sprintf("RELOCK {m}job %d 600", token))
 		if got != ":1\r\n" && !strings.HasPrefix(got, "-TRYAGAIN ") {
 			t.Fatalf("RELOCK: %q", got)
 		}
 		return got[0] == ':'
 	})
-	free.Expect("LOCK {m}job 60", "$-1\r\n")
+	free.Expect("LOCK {m}job 600", "$-1\r\n")
 	holder.Expect(proxytest.Unlock("{m}job", token), ":1\r\n")
 	var got string
 	served := -1
@@ -127,10 +127,10 @@ func TestClusterLockMigrates(t *testing.T) {
 		})
 	}
 	session.Expect(proxytest.Unlock("{m}kept", kept), ":1\r\n")
-	if next := free.Lock("{m}job 60"); next <= last {
+	if next := free.Lock("{m}job 600"); next <= last {
 		t.Errorf("token %d behind %d", next, last)
 	}
-	free.Lock("{m}new 60")
+	free.Lock("{m}new 600")
 }
 
 // A slot moves while a waiter of another proxy listens for a lock in it: it listens at the new
@@ -144,8 +144,8 @@ func TestClusterWakesMigrate(t *testing.T) {
 	from := cluster.MasterOf(slot)
 	to := proxytest.AnotherMaster(cluster, from)
 	for range 3 {
-		token := holder.Lock("job 60")
-		waiter.Send("LOCK job 60 WAIT 600")
+		token := holder.Lock("job 600")
+		waiter.Send("LOCK job 600 WAIT 600")
 		proxytest.AwaitWaiters(t, q, "job", 1)
 		cluster.MigrateSlots(from, to, slot)
 		from, to = to, from

@@ -384,7 +384,7 @@ func (c *rightsClient) addData(prefix string) {
 	case 4:
 		c.ask("DEL "+key()+" "+key(), allowed(begins(":")))
 	case 5:
-		c.ask(fmt.Sprintf("LOCK %s:lock%dx%d 60", prefix, c.id, c.names), allowed(begins(":", "$-1",
+		c.ask(fmt.Sprintf("LOCK %s:lock%dx%d 600", prefix, c.id, c.names), allowed(begins(":", "$-1",
 			"_")))
 		c.names++
 	case 6:

@@ -24,7 +24,7 @@ func TestReleaseAfterBusyScript(t *testing.T) {
 	admin := proxytest.Dial(t, server.Addr())
 	admin.Expect("CONFIG SET lua-time-limit 10", "+OK\r\n")
 	holder, busy := proxytest.Dial(t, p.Addr), proxytest.Dial(t, server.Addr())
-	holder.Lock("job 60 SESSION")
+	holder.Lock("job 600 SESSION")
 	busy.Write(resp.AppendCommand(nil, "EVAL", "while true do end", "0"))
 	testwait.Until(t, "Redis is busy", func() bool {
 		return admin.Do("PING")[0] == '-'

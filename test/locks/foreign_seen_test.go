@@ -242,7 +242,7 @@ func TestLockScanKinds(t *testing.T) {
 	want := map[string][]string{}
 	for i := range 25 {
 		n := strconv.Itoa(i)
-		c.Do(proxytest.Ctx, "LOCK", "own:"+n, 60)
+		c.Do(proxytest.Ctx, "LOCK", "own:"+n, 600)
 		c.SetNX(proxytest.Ctx, "other:"+n, "me", time.Hour)
 		c.SetNX(proxytest.Ctx, "timestamp:"+n, time.Now().Unix()+3600, 0)
 		want["lockproxy"] = append(want["lockproxy"], "own:"+n)

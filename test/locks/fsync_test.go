@@ -138,13 +138,13 @@ func TestRequireFsyncAcrossAKill(t *testing.T) {
 		tokens := map[string]int64{}
 		for i := range 3 {
 			key := fmt.Sprint("job", i)
-			tokens[key] = c.Lock(key + " 60")
+			tokens[key] = c.Lock(key + " 600")
 		}
 		server.Kill()
 		server.Restart()
 		after := proxytest.Dial(t, p.Addr)
 		for key, token := range tokens {
-			after.Expect("LOCK "+key+" 60", "$-1\r\n")
+			after.Expect("LOCK "+key+" 600", "$-1\r\n")
 			after.Expect(proxytest.Unlock(key, token), ":1\r\n")
 		}
 	}

@@ -27,7 +27,7 @@ func TestFailoverByHandWithTwoReplicas(t *testing.T) {
 		}).Addr
 		clients[n] = proxytest.Dial(t, addrs[n])
 		testwait.Until(t, "replicas acknowledge a lock", func() bool {
-			return clients[n].Do(fmt.Sprintf("LOCK first:%d 60", n))[0] == ':'
+			return clients[n].Do(fmt.Sprintf("LOCK first:%d 600", n))[0] == ':'
 		})
 	}
 	g.Failover(t)
@@ -35,7 +35,7 @@ func TestFailoverByHandWithTwoReplicas(t *testing.T) {
 	for i := 0; g.Master() == old && i < 10_000; i++ {
 		for n, c := range clients {
 			key := fmt.Sprintf("job:%d:%d", n, i)
-			c.Send("LOCK " + key + " 60")
+			c.Send("LOCK " + key + " 600")
 			got, err := c.TryReply()
 			if err != nil { // the old master had it
 				clients[n] = proxytest.Dial(t, addrs[n])

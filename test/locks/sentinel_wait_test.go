@@ -24,15 +24,15 @@ func TestWaitersOutlastAFailover(t *testing.T) {
 			return g.Servers[1].Ask("EXISTS", o.key) == ":1" &&
 				g.Servers[2].Ask("EXISTS", o.key) == ":1"
 		})
-		o.short.Send("LOCK " + o.key + " 60 WAIT 1.5")
+		o.short.Send("LOCK " + o.key + " 600 WAIT 1.5")
 		proxytest.AwaitWaiters(t, o.p, o.key, 3)
 	}
 	g.Servers[0].Kill()
 	for _, o := range all {
-		if got := o.free.Do("LOCK " + o.key + " 60"); !strings.HasPrefix(got, "-UPSTREAM ") {
+		if got := o.free.Do("LOCK " + o.key + " 600"); !strings.HasPrefix(got, "-UPSTREAM ") {
 			t.Errorf("LOCK while there is no master: %q", got)
 		}
-		if got := o.free.Do("LOCK " + o.key + " 60"); !strings.HasPrefix(got,
+		if got := o.free.Do("LOCK " + o.key + " 600"); !strings.HasPrefix(got,
 			"-UPSTREAM cannot reach ") {
 			t.Errorf("LOCK while there is no master: %q", got)
 		}
@@ -61,10 +61,10 @@ func startOutlasting(t *testing.T, g *testredis.Group, minReplicas int) *outlast
 	o := &outlasting{p: p, key: fmt.Sprint("job", minReplicas), holder: proxytest.Dial(t, p.Addr),
 		first: proxytest.Dial(t, p.Addr), second: proxytest.Dial(t, p.Addr),
 		short: proxytest.Dial(t, p.Addr), free: proxytest.Dial(t, p.Addr)}
-	o.token = o.holder.Lock(o.key + " 60")
+	o.token = o.holder.Lock(o.key + " 600")
 	o.free.Expect("PING", "+PONG\r\n")
 	for i, w := range []*proxytest.Conn{o.first, o.second} {
-		w.Send("LOCK " + o.key + " 60 WAIT 0")
+		w.Send("LOCK " + o.key + " 600 WAIT 0")
 		proxytest.AwaitWaiters(t, p, o.key, i+1)
 	}
 	return o

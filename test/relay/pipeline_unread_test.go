@@ -36,7 +36,7 @@ func TestPipelineUnreadIsBounded(t *testing.T) {
 			for i := 0; ; i++ { // the kernel's buffers take megabytes first
 				var raw []byte
 				for _, command := range append(slices.Repeat([]string{"ECHO " + echoed(i)}, 100),
-					"LOCK a 60") {
+					"LOCK a 600") {
 					raw = resp.AppendCommand(raw, strings.Split(command, " ")...)
 				}
 				if _, err := c.Write(raw); err != nil {

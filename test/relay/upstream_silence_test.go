@@ -139,7 +139,7 @@ func (in *lossSituation) lose(t *testing.T, server *testredis.Server, command st
 			return err
 		}
 		defer waiter.Close()
-		waiter.Write(resp.AppendCommand(nil, "LOCK", "held", "100", "WAIT", "0"))
+		waiter.Write(resp.AppendCommand(nil, "LOCK", "held", "1000", "WAIT", "0"))
 		if !testwait.Holds(func() bool { return p.Server.Stats().Locks.Waiters > 0 }) {
 			return fmt.Errorf("the other doesn't wait: it was told %q", waiter.told())
 		}

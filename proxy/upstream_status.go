@@ -10,7 +10,7 @@ import (
 )
 
 // upstreamStatus is what the log has said last about whether the upstream serves: one line when it
-// does not, whoever notices first, and one when it does again.
+// does not, from a look or from a connect, and one when it does again.
 type upstreamStatus struct {
 	mu    sync.Mutex
 	fault string // guarded by mu; "" if it serves

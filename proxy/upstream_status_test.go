@@ -10,7 +10,8 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// The log says once that the upstream does not serve, whoever notices first, and once that it does.
+// The log says once that the upstream does not serve, if a look and a connect find that, and once
+// that it does.
 func TestUpstreamStatus(t *testing.T) {
 	const full, replica, refused = "full", "a replica", "connection refused"
 	for name, steps := range map[string]string{

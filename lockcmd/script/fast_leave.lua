@@ -41,7 +41,8 @@ do
         local may = redis.acl_check_cmd -- as in fast_share.lua
         local allowed = not may or may('ZREM', KEYS[2], '-') and may('ZADD', KEYS[2], 0, '-')
           and may('PEXPIRE', KEYS[2], 1) and may('SET', KEYS[1], '-')
-        if not elsewhere and allowed and (asks == '' or has == asks .. ' ' or has == asks .. ',') then
+        if not elsewhere and allowed
+          and (asks == '' or has == asks .. ' ' or has == asks .. ',') then
           redis.call('ZREMRANGEBYSCORE', KEYS[2], score, score)
           redis.call('ZREM', KEYS[2], token)
           if latest ~= value then

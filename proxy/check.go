@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -30,47 +31,62 @@ const (
 // clients that wait.
 func (s *Server) CheckUpstream(ctx context.Context) {
 	loopguard.MayWait()
-	patience, warned := firstLook, false
-	limits := limitsWatch{server: s}
+	limits := limitsWatch{server: s, timeouts: make(chan time.Duration)}
+	var awake sync.WaitGroup
+	awake.Go(func() { s.keepAwake(ctx, limits.timeouts) }) // ends with ctx
+	defer awake.Wait()
+	patience, mayAsk, served := firstLook, true, false
 	for {
-		info, err := s.look(ctx, patience)
+		info, err := s.look(ctx, patience, mayAsk)
 		if ctx.Err() != nil {
 			return
 		}
-		pause := checkRetry
 		patience = max(firstLook, s.cfg.DialTimeout)
-		if err == nil {
-			if !warned {
-				s.warnOfUpstream(ctx, info)
-				warned = true
-			}
-			pause = limits.look(ctx)
+		if mayAsk = mayAsk && (info != nil || err != nil); err == nil && !served {
+			served = true
+			s.warnOfUpstream(ctx, info)
 		}
-		s.keepAwake(ctx, time.After(pause), limits.timeout)
+		pause := checkEvery
+		if served && !limits.look(ctx) || err != nil {
+			pause = checkRetry
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
-// look looks whether the upstream would serve a new client, and reports it. info is its answer to
-// INFO; nil if the proxy's own user may not ask.
+// look looks whether the upstream would serve a new client, and reports what keeps it from that, or
+// from giving out locks. mayAsk says that the proxy's own user may have the right to INFO. info is
+// the answer to that; nil without an error if it may not.
 func (s *Server) look(
-	ctx context.Context, patience time.Duration,
+	ctx context.Context, patience time.Duration, mayAsk bool,
 ) (info map[string]string, err error) {
 	once, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	info, err = s.cfg.Upstream.Diagnose(once)
+	if mayAsk {
+		info, err = s.cfg.Upstream.Diagnose(once)
+	} else {
+		err = s.ping(once)
+	}
+	fault := err
 	if err == nil {
-		err = s.missingReplicas(info)
+		fault = s.missingReplicas(info)
 	}
 	switch {
 	case ctx.Err() != nil:
-	case err == nil:
+	case fault == nil:
 		s.status.serves(s.log, s.cfg.Upstream)
-	case once.Err() != nil && s.status.fails("no answer", false):
-		s.log.Warn("the upstream does not answer: clients wait, or are answered UPSTREAM",
-			"upstream", s.cfg.Upstream, "within", patience.String(), "error", err)
-	case once.Err() == nil && s.status.fails(err.Error(), info != nil):
+	case once.Err() != nil:
+		if s.status.fails("no answer", false) {
+			s.log.Warn("the upstream does not answer: clients wait, or are answered UPSTREAM",
+				"upstream", s.cfg.Upstream, "within", patience.String(), "error", fault)
+		}
+	case s.status.fails(fault.Error(), info != nil):
 		s.log.Error("the upstream does not serve: clients are answered with errors; it is "+
-			"asked again", "every", checkRetry.String(), "error", err)
+			"asked again", "every", checkRetry.String(), "error", fault)
 	}
 	return info, err
 }

@@ -18,12 +18,17 @@ func (s *Server) Ready(ctx context.Context) error {
 	if s.isUnready() {
 		return errDraining
 	}
+	if err := s.ping(ctx); err != nil {
+		return fmt.Errorf("the upstream %s does not serve: %w", s.cfg.Upstream, err)
+	}
+	return nil
+}
+
+// ping asks the upstream as Ready does.
+func (s *Server) ping(ctx context.Context) error {
 	err := s.prober.Ping(ctx).Err()
 	if redis.HasErrorPrefix(err, "NOAUTH") || redis.HasErrorPrefix(err, "NOPERM") {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("the upstream %s does not serve: %w", s.cfg.Upstream, err)
-	}
-	return nil
+	return err
 }

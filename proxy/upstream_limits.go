@@ -15,51 +15,53 @@ import (
 
 // limitsWatch suspends lanes while the upstream limits connections.
 type limitsWatch struct {
-	server  *Server
-	refused bool          // the upstream does not tell its limits
-	limits  string        // "" is none
-	timeout time.Duration // the upstream's for idle clients; 0 is none
+	server   *Server
+	refused  bool               // the upstream does not tell its limits
+	limits   string             // "" is none
+	timeouts chan time.Duration // takes the upstream's timeout for idle clients after each look
 }
 
-// look asks for the limits, and returns the pause until the next look.
-func (w *limitsWatch) look(ctx context.Context) time.Duration {
+// look asks for the limits. It returns false if there was no answer.
+func (w *limitsWatch) look(ctx context.Context) (ok bool) {
+	loopguard.MayWait()
 	if w.refused {
-		return checkEvery
+		return true
 	}
 	s := w.server
 	limits, timeout, err := s.limits(ctx)
 	switch {
 	case mayNotAsk(err):
 		s.log.Debug("cannot look whether the upstream limits single connections", "error", err)
-		w.refused, w.timeout = true, unknownTimeout
-		return checkEvery
+		w.refused, timeout = true, unknownTimeout
 	case err != nil:
-		return checkRetry
+		return false
+	case limits != w.limits:
+		w.limits = limits
+		s.pool.Suspend(limits != "", timeout)
+		if limits != "" {
+			s.log.Warn("the upstream limits single connections: clients share none, as with "+
+				"--upstream-mode dedicated", "limit", limits)
+		} else {
+			s.log.Info("the upstream does not limit single connections any more: " +
+				"clients share them")
+		}
 	}
-	w.timeout = timeout
-	if limits == w.limits {
-		return checkEvery
+	select {
+	case w.timeouts <- timeout:
+	case <-ctx.Done():
 	}
-	w.limits = limits
-	s.pool.Suspend(limits != "", timeout)
-	if limits != "" {
-		s.log.Warn("the upstream limits single connections: clients share none, as with "+
-			"--upstream-mode dedicated", "limit", limits)
-	} else {
-		s.log.Info("the upstream does not limit single connections any more: " +
-			"clients share them")
-	}
-	return checkEvery
+	return true
 }
 
 // unknownTimeout is the upstream's timeout for idle clients if it does not tell that.
 const unknownTimeout = 30 * time.Second
 
 // keepAwake keeps the upstream from taking clients for idle that wait for a lock, or hold one as
-// long as they are connected, until ctx ends or until tells. timeout is the upstream's for idle
-// clients, 0 for none.
-func (s *Server) keepAwake(ctx context.Context, until <-chan time.Time, timeout time.Duration) {
+// long as they are connected, until ctx ends. timeouts are the upstream's for idle clients, as they
+// become known; 0 is none.
+func (s *Server) keepAwake(ctx context.Context, timeouts <-chan time.Duration) {
 	loopguard.MayWait()
+	var timeout time.Duration
 	for {
 		var again <-chan time.Time
 		if timeout > 0 {
@@ -71,9 +73,8 @@ func (s *Server) keepAwake(ctx context.Context, until <-chan time.Time, timeout 
 			again = time.After(timeout / 3)
 		}
 		select {
+		case timeout = <-timeouts:
 		case <-again:
-		case <-until:
-			return
 		case <-ctx.Done():
 			return
 		}

@@ -2,6 +2,7 @@ package sharing_test
 
 import (
 	"context"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -35,6 +36,30 @@ func checkUpstream(t *testing.T, p *proxytest.Proxy) {
 	checked := make(chan struct{})
 	go func() { defer close(checked); p.Server.CheckUpstream(ctx) }()
 	t.Cleanup(func() { stop(); <-checked })
+}
+
+// The limits are looked at though the upstream gives out no locks, for want of replicas.
+func TestLimitsOfAnUpstreamWithoutReplicas(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Locks.MinReplicas = 1 })
+	checkUpstream(t, p)
+	testwait.Until(t, "the proxy asks for the limits", func() bool {
+		return strings.Contains(server.Ask("INFO", "commandstats"), "cmdstat_config|get:calls=3")
+	})
+}
+
+// An upstream that refuses INFO is asked PING from then on: its ACL LOG would fill.
+func TestLooksAtAnUpstreamThatRefusesInfo(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	server.Ask("ACL", "SETUSER", "few", "on", ">pw", "~*", "&*", "+@all", "-info")
+	p := proxytest.Start(t, "redis://few:pw@"+server.Addr(), nil)
+	checkUpstream(t, p)
+	pings := regexp.MustCompile(`cmdstat_ping:calls=([3-9]|\d\d)`) // two by the first look
+	testwait.Until(t, "the proxy looks again", func() bool {
+		return pings.MatchString(server.Ask("INFO", "commandstats"))
+	})
 }
 
 // A script that takes long when the proxy asks for the limits does not make it give up.

@@ -84,7 +84,11 @@ func (s *Server) look(
 			s.log.Warn("the upstream does not answer: clients wait, or are answered UPSTREAM",
 				"upstream", s.cfg.Upstream, "within", patience.String(), "error", fault)
 		}
-	case s.status.fails(fault.Error(), info != nil):
+	case !s.status.fails(fault.Error(), info != nil):
+	case err == nil:
+		s.log.Error("the upstream serves, but can keep no locks", "upstream", s.cfg.Upstream,
+			"error", fault)
+	default:
 		s.log.Error("the upstream does not serve: clients are answered with errors; it is "+
 			"asked again", "every", checkRetry.String(), "error", fault)
 	}

@@ -38,6 +38,7 @@ func TestMissingReplicasAreSaid(t *testing.T) {
 	t.Parallel()
 	p := start(t, "--listen", "127.0.0.1:0", "--upstream", testredis.Start(t).URL(),
 		"--min-replicas", "1")
+	p.waitFor("the upstream serves, but can keep no locks")
 	p.waitFor("0 replicas are connected, and --min-replicas is 1")
 }
 

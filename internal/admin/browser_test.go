@@ -34,10 +34,10 @@ func TestPageFilterAndSort(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, nil)
 	c := s.client()
-	s.lock(c, "alpha", 100, "OWNER", "zoe")
-	s.lock(c, "beta", 200)
-	s.lock(c, evilKey, 300, "OWNER", "<script>window.hacked=1</script>")
-	s.lock(c, "\"'`${hacked=1}&lt;\x00\n", 500)
+	s.lock(c, "alpha", 2000, "OWNER", "zoe")
+	s.lock(c, "beta", 3000)
+	s.lock(c, evilKey, 4000, "OWNER", "<script>window.hacked=1</script>")
+	s.lock(c, "\"'`${hacked=1}&lt;\x00\n", 1000)
 	odd := "\"'`${hacked=1}&lt;\\x00\\n"
 	b := openTab(t, s.url, 1280, 900, false)
 	b.until(shownKeys, strings.Join([]string{odd, evilKey, "alpha", "beta"}, "|"))
@@ -69,7 +69,7 @@ func TestPageFilterAndSort(t *testing.T) {
 
 	// What is released, and what is acquired, shows without a click.
 	c.Do(ctx, "UNLOCK", "alpha", "FORCE")
-	s.lock(c, "gamma", 100)
+	s.lock(c, "gamma", 1000)
 	b.filter("a")
 	b.until(shownKeys, evilKey+"|beta|"+odd+"|gamma")
 }

@@ -86,11 +86,14 @@ func countFile(path string, src any) (Counts, error) {
 	return c.Counts, nil
 }
 
+// tagged is the line of a file whose tests run in virtual time, or have loads and faults in them.
+var tagged = regexp.MustCompile(`^//go:build .*(race|faults|memory)`)
+
 // isApart reports whether a file's tests run in virtual time, or not in make test.
 func isApart(file *ast.File) bool {
 	for _, group := range file.Comments {
 		for _, comment := range group.List {
-			if comment.Pos() < file.Package && strings.HasPrefix(comment.Text, "//go:build ") {
+			if comment.Pos() < file.Package && tagged.MatchString(comment.Text) {
 				return true
 			}
 		}
@@ -180,6 +183,12 @@ func (c *counter) call(call *ast.CallExpr) {
 		}
 	case (method == "After" || method == "Before") && isNow(call): // time.Now().After(deadline)
 		c.Timeouts++
+	case method == "lock": // of a test's own client: key, lease
+		for _, arg := range call.Args {
+			if lease, ok := arg.(*ast.BasicLit); ok {
+				c.Leases += shortLeases(number, lease.Value)
+			}
+		}
 	case method == "Lock" && len(call.Args) > 0:
 		ast.Inspect(call.Args[0], func(n ast.Node) bool {
 			if lit, ok := n.(*ast.BasicLit); ok {

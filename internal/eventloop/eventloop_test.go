@@ -3,6 +3,7 @@
 package eventloop
 
 import (
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -12,12 +13,10 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"lockproxy/internal/socket"
+	"lockproxy/internal/testwait"
 )
-
-const patience = 10 * time.Second
 
 func start(t testing.TB, n int) *Loops {
 	t.Helper()
@@ -28,12 +27,9 @@ func start(t testing.TB, n int) *Loops {
 	}
 	t.Cleanup(func() {
 		loops.Stop()
-		for over := time.Now().Add(patience); runtime.NumGoroutine() > before; {
-			if time.Now().After(over) {
-				t.Fatalf("%d goroutines, before it was started %d", runtime.NumGoroutine(), before)
-			}
-			time.Sleep(time.Millisecond)
-		}
+		testwait.Until(t, "no more goroutines than before it was started", func() bool {
+			return runtime.NumGoroutine() <= before
+		})
 	})
 	return loops
 }
@@ -87,15 +83,11 @@ func TestEndWithTheLastBytes(t *testing.T) {
 			r.run()
 		}()
 		if when == "while" {
-			time.Sleep(10 * time.Millisecond)
+			testwait.Blocked(t, "eventloop.resumed.park")
 			io.WriteString(far, "last")
 			far.Close()
 		}
-		select {
-		case <-done:
-		case <-time.After(patience):
-			t.Fatalf("%s it waits: the end isn't noticed", when)
-		}
+		testwait.For(t, "the end of the connection, "+when+" it waits", done)
 		if got, err := r.state(); string(got) != "last" || err != io.EOF {
 			t.Errorf("%q, %v", got, err)
 		}
@@ -111,11 +103,7 @@ func TestParkHandlesWhatHasArrived(t *testing.T) {
 	r.reg.Register()
 	defer r.reg.Unregister()
 	far.Write([]byte("first"))
-	for over := time.Now().Add(patience); r.reg.pending.Load() == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(over) {
-			t.Fatal("the loop does not learn of it")
-		}
-	}
+	testwait.Until(t, "the loop learns of it", func() bool { return r.reg.pending.Load() != 0 })
 
 	busy, busyPeer := pair(t)
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -155,21 +143,15 @@ func TestWake(t *testing.T) {
 			}
 		}()
 		io.WriteString(far, "x")
-		for range rand.IntN(200) {
-			runtime.Gosched()
-		}
+		letOthersRun()
 		r.reg.Wake()
-		select {
-		case <-waited:
-		case <-time.After(patience):
-			t.Fatalf("try %d: parked after Wake", i)
-		}
+		testwait.For(t, fmt.Sprintf("try %d: not parked after Wake", i), waited)
 		r.reg.Wake()
 		if r.reg.Park() {
 			t.Fatal("Park after Wake")
 		}
 		if got, _ := r.state(); len(got) == 0 {
-			near.SetReadDeadline(time.Now().Add(patience))
+			near.SetReadDeadline(testwait.Deadline())
 			if n, err := near.Read(make([]byte, 1)); n != 1 {
 				t.Fatalf("try %d: what has come is lost: %v", i, err)
 			}
@@ -201,11 +183,7 @@ func TestUnregistered(t *testing.T) {
 	}()
 	io.WriteString(far, "hello")
 	far.Close()
-	select {
-	case <-done:
-	case <-time.After(patience):
-		t.Fatal("the second Registration of a connection hears of nothing")
-	}
+	testwait.For(t, "the second Registration hears of the end", done)
 	if got, _ := second.state(); string(got) != "hello" {
 		t.Errorf("%q", got)
 	}
@@ -277,12 +255,9 @@ func TestAtEnd(t *testing.T) {
 		})
 	}
 	waits.Wait()
-	for over := time.Now().Add(patience); ended.done.Load() < 20 && time.Now().Before(over); {
-		time.Sleep(time.Millisecond)
-	}
-	if ended.putOff.Load() != 20 || ended.done.Load() != 20 || ended.calls.Load() > 20 {
-		t.Errorf("%d were put off, %d done, in %d iterations", ended.putOff.Load(),
-			ended.done.Load(), ended.calls.Load())
+	testwait.Until(t, "all is done", func() bool { return ended.done.Load() == 20 })
+	if ended.putOff.Load() != 20 || ended.calls.Load() > 20 {
+		t.Errorf("%d were put off, in %d iterations", ended.putOff.Load(), ended.calls.Load())
 	}
 }
 
@@ -367,16 +342,16 @@ func TestNotify(t *testing.T) {
 		for range 2 {
 			waits.Go(func() { // ends by itself
 				reg.Notify(&Iteration{})
-				time.Sleep(time.Duration(rand.IntN(50)) * time.Microsecond)
+				letOthersRun()
 				reg.Notify(&Iteration{})
 			})
 		}
 		for range 3 {
 			io.WriteString(far, "x")
-			time.Sleep(time.Duration(rand.IntN(50)) * time.Microsecond)
+			letOthersRun()
 		}
 		waits.Wait()
-		eventually(t, "all is handled", func() bool {
+		testwait.Until(t, "all is handled", func() bool {
 			return h.read.Load() == 3 && reg.reader.Load() == parked && reg.pending.Load() == 0
 		})
 		if i%2 == 0 {
@@ -395,6 +370,7 @@ func TestNotify(t *testing.T) {
 func TestNotifyIsFair(t *testing.T) {
 	loops := start(t, 1)
 	var over atomic.Bool
+	defer over.Store(true)
 	greedy := newHandler(func(*Iteration) Next {
 		if over.Load() {
 			return Stay
@@ -419,22 +395,13 @@ func TestNotifyIsFair(t *testing.T) {
 	}
 	for range 2 {
 		far.Write([]byte("x"))
-		select {
-		case <-served:
-		case <-time.After(patience):
-			t.Error("the loop is not done with the other")
-		}
+		testwait.For(t, "the loop is done with the other", served)
 	}
-	over.Store(true)
-	far.Close()
 }
 
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for over := time.Now().Add(patience); !done(); time.Sleep(10 * time.Microsecond) {
-		if time.Now().After(over) {
-			t.Error(what + ": not in time")
-			return
-		}
+// letOthersRun yields to other goroutines a random number of times.
+func letOthersRun() {
+	for range rand.IntN(200) {
+		runtime.Gosched()
 	}
 }

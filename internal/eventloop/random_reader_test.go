@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"lockproxy/internal/socket"
+	"lockproxy/internal/testwait"
 )
 
 // randomReader reads one connection, sometimes in the loop and sometimes in its goroutine.
@@ -119,8 +119,8 @@ func nothingIsMissed(t *testing.T) {
 			r.reg.Unregister()
 			near.Close()
 		})
-		all.Go(func() { // ends within a second, or by its deadline
-			far.SetDeadline(time.Now().Add(patience))
+		all.Go(func() { // ends with what it sends, or by its deadline
+			far.SetDeadline(testwait.Deadline())
 			rng := rand.New(rand.NewPCG(uint64(i), 1))
 			var sent []byte
 			for range 200 {
@@ -130,8 +130,11 @@ func nothingIsMissed(t *testing.T) {
 				}
 				far.Write(piece)
 				sent = append(sent, piece...)
-				if rng.IntN(4) == 0 {
-					time.Sleep(time.Duration(rng.IntN(300)) * time.Microsecond)
+				switch rng.IntN(16) {
+				case 0: // the reader is about to park when the next bytes come, or has parked
+					testwait.Holds(func() bool { got, _ := r.state(); return len(got) == len(sent) })
+				case 1, 2, 3:
+					letOthersRun()
 				}
 			}
 			switch i % 3 {
@@ -140,27 +143,20 @@ func nothingIsMissed(t *testing.T) {
 			case 1:
 				far.Close()
 			case 2: // the reset must find everything read
-				for over := time.Now().Add(patience); time.Now().Before(over); {
-					time.Sleep(time.Millisecond)
-					if got, _ := r.state(); len(got) == len(sent) {
-						break
-					}
-				}
+				testwait.Holds(func() bool { got, _ := r.state(); return len(got) == len(sent) })
 				far.SetLinger(0)
 				far.Close()
 			}
 			var got []byte
-			for over := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+			if !testwait.Holds(func() (ended bool) {
 				var err error
-				if got, err = r.state(); err != nil {
-					break
-				}
-				if time.Now().After(over) {
-					t.Errorf("connection %d: no end: %d bytes of %d", i, len(got), len(sent))
-					near.Close()
-					r.reg.Wake()
-					return
-				}
+				got, err = r.state()
+				return err != nil
+			}) {
+				t.Errorf("connection %d: no end: %d bytes of %d", i, len(got), len(sent))
+				near.Close()
+				r.reg.Wake()
+				return
 			}
 			if !bytes.Equal(got, sent) {
 				t.Errorf("connection %d: %d bytes, %d were sent", i, len(got), len(sent))

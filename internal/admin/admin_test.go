@@ -2,10 +2,12 @@ package admin_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -54,7 +56,7 @@ func startSiteAt(
 	}
 	cfg := admin.Config{Metrics: admin.NewMetrics("test"), Logger: hclog.NewNullLogger()}
 	behind := proxy.Config{
-		Upstream: target, Observer: cfg.Metrics, DialTimeout: time.Second,
+		Upstream: target, Observer: cfg.Metrics, DialTimeout: testwait.Patience / 4,
 		Locks: lockcmd.Config{MaxTimeout: time.Hour, FenceRetention: time.Minute},
 	}
 	if change != nil {
@@ -93,9 +95,17 @@ func listen(t testing.TB) net.Listener {
 	return ln
 }
 
-func (s *site) client() *redis.Client {
-	c := redis.NewClient(testredis.Patient(&redis.Options{Addr: s.addr, MaxRetries: -1, PoolSize: 50,
-		DisableIdentity: true, ReadTimeout: -1}))
+func (s *site) client() *redis.Client { return s.connect(testwait.Patience) }
+
+// waiter is a client that waits for answers without an end: it may wait for a lock until the test
+// ends.
+func (s *site) waiter() *redis.Client { return s.connect(-1) }
+
+func (s *site) connect(patience time.Duration) *redis.Client {
+	options := testredis.Patient(&redis.Options{Addr: s.addr, MaxRetries: -1, PoolSize: 50,
+		DisableIdentity: true})
+	options.ReadTimeout = patience
+	c := redis.NewClient(options)
 	s.t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -148,9 +158,9 @@ func TestHealth(t *testing.T) {
 	ready(200, "ready")
 
 	// Draining: a client with a command under way keeps the proxy from ending.
-	c := s.client()
+	c := s.waiter()
 	blocked := make(chan error, 1)
-	go func() { blocked <- c.BLPop(ctx, 0, "nothing").Err() }()
+	go func() { blocked <- c.BLPop(ctx, 0, "nothing").Err() }() // ends with the proxy
 	testwait.Until(t, "a client",
 		func() bool { return s.proxy.Stats().Commands[proxy.Relayed] > 0 })
 	stopping, cancel := context.WithCancel(ctx)
@@ -158,24 +168,29 @@ func TestHealth(t *testing.T) {
 	go func() { stopped <- s.proxy.Shutdown(stopping) }()
 	ready(503, "shutting down")
 	cancel()
-	<-stopped
-	<-blocked
+	testwait.For(t, "the proxy's end", stopped)
+	testwait.For(t, "the client's end", blocked)
 }
 
 // An upstream that wants a login counts as ready; one that refuses the URL's login doesn't.
 func TestReadyWithPassword(t *testing.T) {
 	redis := testredis.Start(t, "--requirepass", "secret")
 	s := startSiteAt(t, redis, nil)
-	if got, text := s.get("/readyz"); got != 200 {
-		t.Errorf("without credentials: %d %s", got, text)
+	answers := func(s *site, want int, part string) {
+		t.Helper()
+		testwait.Until(t, fmt.Sprintf("/readyz %d %q", want, part), func() bool {
+			got, text := s.get("/readyz")
+			if strings.Contains(text, "guess-me") {
+				t.Fatalf("it tells the password: %s", text)
+			}
+			return got == want && strings.Contains(text, part)
+		})
 	}
+	answers(s, 200, "ready") // without credentials
 	wrong := startSiteAt(t, redis, func(_ *admin.Config, cfg *proxy.Config) {
 		cfg.Upstream, _ = upstream.Parse("redis://:guess-me@" + redis.Addr())
 	})
-	if got, text := wrong.get("/readyz"); got != 503 ||
-		!strings.Contains(text, "refused the proxy's AUTH") || strings.Contains(text, "guess-me") {
-		t.Errorf("with a wrong password: %d %s", got, text)
-	}
+	answers(wrong, 503, "refused the proxy's AUTH")
 }
 
 var metricName = regexp.MustCompile(`(?m)^([a-z_][a-z0-9_]*)(\{[^}]*\})? (\S+)$`)
@@ -205,13 +220,14 @@ func TestMetrics(t *testing.T) {
 	c.Do(ctx, "FENCE", "b", token+1, "SET", "x", 1)
 	c.Do(ctx, "UNLOCK", "b", "FORCE")
 	c.Do(ctx, "WATCH", "k") // it needs its own connection
+	testwait.Until(t, "the probe finds the upstream",
+		func() bool { return s.scrape()[`lockproxy_upstream_up`] == "1" })
 	got := s.scrape()
 	for name, want := range map[string]string{
 		`lockproxy_client_connections`:                           "1",
 		`lockproxy_commands_total{kind="lock"}`:                  "4",
 		`lockproxy_commands_total{kind="fence"}`:                 "1",
 		`lockproxy_command_duration_seconds_count{kind="lock"}`:  "3",
-		`lockproxy_upstream_up`:                                  "1",
 		`lockproxy_upstream_connections{use="home"}`:             "1",
 		`lockproxy_locks_acquired_total`:                         "2",
 		`lockproxy_locks_refused_total{reason="held"}`:           "1",
@@ -250,18 +266,18 @@ func TestMetrics(t *testing.T) {
 
 func TestMetricsOfOnce(t *testing.T) {
 	s := startSite(t, nil)
-	c, waiter := s.client(), s.client()
+	c, waiter := s.client(), s.waiter()
 	token, _ := c.Do(ctx, "ONCE", "page", 600).Int64()
 	waited := make(chan any, 1)
 	go func() { waited <- waiter.Do(ctx, "ONCE", "page", 600, "WAIT", 0).Val() }()
 	testwait.Until(t, "a waiter", func() bool { return s.proxy.Stats().Locks.Waiters == 1 })
-	c.Do(ctx, "DONE", "page", token, "text", "EX", 60)
+	c.Do(ctx, "DONE", "page", token, "text", "EX", 600)
 	if got := testwait.For(t, "the value", waited); got != "text" {
 		t.Errorf("the waiter got %v", got)
 	}
 	c.Do(ctx, "ONCE", "page", 600)
-	again, _ := c.Do(ctx, "ONCE", "page", 600, "EARLY", 90).Int64()
-	c.Do(ctx, "ONCE", "page", 600, "EARLY", 90)
+	again, _ := c.Do(ctx, "ONCE", "page", 600, "EARLY", 900).Int64()
+	c.Do(ctx, "ONCE", "page", 600, "EARLY", 900)
 	c.Do(ctx, "DONE", "page", again)
 	got := s.scrape()
 	for event, want := range map[string]string{
@@ -330,7 +346,8 @@ func TestSlowClientIsClosed(t *testing.T) {
 	defer nc.Close()
 	fmt.Fprint(nc, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
 	nc.SetReadDeadline(testwait.Deadline())
-	if _, err := io.ReadAll(nc); err != nil {
-		t.Errorf("still open: %v", err)
+	// It may be closed before it has sent that much, and be reset.
+	if _, err := io.ReadAll(nc); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("still open")
 	}
 }

@@ -4,6 +4,8 @@ package admin_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"lockproxy/internal/testwait"
 )
@@ -31,10 +34,11 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
 		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("hide-scrollbars",
-			true), chromedp.UserDataDir(profile))
+			true), chromedp.UserDataDir(profile), chromedp.WSURLReadTimeout(testwait.Patience))
 	alloc, stop := chromedp.NewExecAllocator(context.Background(), flags...)
 	// of events that the library doesn't know
-	ctx, end := chromedp.NewContext(alloc, chromedp.WithErrorf(func(string, ...any) {}))
+	ctx, end := chromedp.NewContext(alloc, chromedp.WithErrorf(func(string, ...any) {}),
+		chromedp.WithBrowserOption(chromedp.WithDialTimeout(testwait.Patience)))
 	endChromium = func() {
 		chromedp.Cancel(ctx) // waits for the browser to end
 		end()
@@ -116,10 +120,18 @@ func openTab(t *testing.T, url string, width, height int64, dark bool) *tab {
 
 func (b *tab) do(actions ...chromedp.Action) {
 	b.t.Helper()
-	if err := chromedp.Run(b.ctx, actions...); err != nil {
+	if err := b.run(actions...); err != nil {
 		b.shot("failed-" + strings.ReplaceAll(b.t.Name(), "/", "-"))
 		b.t.Fatalf("in the browser: %v", err)
 	}
+}
+
+// run ends the test if the browser does not do it within the patience of tests.
+func (b *tab) run(actions ...chromedp.Action) error {
+	b.t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- chromedp.Run(b.ctx, actions...) }() // ends with the window at the latest
+	return testwait.For(b.t, "the browser", done)
 }
 
 // eval returns what an expression is, as text.
@@ -130,15 +142,58 @@ func (b *tab) eval(expression string) string {
 	return got
 }
 
-// until waits for an expression to be want.
+// until waits for an expression to be want. It may fail before: what it names need not be there
+// yet.
 func (b *tab) until(expression, want string) {
 	b.t.Helper()
 	got := ""
-	if testwait.Holds(func() bool { got = b.eval(expression); return got == want }) {
+	if testwait.Holds(func() bool {
+		var failed *runtime.ExceptionDetails
+		err := b.run(chromedp.Evaluate("String("+expression+")", &got))
+		if errors.As(err, &failed) {
+			got = failed.Error()
+		} else if err != nil {
+			b.t.Fatalf("in the browser: %v", err)
+		}
+		return got == want
+	}) {
 		return
 	}
 	b.shot("failed-" + strings.ReplaceAll(b.t.Name(), "/", "-"))
 	b.t.Fatalf("%s is %q, want %q", expression, got, want)
+}
+
+// clicked clicks on the middle of an element unless something else lies there. Nothing moves it
+// meanwhile, as a refresh can between a look at where it is and a click there.
+const clicked = `((e) => {
+	e.scrollIntoView({ block: "center" });
+	const r = e.getBoundingClientRect();
+	const there = document.elementFromPoint(r.x + r.width / 2, r.y + r.height / 2);
+	if (!e.contains(there)) return false;
+	e.click();
+	return true;
+})`
+
+// click clicks on an element once it can be seen.
+func (b *tab) click(selector string) {
+	b.t.Helper()
+	b.until(fmt.Sprintf("%s(document.querySelector(%q))", clicked, selector), "true")
+}
+
+// logIn logs in with the right token.
+func (b *tab) logIn() {
+	b.t.Helper()
+	b.click("#login")
+	b.do(chromedp.SendKeys("#token", adminToken+kb.Enter))
+	b.until(`document.getElementById("mode").textContent`, "logged in")
+}
+
+// refreshed waits until the page has been refreshed n times. It asks for nothing else meanwhile.
+func (b *tab) refreshed(n int) {
+	b.t.Helper()
+	b.do(chromedp.Evaluate(`window.refreshes = 0;
+		stream.addEventListener("locks", () => { window.refreshes++; });`, nil))
+	b.until(fmt.Sprintf(`window.refreshes >= %d`, n), "true")
 }
 
 // filter types a filter in place of the one there is.
@@ -159,7 +214,7 @@ func (b *tab) shot(name string) {
 		return
 	}
 	var png []byte
-	if err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot(&png)); err == nil {
+	if err := b.run(chromedp.CaptureScreenshot(&png)); err == nil {
 		os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600)
 	}
 }

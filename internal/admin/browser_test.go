@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"lockproxy/internal/admin"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -36,15 +36,15 @@ func TestPageFilterAndSort(t *testing.T) {
 	c := s.client()
 	s.lock(c, "alpha", 2000, "OWNER", "zoe")
 	s.lock(c, "beta", 3000)
-	s.lock(c, evilKey, 4000, "OWNER", "<script>window.hacked=1</script>")
-	s.lock(c, "\"'`${hacked=1}&lt;\x00\n", 1000)
+	s.lock(c, evilKey, 3600, "OWNER", "<script>window.hacked=1</script>")
+	s.lock(c, "\"'`${hacked=1}&lt;\x00\n", 1500)
 	odd := "\"'`${hacked=1}&lt;\\x00\\n"
 	b := openTab(t, s.url, 1280, 900, false)
 	b.until(shownKeys, strings.Join([]string{odd, evilKey, "alpha", "beta"}, "|"))
 	b.until(`document.getElementById("count").textContent`, "4 locks")
-	b.do(chromedp.Click(`[data-sort="remaining"]`))
+	b.click(`[data-sort="remaining"]`)
 	b.until(shownKeys, strings.Join([]string{odd, "alpha", "beta", evilKey}, "|"))
-	b.do(chromedp.Click(`[data-sort="remaining"]`))
+	b.click(`[data-sort="remaining"]`)
 	b.until(shownKeys, strings.Join([]string{evilKey, "beta", "alpha", odd}, "|"))
 	b.until(`document.querySelector('[aria-sort]').textContent +
 		document.querySelector('[aria-sort]').ariaSort`, "Remainingdescending")
@@ -69,7 +69,7 @@ func TestPageFilterAndSort(t *testing.T) {
 
 	// What is released, and what is acquired, shows without a click.
 	c.Do(ctx, "UNLOCK", "alpha", "FORCE")
-	s.lock(c, "gamma", 1000)
+	s.lock(c, "gamma", 600)
 	b.filter("a")
 	b.until(shownKeys, evilKey+"|beta|"+odd+"|gamma")
 }
@@ -83,15 +83,15 @@ func TestPageOfOneLock(t *testing.T) {
 	for i := range 100 {
 		s.lock(c, fmt.Sprintf("a-quiet-%d", i), 600)
 	}
-	s.lock(c, "stuck", 600, "OWNER", "anna")
+	s.lock(c, "stuck", 3600, "OWNER", "anna")
 	waited := make(chan error, 1)
 	go func() { // ends with the release
-		waited <- s.client().Do(ctx, "LOCK", "stuck", 600, "WAIT", 600, "OWNER", "bert").Err()
+		waited <- s.waiter().Do(ctx, "LOCK", "stuck", 3600, "WAIT", 3600, "OWNER", "bert").Err()
 	}()
 	b := openTab(t, s.url, 1280, 900, false)
 	b.until(`document.querySelector("#rows tr .key button")?.textContent`, "stuck")
 	b.until(`/^1 · [1-9]/.test(document.querySelector("#rows tr .waiters").textContent)`, "true")
-	b.do(chromedp.Click("#rows tr .key button"))
+	b.click("#rows tr .key button")
 	b.until(`document.getElementById("lock-title").textContent`, "stuck")
 	for part, want := range map[string]string{
 		"facts": "anna at 127.0.0.1", "queue": "bert at 127.0.0.1", "events": "acquired: anna",
@@ -103,13 +103,13 @@ func TestPageOfOneLock(t *testing.T) {
 	if err := c.Do(ctx, "UNLOCK", "stuck", "FORCE").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-waited; err != nil {
+	if err := testwait.For(t, "the waiter's lock", waited); err != nil {
 		t.Fatal(err)
 	}
 	b.until(`document.getElementById("lock-events").textContent.includes("forced: anna")`, "true")
 	b.until(`document.getElementById("lock-queue").textContent`, "none")
 	b.shot("lock")
-	b.do(chromedp.Click("#lock-dialog button"))
+	b.click("#lock-dialog button")
 	b.until(`document.getElementById("lock-dialog").open + location.hash`, "false")
 }
 
@@ -117,9 +117,10 @@ func TestPageOfOneLock(t *testing.T) {
 func TestPageReadOnly(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, nil)
-	s.lock(s.client(), "a", 100)
+	s.lock(s.client(), "a", 600)
 	b := openTab(t, s.url, 1280, 900, false)
 	b.until(shownKeys, "a")
+	b.until(`"version" in session`, "true") // it has been told that nobody can log in
 	b.until(`document.getElementById("mode").textContent`, "read-only")
 	buttons := b.eval(`[...document.querySelectorAll("button")]
 		.filter(e => e.checkVisibility() && /log|release/i.test(e.textContent)).length`)
@@ -131,13 +132,15 @@ func TestPageReadOnly(t *testing.T) {
 func TestPageRelease(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, withToken)
-	s.lock(s.client(), evilKey, 100, "OWNER", "me")
+	s.lock(s.client(), evilKey, 3600, "OWNER", "me")
 	waiter := make(chan error, 1)
-	go func() { waiter <- s.client().Do(ctx, "LOCK", evilKey, 50, "WAIT", 30).Err() }()
+	go func() { waiter <- s.waiter().Do(ctx, "LOCK", evilKey, 3600, "WAIT", 3600).Err() }()
 	b := openTab(t, s.url, 1280, 900, false)
+	b.until(`document.getElementById("mode").textContent`, "read-only until you log in")
 	b.until(`document.querySelector("#rows .waiters")?.textContent.replace(/ · .*/, "")`, "1")
 	b.until(`document.querySelectorAll("#rows .actions button").length`, "0")
-	b.do(chromedp.Click("#login"), chromedp.SendKeys("#token", "wrong"+kb.Enter))
+	b.click("#login")
+	b.do(chromedp.SendKeys("#token", "wrong"+kb.Enter))
 	b.until(`document.getElementById("login-error").textContent`, "that is not the token")
 	b.do(chromedp.SendKeys("#token", adminToken+kb.Enter))
 	b.until(`document.getElementById("login-dialog").open`, "false")
@@ -146,31 +149,37 @@ func TestPageRelease(t *testing.T) {
 		t.Errorf("scripts can read the cookie: %s", got)
 	}
 
-	b.do(chromedp.Click("#rows .actions button"))
+	b.click("#rows .actions button")
 	b.until(`document.getElementById("release-dialog").open`, "true")
 	b.until(`document.getElementById("release-key").textContent`, evilKey)
 	b.shot("confirm")
-	b.do(chromedp.Click("#release-cancel"))
+	b.click("#release-cancel")
 	b.until(`document.getElementById("release-dialog").open`, "false")
-	if s.proxy.Stats().Locks.Forced != 0 {
-		t.Error("released without a confirmation")
+	if n, said := s.proxy.Stats().Locks.Forced, b.eval(`$("said").textContent`); n != 0 || said != "" {
+		t.Errorf("%d releases without a confirmation, said %q", n, said)
 	}
 
-	b.do(chromedp.Click("#rows .actions button"), chromedp.WaitVisible("#release-dialog .danger"),
-		chromedp.Click("#release-dialog .danger"))
+	b.click("#rows .actions button")
+	b.click("#release-dialog .danger")
 	b.until(`document.getElementById("said").textContent`, "Released "+evilKey)
-	if err := <-waiter; err != nil {
+	if err := testwait.For(t, "the waiter's lock", waiter); err != nil {
 		t.Errorf("the waiter: %v", err)
+	}
+	if n := s.proxy.Stats().Locks.Forced; n != 1 {
+		t.Errorf("%d releases with one confirmation", n)
 	}
 	b.until(`document.querySelector("#rows .waiters")?.textContent +
 		document.querySelector("#rows .owner")?.textContent`, "0")
 
 	// A page that was open before another has released is told so.
-	b.do(chromedp.Click("#rows .actions button"), chromedp.WaitVisible("#release-dialog .danger"))
-	s.client().Do(ctx, "UNLOCK", evilKey, "FORCE")
-	b.do(chromedp.Click("#release-dialog .danger"))
+	b.click("#rows .actions button")
+	b.until(`document.getElementById("release-dialog").open`, "true")
+	if err := s.client().Do(ctx, "UNLOCK", evilKey, "FORCE").Err(); err != nil {
+		t.Fatal(err)
+	}
+	b.click("#release-dialog .danger")
 	b.until(`document.getElementById("said").textContent.includes("nothing was released")`, "true")
-	b.do(chromedp.Click("#logout"))
+	b.click("#logout")
 	b.until(`document.getElementById("mode").textContent`, "read-only until you log in")
 }
 
@@ -182,6 +191,7 @@ func TestPageByKeyboard(t *testing.T) {
 	s.lock(c, "second", 1800)
 	b := openTab(t, s.url, 1280, 900, false)
 	b.until(shownKeys, "first|second")
+	b.until(`document.getElementById("mode").textContent`, "read-only until you log in")
 	// As one event with its text, which the page can keep from being typed.
 	b.do(input.DispatchKeyEvent(input.KeyDown).WithKey("/").WithCode("Slash").WithText("/"),
 		chromedp.KeyEvent("sec"))
@@ -212,7 +222,7 @@ func TestPageByKeyboard(t *testing.T) {
 	b.do(chromedp.KeyEvent(kb.Escape))
 	b.until(`document.getElementById("release-dialog").open`, "false")
 	b.until(focused, "Release second")
-	time.Sleep(2500 * time.Millisecond) // the page is refreshed under it
+	b.refreshed(3) // the list of what was seen, too, which comes each second time
 	if got := b.eval(focused); got != "Release second" {
 		t.Errorf("a refresh moved the focus to %s", got)
 	}
@@ -251,12 +261,11 @@ func TestPageLooks(t *testing.T) {
 			t.Parallel()
 			b := openTab(t, s.url+"/?sort=waiters&desc=1", look.width, look.height, look.dark)
 			b.until(`document.querySelectorAll("#rows tr").length > 20`, "true")
-			b.do(chromedp.Click("#login"), chromedp.WaitVisible("#token"),
-				chromedp.SendKeys("#token", adminToken+kb.Enter))
+			b.logIn()
 			b.until(`document.querySelectorAll("#rows .actions button").length > 20`, "true")
 			b.until(`document.querySelectorAll("#plot-acquired path").length`, "2")
 			b.until(`document.querySelectorAll("td.waits").length > 0`, "true")
-			time.Sleep(1200 * time.Millisecond)
+			b.refreshed(2)
 			b.do(chromedp.Evaluate(`scrollTo(0, 0)`, nil))
 			b.shot(look.name)
 			if got := b.eval(`document.documentElement.scrollWidth - innerWidth`); got > "0" {
@@ -285,6 +294,7 @@ func TestPageLooks(t *testing.T) {
 			}
 			for _, selector := range []string{"body", "td.key button", "td.client", "#count", "dt",
 				"#mode", "#upstream", "figcaption", "#rows button", "td.key .tag:not([hidden])"} {
+				b.until(`document.querySelector("`+selector+`") !== null`, "true")
 				var got float64
 				if json.Unmarshal([]byte(b.eval(ratio+`("`+selector+`")`)), &got); got < 4.5 {
 					t.Errorf("contrast of %s is %v", selector, got)
@@ -298,10 +308,10 @@ func TestPageLooks(t *testing.T) {
 func TestPageHasNames(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, withToken)
-	s.lock(s.client(), "a", 100)
+	s.lock(s.client(), "a", 600)
 	b := openTab(t, s.url, 1280, 900, false)
 	b.until(shownKeys, "a")
-	b.do(chromedp.Click("#login"), chromedp.SendKeys("#token", adminToken+kb.Enter))
+	b.logIn()
 	b.until(`document.querySelectorAll("#rows .actions button").length`, "1")
 	var tree struct { // what is needed of it: a new Chromium knows values that the library doesn't
 		Nodes []struct {
@@ -340,48 +350,6 @@ func TestPageHasNames(t *testing.T) {
 	}
 }
 
-// load is a service at work: locks that are held, and some that many want. It ends with the test.
-func load(t *testing.T, s *site) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	t.Cleanup(func() {
-		cancel()
-		running.Wait()
-	})
-	work := func(key string, hold time.Duration) {
-		c := s.client()
-		running.Go(func() {
-			for ctx.Err() == nil {
-				token, err := c.Do(ctx, "LOCK", key, 10, "WAIT", 5, "OWNER", "worker-"+
-					key[:3]).Int64()
-				if err != nil {
-					continue
-				}
-				select {
-				case <-ctx.Done():
-				case <-time.After(hold):
-				}
-				c.Do(ctx, "UNLOCK", key, token)
-			}
-		})
-	}
-	for i := range 12 {
-		work("queue:emails", time.Duration(5+i)*time.Millisecond)
-		if i < 5 {
-			work("report:daily", 40*time.Millisecond)
-		}
-	}
-	c := s.client()
-	for i := range 24 {
-		s.lock(c, fmt.Sprintf("tenant:%02d:import", i), 600+7*i, "OWNER",
-			fmt.Sprintf("importer-%d", i%5))
-	}
-	for i := range 4 {
-		s.lock(s.client(), fmt.Sprintf("leader:%c", 'a'+i), 15, "SESSION")
-	}
-}
-
 // Odd locks: an empty name, a very long owner, a session's, a connection's name, and one of another
 // library. A click anywhere in a row opens its lock; what can't be released says why; and the dialog
 // says what a release does to the holder.
@@ -405,20 +373,20 @@ func TestPageOfOddLocks(t *testing.T) {
 		"true")
 	b.until(`document.querySelector("#rows .client").getClientRects().length +
 		" " + (document.querySelector("#rows .client").scrollHeight < 45)`, "1 true")
-	b.do(chromedp.Click("#login"), chromedp.SendKeys("#token", adminToken+kb.Enter))
+	b.logIn()
 	b.until(of("theirs", `.querySelector(".actions").textContent`), "not by LOCK: DEL frees it")
 	b.shot("odd")
 	release := func(name, want string) {
 		t.Helper()
-		b.eval(of(name, `.querySelector(".actions button").click()`))
+		b.until(clicked+"("+of(name, `.querySelector(".actions button")`)+")", "true")
 		b.until(`document.getElementById("release-text").textContent.includes("`+want+`")`, "true")
 		b.shot("release-" + name)
-		b.do(chromedp.Click("#release-cancel"))
+		b.click("#release-cancel")
 	}
 	release("session", "its holder is told at once")
 	release("long", "Its holder is not told")
 	b.until(`document.getElementById("release-held").textContent !== ""`, "true")
-	b.eval(of("(empty)", `.querySelector("td.held").click()`))
+	b.until(clicked+"("+of("(empty)", `.querySelector("td.held")`)+")", "true")
 	b.until(`document.getElementById("lock-dialog").open`, "true")
 	b.until(`document.getElementById("lock-facts").textContent.includes("Token")`, "true")
 	b.shot("empty")

@@ -76,7 +76,7 @@ func smallLoad(s *site) {
 		waiter := make(chan struct{})
 		go func() {
 			defer close(waiter)
-			s.client().Do(ctx, "LOCK", "a", 300, "WAIT", 300)
+			s.waiter().Do(ctx, "LOCK", "a", 300, "WAIT", 300)
 		}()
 		testwait.Until(s.t, "a waiter",
 			func() bool { return s.proxy.Stats().Locks.Waiters == 1 })
@@ -84,7 +84,7 @@ func smallLoad(s *site) {
 		c.Do(ctx, "LOCKINFO", "a")
 		c.Do(ctx, "LOCKSCAN", 0)
 		c.Do(ctx, "UNLOCK", "a", token)
-		<-waiter
+		testwait.For(s.t, "the waiter's lock", waiter)
 		c.Do(ctx, "UNLOCK", "a", "FORCE")
 	}
 }

@@ -139,12 +139,12 @@ func TestPageIsNotAnnouncedWithoutRights(t *testing.T) {
 
 	token := b.lock(b.client(), "x", 600)
 	waited := make(chan error, 1)
-	go func() { waited <- a.client().Do(ctx, "LOCK", "x", 600, "WAIT", 600).Err() }()
+	go func() { waited <- a.waiter().Do(ctx, "LOCK", "x", 600, "WAIT", 600).Err() }()
 	testwait.Until(t, "a subscription", func() bool {
 		return strings.Contains(server.Ask("PUBSUB", "CHANNELS"), "lockproxy:wake:"+a.proxy.ID())
 	})
 	b.client().Do(ctx, "UNLOCK", "x", token)
-	if err := <-waited; err != nil {
+	if err := testwait.For(t, "the waiter's lock", waited); err != nil {
 		t.Error(err)
 	}
 }

@@ -30,7 +30,7 @@ func TestProxiesOfALock(t *testing.T) {
 	here := startSite(t, nil)
 	there := startSiteAt(t, here.redis, nil)
 	here.lock(here.client(), "job", 600)
-	go there.client().Do(ctx, "LOCK", "job", 600, "WAIT", 600) // ends with the proxy
+	go there.waiter().Do(ctx, "LOCK", "job", 600, "WAIT", 600) // ends with the proxy
 	for of, want := range map[*site][]string{here: {there.proxy.ID()}, there: {}} {
 		var one struct {
 			Through string
@@ -52,7 +52,7 @@ func TestOneLock(t *testing.T) {
 	s.lock(c, "job:2", 600)
 	waited := make(chan error, 1)
 	go func() { // ends with the lock's release
-		waited <- s.client().Do(ctx, "LOCK", "job:1", 600, "WAIT", 600, "OWNER", "bert").Err()
+		waited <- s.waiter().Do(ctx, "LOCK", "job:1", 600, "WAIT", 600, "OWNER", "bert").Err()
 	}()
 	type cost struct {
 		Key    string
@@ -104,7 +104,7 @@ func TestOneLock(t *testing.T) {
 	if err := c.Do(ctx, "UNLOCK", "job:1", "FORCE").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-waited; err != nil {
+	if err := testwait.For(t, "the waiter's lock", waited); err != nil {
 		t.Fatal(err)
 	}
 	var log []event

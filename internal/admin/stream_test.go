@@ -116,7 +116,7 @@ func (s *site) deadlock(first, second, anna, bert string) {
 	one, two := s.lock(c, first, 600, "OWNER", anna), s.lock(c, second, 600, "OWNER", bert)
 	got := make(chan int64, 1)
 	go func() { // ends when the second lock is free
-		token, _ := s.client().Do(ctx, "LOCK", second, 600, "WAIT", 6000, "OWNER", anna).Int64()
+		token, _ := s.waiter().Do(ctx, "LOCK", second, 600, "WAIT", 6000, "OWNER", anna).Int64()
 		got <- token
 	}()
 	testwait.Until(s.t, anna+" waits", func() bool { // others may wait, for other locks
@@ -128,7 +128,8 @@ func (s *site) deadlock(first, second, anna, bert string) {
 		s.t.Fatalf("told %v", err)
 	}
 	c.Do(ctx, "UNLOCK", second, two)
-	for key, token := range map[string]int64{first: one, second: <-got} {
+	two = testwait.For(s.t, anna+"'s lock", got)
+	for key, token := range map[string]int64{first: one, second: two} {
 		if n, err := c.Do(ctx, "UNLOCK", key, token).Int(); n != 1 {
 			s.t.Errorf("UNLOCK %s: %d, %v", key, n, err)
 		}

@@ -74,6 +74,22 @@ func TestPageFilterAndSort(t *testing.T) {
 	b.until(shownKeys, evilKey+"|beta|"+odd+"|gamma")
 }
 
+// Who stops to think between two words of a filter types on where they were.
+func TestPageFilterOfTwoWords(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, nil)
+	c := s.client()
+	s.lock(c, "two words", 600)
+	s.lock(c, "twowords", 600)
+	b := openTab(t, s.url, 1280, 900, false)
+	b.until(shownKeys, "two words|twowords")
+	b.filter("two ")
+	b.until(`location.search`, "?filter=two")
+	b.do(chromedp.KeyEvent("words"))
+	b.until(`[location.search, $("filter").value].join()`, "?filter=two+words,two words")
+	b.until(shownKeys, "two words")
+}
+
 // Contended locks stand first, with the age of the oldest wait. A click on one shows its holder,
 // its queue and what happened, and the address names it.
 func TestPageOfOneLock(t *testing.T) {

@@ -29,7 +29,8 @@ function asks(change) {
 }
 
 function showQuery() {
-  if ($("filter").value !== query.filter) $("filter").value = query.filter;
+  // A blank at the end stays: another word may follow.
+  if ($("filter").value.trim() !== query.filter) $("filter").value = query.filter;
   $("sort").value = query.sort;
   $("direction").setAttribute("aria-pressed", query.desc);
   for (const button of document.querySelectorAll("th button")) {

@@ -139,7 +139,7 @@ test-deadlocks: DURATION = 10m
 test-deadlocks: deps
 	LOCKPROXY_TEST_DEADLOCKS=$(DURATION) $(NORACE) $(GO) test -vet=off -count=1 -timeout 0 -run TestDeadlocksOfRandomLockOrders -v ./test/virtual
 
-# The locks of other libraries next to LOCK WAIT, with and without --park, for a minute each.
+# The locks of other libraries next to LOCK WAIT, with and without --park, 5,000 times each.
 test-libraries: deps-clients
 	$(GO) test -tags clients -count=1 -timeout 15m -run TestLockLibraries -parallel 4 -v ./test/clients
 

@@ -11,12 +11,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // lockPrograms take a lock with a library. Those of Go are built.
@@ -35,7 +35,6 @@ var lockPrograms = map[string][]string{
 // proxy says who has the lock. redlock-rb and Redisson, which neither Debian nor npm nor Go has,
 // are in TestLibrariesNextToLOCK, by their commands.
 func TestLockLibraries(t *testing.T) {
-	const lasts = 60 * time.Second
 	bin, programs := proxytest.Binary(t), t.TempDir()
 	build := exec.Command("go", "build", "-o", programs+"/", "./locklibs")
 	build.Dir = filepath.Join("testdata", "go")
@@ -56,37 +55,41 @@ func TestLockLibraries(t *testing.T) {
 				}
 				t.Run(library, func(t *testing.T) {
 					t.Parallel()
+					direct := proxytest.GoRedis(t, "127.0.0.1:"+upstream)
+					if err := direct.Set(t.Context(), "once:"+library+":end", "", 0).Err(); err != nil {
+						t.Fatal(err)
+					}
 					// The server knows the library's scripts from then on, and the proxy does not.
 					once := slices.Concat(program[1:], []string{"127.0.0.1", upstream,
-						"once:" + library, "0.1"})
+						"once:" + library, "once"})
 					out, err := exec.Command(program[0], once...).CombinedOutput()
 					if err != nil {
 						t.Fatalf("%v: %s", err, out)
 					}
-					lockLibrary(t, program, proxy, upstream, library+":"+park, lasts)
+					lockLibrary(t, program, proxy, upstream, library+":"+park)
 				})
 			}
 		})
 	}
 }
 
-// lockLibrary runs two clients through the proxy and two directly, next to two waiters.
-func lockLibrary(
-	t *testing.T, program []string, proxy, upstream, key string, lasts time.Duration,
-) {
+// lockLibrary runs two clients through the proxy and two directly, next to two waiters, until each
+// has had the lock several times, and again, while all others wanted it.
+func lockLibrary(t *testing.T, program []string, proxy, upstream, key string) {
 	var running sync.WaitGroup
-	served := make([]string, 6)
-	for i := range 4 {
+	t.Cleanup(running.Wait)
+	direct := proxytest.GoRedis(t, "127.0.0.1:"+upstream)
+	names := []string{"proxy1", "proxy2", "direct1", "direct2", "wait1", "wait2"}
+	for i, name := range names[:4] {
 		port := proxy
 		if i >= 2 {
 			port = upstream
 		}
-		running.Go(func() {
-			args := append(program[1:len(program):len(program)], "127.0.0.1", port, key,
-				fmt.Sprint(lasts.Seconds()))
+		running.Go(func() { // ends with the test
+			args := append(program[1:len(program):len(program)], "127.0.0.1", port, key, name)
 			out, err := exec.CommandContext(t.Context(), program[0], args...).CombinedOutput()
-			if served[i] = strings.TrimSpace(string(out)); err != nil {
-				t.Errorf("client %d: %v: %s", i, err, out)
+			if err != nil {
+				t.Errorf("client %s: %v: %s", name, err, out)
 			}
 		})
 	}
@@ -94,49 +97,64 @@ func lockLibrary(
 	if strings.HasPrefix(key, "rueidislock:") {
 		lockKey = "job:0:" + key // as rueidislock names it
 	}
-	for i := range 2 {
-		c := redis.NewClient(testredis.Patient(&redis.Options{Addr: "127.0.0.1:" + proxy}))
-		t.Cleanup(func() { c.Close() })
-		running.Go(func() {
-			acquisitions, violations := 0, 0
-			for end := time.Now().Add(lasts); time.Now().Before(end); acquisitions++ {
-				token, err := c.Do(t.Context(), "LOCK", lockKey, 10, "WAIT", 20).Int64()
+	for _, name := range names[4:] {
+		c := proxytest.GoRedis(t, "127.0.0.1:"+proxy)
+		running.Go(func() { // ends with the test
+			for ended := int64(0); ended == 0; ended = c.Exists(t.Context(), key+":end").Val() {
+				token, err := c.Do(t.Context(), "LOCK", lockKey, 600, "WAIT", 0).Int64()
 				if err != nil {
 					t.Errorf("LOCK: %v", err)
 					return
 				}
-				if c.Incr(t.Context(), key+":inside").Val() != 1 {
-					violations++
+				inside := c.Incr(t.Context(), key+":inside").Val()
+				if left := c.Decr(t.Context(), key+":inside").Val(); inside != 1 || left != 0 {
+					c.Incr(t.Context(), key+":violations")
 				}
-				time.Sleep(2 * time.Millisecond)
-				c.Decr(t.Context(), key+":inside")
+				c.Incr(t.Context(), key+":"+name)
 				if n := c.Do(t.Context(), "UNLOCK", lockKey, token).Val(); n != int64(1) {
 					t.Errorf("UNLOCK: %v", n)
 				}
 			}
-			served[4+i] = fmt.Sprint("acquisitions ", acquisitions, " violations ", violations)
 		})
 	}
-	watcher := redis.NewClient(testredis.Patient(&redis.Options{Addr: "127.0.0.1:" + proxy}))
-	t.Cleanup(func() { watcher.Close() })
-	named := 0 // how often LOCKINFO has named a holder that is a client of the library
-	for end := time.Now().Add(lasts); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		info, _ := watcher.Do(t.Context(), "LOCKINFO", lockKey).Result()
-		if info, ok := info.(map[any]any); ok && info["kind"] == "other" && info["client"] != nil {
-			named++
-		}
+	until := func(what string, ok func() bool) {
+		t.Helper()
+		testwait.Until(t, what, func() bool {
+			if t.Failed() {
+				t.FailNow() // a client has ended
+			}
+			return ok()
+		})
 	}
+	watcher := proxytest.GoRedis(t, "127.0.0.1:"+proxy)
+	until("LOCKINFO names a holder that is a client of the library", func() bool {
+		info, _ := watcher.Do(t.Context(), "LOCKINFO", lockKey).Val().(map[any]any)
+		return info["kind"] == "other" && info["client"] != nil
+	})
+	served := func() (counts []int, total int) {
+		for _, name := range names {
+			n, _ := direct.Get(t.Context(), key+":"+name).Int()
+			counts, total = append(counts, n), total+n
+		}
+		return counts, total
+	}
+	for times := 1; times <= 20; times++ {
+		until(fmt.Sprintf("each of %q has had the lock %d times", names, times), func() bool {
+			counts, _ := served()
+			return slices.Min(counts) >= times
+		})
+	}
+	for many := 100; many <= 5000; many += 100 {
+		until(fmt.Sprintf("%d acquisitions", many), func() bool {
+			_, total := served()
+			return total >= many
+		})
+	}
+	direct.Set(t.Context(), key+":end", "", 0)
 	running.Wait()
-	if named == 0 {
-		t.Error("LOCKINFO has never named the holder")
+	if violations := direct.Get(t.Context(), key+":violations"); violations.Err() != redis.Nil {
+		t.Errorf("two had the lock at once %s times", violations.Val())
 	}
-	for i, text := range served {
-		var acquisitions, violations int
-		fmt.Sscanf(text, "acquisitions %d violations %d", &acquisitions, &violations)
-		if acquisitions == 0 || violations > 0 {
-			t.Errorf("client %d: %q", i, text)
-		}
-	}
-	t.Logf("%d times named; through the proxy %q, directly %q, LOCK WAIT %q", named, served[:2],
-		served[2:4], served[4:])
+	counts, _ := served()
+	t.Logf("%q have had the lock %d times", names, counts)
 }

@@ -1,25 +1,24 @@
 #!/usr/bin/python3
 """Takes one lock again and again with redis-py's Lock.
 
-usage: lock.py HOST PORT KEY SECONDS
+usage: lock.py HOST PORT KEY NAME
 
-It prints how often it had the lock, and how often another client had it at the same time: each
-holder counts KEY:inside up and down.
+It ends when there is a key KEY:end. It counts how often it had the lock at KEY:NAME, and how often
+another client had it at the same time at KEY:violations: each holder counts KEY:inside up and down.
 """
 import sys
 import time
 
 import redis
 
-host, port, key, seconds = sys.argv[1], int(sys.argv[2]), sys.argv[3], float(sys.argv[4])
+host, port, key, name = sys.argv[1], int(sys.argv[2]), *sys.argv[3:]
 r = redis.Redis(host, port)
-end = time.time() + seconds
-acquisitions = violations = 0
-while time.time() < end:
-    with r.lock(key, timeout=10, blocking_timeout=20):
-        acquisitions += 1
+ended = False
+while not ended:
+    with r.lock(key, timeout=600):
         if r.incr(key + ":inside") != 1:
-            violations += 1
+            r.incr(key + ":violations")
         time.sleep(0.002)
         r.decr(key + ":inside")
-print("acquisitions", acquisitions, "violations", violations)
+        r.incr(f"{key}:{name}")
+    ended = r.exists(key + ":end")

@@ -1,9 +1,10 @@
 // Command locklibs takes one lock again and again with a lock library, in the library's own way.
 //
-// usage: locklibs redislock|redsync|rueidislock HOST PORT KEY SECONDS
+// usage: locklibs redislock|redsync|rueidislock HOST PORT KEY NAME
 //
-// It prints how often it had the lock, and how often another client had it at the same time: each
-// holder counts KEY:inside up and down.
+// It ends when there is a key KEY:end. It counts how often it had the lock at KEY:NAME, and how
+// often another client had it at the same time at KEY:violations: each holder counts KEY:inside up
+// and down.
 package main
 
 import (
@@ -12,7 +13,6 @@ import (
 	"log"
 	"net"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/bsm/redislock"
@@ -24,8 +24,10 @@ import (
 )
 
 const (
-	lease = 10 * time.Second
+	lease = 10 * time.Minute // longer than any stop of the machine
 	hold  = 2 * time.Millisecond
+	// answers is how long a client waits for an answer.
+	answers = 2 * time.Minute
 	// patience is how long one try of rueidislock takes.
 	patience = 2 * time.Second
 )
@@ -36,14 +38,11 @@ type Locker func(ctx context.Context, key string) (release func(), err error)
 func main() {
 	log.SetFlags(0)
 	if len(os.Args) != 6 {
-		log.Fatal("usage: locklibs LIBRARY HOST PORT KEY SECONDS")
+		log.Fatal("usage: locklibs LIBRARY HOST PORT KEY NAME")
 	}
 	library, addr, key := os.Args[1], net.JoinHostPort(os.Args[2], os.Args[3]), os.Args[4]
-	seconds, err := strconv.ParseFloat(os.Args[5], 64)
-	if err != nil {
-		log.Fatal(err)
-	}
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	rdb := redis.NewClient(&redis.Options{Addr: addr, DialTimeout: answers, ReadTimeout: answers,
+		WriteTimeout: answers})
 	var lock Locker
 	switch library {
 	case "redislock":
@@ -55,29 +54,27 @@ func main() {
 	default:
 		log.Fatalf("no library %q", library)
 	}
-	// Clients begin together, so that none ends long before the others.
-	end := time.Now().Add(time.Duration(seconds * float64(time.Second)))
-	ctx, cancel := context.WithDeadline(context.Background(), end.Add(20*time.Second))
-	defer cancel()
-	acquisitions, violations := 0, 0
-	for time.Now().Before(end) {
+	ctx := context.Background()
+	for ended := int64(0); ended == 0; {
 		release, err := lock(ctx, key)
 		if err != nil {
-			log.Fatalf("%s: %v, after %d acquisitions", library, err, acquisitions)
+			log.Fatalf("%s: %v", library, err)
 		}
-		acquisitions++
 		inside, err := rdb.Incr(ctx, key+":inside").Result()
 		if err != nil {
 			log.Fatal(err)
 		}
 		if inside != 1 {
-			violations++
+			rdb.Incr(ctx, key+":violations")
 		}
 		time.Sleep(hold)
 		rdb.Decr(ctx, key+":inside")
+		rdb.Incr(ctx, key+":"+os.Args[5])
 		release()
+		if ended, err = rdb.Exists(ctx, key+":end").Result(); err != nil {
+			log.Fatal(err)
+		}
 	}
-	fmt.Println("acquisitions", acquisitions, "violations", violations)
 }
 
 func redislockLocker(rdb *redis.Client) Locker {
@@ -92,7 +89,7 @@ func redislockLocker(rdb *redis.Client) Locker {
 func redsyncLocker(rdb *redis.Client) Locker {
 	client := redsync.New(goredis.NewPool(rdb))
 	return func(ctx context.Context, key string) (func(), error) {
-		mutex := client.NewMutex(key, redsync.WithExpiry(lease), redsync.WithTries(1000))
+		mutex := client.NewMutex(key, redsync.WithExpiry(lease), redsync.WithTries(1_000_000))
 		err := mutex.LockContext(ctx)
 		return func() {
 			ok, err := mutex.UnlockContext(ctx)
@@ -107,8 +104,9 @@ func redsyncLocker(rdb *redis.Client) Locker {
 // rueidislockLocker takes the key "KEY" as rueidislock names it: with KeyPrefix job, job:0:KEY.
 func rueidislockLocker(addr string) Locker {
 	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
-		ClientOption: rueidis.ClientOption{InitAddress: []string{addr}},
-		KeyPrefix:    "job", KeyMajority: 1, KeyValidity: lease, TryNextAfter: time.Second,
+		ClientOption: rueidis.ClientOption{InitAddress: []string{addr}, ConnWriteTimeout: answers,
+			Dialer: net.Dialer{Timeout: answers}},
+		KeyPrefix: "job", KeyMajority: 1, KeyValidity: lease, TryNextAfter: time.Second,
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/testwait"
 )
 
 // testTakeover: a live lock of either kind refuses the other, an expired one doesn't.
@@ -34,84 +36,112 @@ func (b *olderBed) testTakeoverOf(t *testing.T, p olderProgram, unit string) {
 	key := "takeover:" + p.name + ":" + unit
 	one := []olderProgram{p}
 
-	// A live LOCK.
-	token := olderLock(t, c, key, 30)
-	if r := b.program(t, p, unit, key, time.Second); r.Acquisitions != 0 || r.Failures == 0 {
-		t.Errorf("next to a live LOCK: %d acquisitions, %d failed tries", r.Acquisitions,
-			r.Failures)
-	}
-	if got := c.Do(ctx, "UNLOCK", key, token).Val(); got != int64(1) {
-		t.Errorf("UNLOCK after %s had tried: %v", p.name, got)
-	}
-
-	// The holder of a LOCK is gone: its key expires, or stays like an older lock's.
+	// A live LOCK refuses the program. When its holder is gone the program has the lock: its key
+	// expires, or stays like an older lock's.
 	for _, stays := range []bool{false, true} {
 		if stays && p.unit != unit {
 			continue // with seconds a time in ms never expires
 		}
-		token := olderLock(t, c, key, 1)
+		token := olderLock(t, c, key, 600)
 		if stays {
 			direct.Persist(ctx, key)
+		} else if ttl := direct.PTTL(ctx, key).Val(); ttl < 5*time.Minute || ttl > 11*time.Minute {
+			t.Errorf("the key of a LOCK for ten minutes lives for %v", ttl)
 		}
-		r := b.run(t, unit, key, 4*time.Second, one)[0]
-		if r.Acquisitions == 0 {
-			t.Errorf("an expired LOCK was not taken over, key staying: %v", stays)
+		testwait.Until(t, p.name+" tries to get a live LOCK", func() bool {
+			r := b.program(t, p, unit, key, time.Second)
+			if r.Acquisitions != 0 {
+				t.Fatalf("next to a live LOCK: %d acquisitions, key staying: %v", r.Acquisitions,
+					stays)
+			}
+			return r.Failures > 0
+		})
+		if stays {
+			olderDelete(t, direct, key)
+			token = olderLock(t, c, key, 1)
+			direct.Persist(ctx, key)
+		} else {
+			if got := c.Do(ctx, "UNLOCK", key, token).Val(); got != int64(1) {
+				t.Errorf("UNLOCK after %s had tried: %v", p.name, got)
+			}
+			token = olderLock(t, c, key, 600)
+			direct.PExpire(ctx, key, time.Millisecond)
 		}
-		if r.LongestWaitMS < 500 { // some of the second is over before the program polls
-			t.Errorf("a LOCK for 1 s was taken over after %d ms", r.LongestWaitMS)
-		}
+		b.runUntil(t, unit, key, 3*time.Second, one, func(reports []olderReport) string {
+			if reports[0].Acquisitions == 0 {
+				return "an expired LOCK was not taken over"
+			}
+			return ""
+		})
 		if got := c.Do(ctx, "UNLOCK", key, token).Val(); got != int64(0) {
 			t.Errorf("UNLOCK after the takeover: %v", got)
 		}
 	}
 
-	// A crashed holder of the older lock.
-	b.program(t, p, unit, key, time.Second, "--crash")
-	value, _ := direct.Get(ctx, key).Int64()
-	expires := olderTime(p.unit, value)
-	if ttl := direct.PTTL(ctx, key).Val(); ttl > 0 {
-		if end := time.Now().Add(ttl); end.Before(expires) {
-			expires = end
-		}
-	}
-	refused := 0
-	for time.Now().Before(expires.Add(2 * time.Second)) {
-		asked := time.Now()
-		reply, err := c.Do(ctx, "LOCK", key, 5).Int64()
-		if err == redis.Nil {
-			refused++
-			time.Sleep(10 * time.Millisecond)
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		token = reply
-		if early := expires.Sub(time.Now()); early > 5*time.Millisecond {
-			t.Errorf("LOCK took a crashed holder's lock %v early", early)
-		}
-		if late := asked.Sub(expires); late > time.Second {
-			t.Errorf("LOCK took a crashed holder's lock %v late", late)
-		}
-		break
-	}
-	if refused == 0 {
-		t.Error("LOCK was not refused while the older lock was alive")
-	}
-	if got := c.Do(ctx, "UNLOCK", key, token).Val(); got != int64(1) {
-		t.Errorf("UNLOCK of the lock taken over: %v", got)
-	}
+	testwait.Until(t, "a lock of a crashed holder that refuses LOCK first",
+		func() bool { return b.testCrashed(t, p, unit, key) })
 
 	// One that crashed long ago.
 	olderDelete(t, direct, key)
 	direct.Set(ctx, key, olderStamp(p.unit, time.Now().Add(-time.Hour)), 0)
-	token = olderLock(t, c, key, 5)
+	token := olderLock(t, c, key, 600)
 	if got := c.Do(ctx, "UNLOCK", key, token).Val(); got != int64(1) {
 		t.Errorf("UNLOCK of the lock taken over from long ago: %v", got)
 	}
-	direct.Set(ctx, key, olderStamp(p.unit, time.Now().Add(-time.Hour)), 0)
-	if r := b.run(t, unit, key, time.Second, one)[0]; r.Acquisitions == 0 || r.LongestWaitMS > 500 {
-		t.Errorf("one from long ago: %d acquisitions, longest wait %d ms", r.Acquisitions,
-			r.LongestWaitMS)
+	testwait.Until(t, p.name+" tries", func() bool {
+		direct.Set(ctx, key, olderStamp(p.unit, time.Now().Add(-time.Hour)), 0)
+		r := b.run(t, unit, key, time.Second, one)[0]
+		if r.Failures > 0 {
+			t.Fatalf("one from long ago: %d failed tries", r.Failures)
+		}
+		return r.Acquisitions > 0
+	})
+}
+
+// testCrashed lets LOCK take the lock of a holder of the older lock that has crashed: when that has
+// expired by the clock of Redis, and not before. It reports whether LOCK was refused before, which
+// can come too late for that.
+func (b *olderBed) testCrashed(t *testing.T, p olderProgram, unit, key string) (refused bool) {
+	t.Helper()
+	ctx, c, direct := t.Context(), b.client(t, unit), b.client(t, "direct")
+	olderDelete(t, direct, key)
+	b.program(t, p, unit, key, time.Second, "--crash")
+	var value *redis.StringCmd
+	var ttl *redis.DurationCmd
+	var now *redis.TimeCmd
+	direct.TxPipelined(ctx, func(at redis.Pipeliner) error {
+		value, ttl, now = at.Get(ctx, key), at.PTTL(ctx, key), at.Time(ctx)
+		return nil
+	})
+	stamp, err := value.Int64()
+	if err != nil {
+		return false // it has expired already
 	}
+	expires := olderTime(p.unit, stamp)
+	if end := now.Val().Add(ttl.Val()); ttl.Val() > 0 && end.Before(expires) {
+		expires = end
+	}
+	var token int64
+	testwait.Until(t, "LOCK takes the lock of a crashed holder", func() bool {
+		asked := olderNow(t, direct)
+		token, err = c.Do(ctx, "LOCK", key, 600).Int64()
+		if err == redis.Nil {
+			refused = true
+			if asked.After(expires.Add(time.Second)) {
+				t.Fatalf("LOCK is refused at %v, the lock expired at %v", asked, expires)
+			}
+			return false
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return true
+	})
+	if got := olderNow(t, direct); got.Add(5 * time.Millisecond).Before(expires) {
+		t.Errorf("LOCK took a crashed holder's lock before %v, which expires at %v", got, expires)
+	}
+	if got := c.Do(ctx, "UNLOCK", key, token).Val(); got != int64(1) {
+		t.Errorf("UNLOCK of the lock taken over: %v", got)
+	}
+	return refused
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
 )
@@ -41,12 +43,26 @@ func TestAdapters(t *testing.T) {
 					args = args[:2]
 				}
 				words := slices.Concat(c.run, args)
-				if printed := c.command(t, time.Minute, "", words); printed != "ok\n" {
+				if printed := c.command(t, "", words); printed != "ok\n" {
 					t.Errorf("it prints:\n%s", printed)
 				}
-				// These locks have a timeout: it ends them.
-				c.testKilled(t, "", "127.0.0.1:"+port, append(args, "hold", "adapter:killed"), 3)
+				c.testKilled(t, "", "127.0.0.1:"+port, append(args, "hold", "adapter:killed"),
+					endsByTimeout)
 			})
 		}
+	}
+}
+
+// endsByTimeout: the lock outlives its holder, until its timeout, which is ten minutes, ends it.
+func endsByTimeout(t *testing.T, rdb *redis.Client, key string) {
+	t.Helper()
+	if err := rdb.Do(t.Context(), "LOCK", key, 600).Err(); err != redis.Nil {
+		t.Errorf("LOCK when the holder has been killed: %v", err)
+	}
+	if ttl := rdb.PTTL(t.Context(), key).Val(); ttl <= 5*time.Minute || ttl > 10*time.Minute {
+		t.Errorf("the lock lives for %v", ttl)
+	}
+	if !rdb.PExpire(t.Context(), key, time.Millisecond).Val() {
+		t.Error("PEXPIRE finds no key")
 	}
 }

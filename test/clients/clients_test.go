@@ -4,7 +4,6 @@ package clients_test
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"net"
 	"os"
@@ -15,10 +14,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // A clientProgram is a program of testdata that uses one client library.
@@ -85,9 +84,7 @@ func testClients(t *testing.T, bin string, upstream func(*testing.T) (url string
 			startForClients(t, lockproxy, bin, "--listen", "127.0.0.1:"+lockproxy,
 				"--upstream", url)
 			out := filepath.Join(t.TempDir(), c.name)
-			if c.build != nil {
-				c.command(t, 8*time.Minute, out, c.build)
-			}
+			c.builds(t, out)
 			if c.protocols == nil {
 				c.test(t, out, "127.0.0.1", lockproxy)
 			}
@@ -99,7 +96,7 @@ func testClients(t *testing.T, bin string, upstream func(*testing.T) (url string
 }
 
 func (c clientProgram) test(t *testing.T, out string, args ...string) {
-	printed := c.command(t, time.Minute, out, slices.Concat(c.run, args))
+	printed := c.command(t, out, slices.Concat(c.run, args))
 
 	for _, step := range clientSteps {
 		if !slices.Contains(strings.Split(printed, "\n"), "ok "+step) {
@@ -111,80 +108,140 @@ func (c clientProgram) test(t *testing.T, out string, args ...string) {
 	}
 }
 
-// command runs words in the program's directory and returns
-// what it printed. It fails the test if the command fails.
-func (c clientProgram) command(t *testing.T, limit time.Duration, out string,
-	words []string) string {
+// builds runs what builds the program in its directory, if there is such a thing, for as long as
+// that takes.
+func (c clientProgram) builds(t *testing.T, out string) {
 	t.Helper()
+	if c.build == nil {
+		return
+	}
+	words := withOut(c.build, out)
+	cmd := exec.Command(words[0], words[1:]...)
+	cmd.Dir = filepath.Join("testdata", c.dir)
+	if printed, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(words, " "), err, printed)
+	}
+}
+
+// withOut are the words of a command with the name of the built program in them.
+func withOut(words []string, out string) []string {
 	words = slices.Clone(words)
 	for i, word := range words {
 		words[i] = strings.ReplaceAll(word, "{out}", out)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	return words
+}
+
+// command runs words in the program's directory and returns
+// what it printed. It fails the test if the command fails.
+func (c clientProgram) command(t *testing.T, out string, words []string) string {
+	t.Helper()
+	words = withOut(words, out)
+	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Dir, cmd.Env = filepath.Join("testdata", c.dir), append(os.Environ(), c.env...)
-	var stdout, stderr strings.Builder
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	stdout, stderr, err := runToEnd(t, cmd)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s%s", strings.Join(words, " "), err, stdout, stderr)
+	}
+	return stdout
+}
+
+// runToEnd runs a command and returns what it has printed. It fails if nothing more is printed
+// within the patience of tests. What is printed goes to files, since programs that the command
+// leaves behind would keep pipes open.
+func runToEnd(t *testing.T, cmd *exec.Cmd) (stdout, stderr string, err error) {
+	dir := t.TempDir()
+	outputs := [2]*os.File{}
+	for i, name := range []string{"stdout", "stderr"} {
+		if outputs[i], err = os.Create(filepath.Join(dir, name)); err != nil {
+			return "", "", err
+		}
+		defer outputs[i].Close()
+	}
+	cmd.Stdout, cmd.Stderr = outputs[0], outputs[1]
 	// Some programs start others: in one process group all of them can be ended.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 5 * time.Second
-	if err := cmd.Run(); err != nil {
-		if ctx.Err() != nil {
-			err = fmt.Errorf("not done within %v", limit)
-		}
-		t.Fatalf("%s: %v\n%s%s", strings.Join(words, " "), err, stdout.String(), stderr.String())
+	if err := cmd.Start(); err != nil {
+		return "", "", err
 	}
-	return stdout.String()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }() // ends with the process
+	printed := func() (n int64) {
+		for _, file := range outputs {
+			if info, err := file.Stat(); err == nil {
+				n += info.Size()
+			}
+		}
+		return n
+	}
+	for done := false; !done; {
+		before := printed()
+		if !testwait.Holds(func() bool {
+			select {
+			case err = <-ended:
+				done = true
+			default:
+			}
+			return done || printed() > before
+		}) {
+			syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+			<-ended
+			err, done = fmt.Errorf("it prints nothing more within %v", testwait.Patience), true
+		}
+	}
+	text, _ := os.ReadFile(outputs[0].Name())
+	errors, _ := os.ReadFile(outputs[1].Name())
+	return string(text), string(errors), err
 }
 
 // startForClients starts a server, waits until it answers on its port, and ends it with the test.
 func startForClients(t *testing.T, port, name string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(name, args...)
-	var output strings.Builder
+	var output proxytest.LogBuffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	stop := func() {
-		cmd.Process.Signal(syscall.SIGTERM)
+	ended := make(chan struct{})
+	go func() { // ends with the process, which Cleanup ends
+		defer close(ended)
+		cmd.Wait()
+	}()
+	hasEnded := func() bool {
 		select {
 		case <-ended:
-		case <-time.After(10 * time.Second):
+			return true
+		default:
+			return false
+		}
+	}
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		if !testwait.Holds(hasEnded) {
 			cmd.Process.Kill()
 			<-ended
-			t.Errorf("%s did not end on SIGTERM in 10 s", name)
+			t.Errorf("%s does not end on SIGTERM", name)
 		}
 		if t.Failed() {
 			t.Logf("output of %s:\n%s", name, output.String())
 		}
-	}
-	t.Cleanup(func() { stop() })
-	for deadline := time.Now().Add(20 * time.Second); !answersPing(port); {
-		select {
-		case err := <-ended:
-			ended <- err // for stop
-			t.Fatalf("%s ended: %v", name, err)
-		default:
+	})
+	testwait.Until(t, name+" answers on port "+port, func() bool {
+		if hasEnded() {
+			t.Fatalf("%s ended: %v", name, cmd.ProcessState)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s does not answer on port %s", name, port)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return answersPing(port)
+	})
 }
 
 func answersPing(port string) bool {
-	conn, err := net.DialTimeout("tcp", "127.0.0.1:"+port, time.Second)
+	conn, err := net.Dial("tcp", "127.0.0.1:"+port)
 	if err != nil {
 		return false
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(time.Second))
+	conn.SetDeadline(testwait.Deadline())
 	fmt.Fprint(conn, "PING\r\n")
 	line, _ := bufio.NewReader(conn).ReadString('\n')
 	return line == "+PONG\r\n"

@@ -4,7 +4,6 @@ package clients_test
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -19,7 +18,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -66,19 +64,18 @@ func TestHelpers(t *testing.T) {
 			startForClients(t, port, bin, "--listen", "127.0.0.1:"+port, "--upstream",
 				testredis.Start(t).URL())
 			out := filepath.Join(t.TempDir(), "out")
-			if c.build != nil {
-				c.command(t, 8*time.Minute, out, c.build)
-			}
+			c.builds(t, out)
 			args := append([]string{"127.0.0.1", port}, c.protocols...)
-			printed := c.command(t, time.Minute, out, slices.Concat(c.run, args))
+			printed := c.command(t, out, slices.Concat(c.run, args))
 			for _, step := range helperSteps {
 				if !slices.Contains(strings.Split(printed, "\n"), "ok "+step) {
 					t.Errorf("the program left out %s; it printed:\n%s", step, printed)
 				}
 			}
-			c.testKilled(t, out, "127.0.0.1:"+port, append(args, "hold", "helper:killed"), 1)
+			c.testKilled(t, out, "127.0.0.1:"+port, append(args, "hold", "helper:killed"), endsByItself)
 			if c.forks {
-				c.testKilled(t, out, "127.0.0.1:"+port, append(args, "fork", "helper:forked"), 1)
+				c.testKilled(t, out, "127.0.0.1:"+port, append(args, "fork", "helper:forked"),
+					endsByItself)
 			}
 			if !c.silent {
 				c.testPings(t, out, port, c.protocols)
@@ -116,7 +113,7 @@ func TestHelperOnPages(t *testing.T) {
 		}
 		for _, m := range programs {
 			c := clientProgram{dir: "helpers"}
-			c.command(t, time.Minute, "", []string{"env", "PYTHONPATH=" + helpers,
+			c.command(t, "", []string{"env", "PYTHONPATH=" + helpers,
 				"/usr/bin/python3", "-c", strings.ReplaceAll(m[1], "6380", port)})
 		}
 		if written := upstream.Ask("GETDEL", writes[0]); written != writes[1] {
@@ -125,27 +122,29 @@ func TestHelperOnPages(t *testing.T) {
 	}
 }
 
-// testKilled kills a program while it holds a lock: that is free within so many seconds. The locks
-// of helpers have a timeout of 10 s or more.
-func (c clientProgram) testKilled(t *testing.T, out, addr string, args []string, within int) {
+// testKilled kills a program while it holds a lock for ten minutes, which nothing here waits for.
+func (c clientProgram) testKilled(t *testing.T, out, addr string, args []string,
+	ends func(*testing.T, *redis.Client, string)) {
 	t.Helper()
 	holder := c.start(t, out, args)
 	holder.saysHeld(t)
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	defer rdb.Close()
-	ctx, key := context.Background(), args[len(args)-1]
-	if err := rdb.Do(ctx, "LOCK", key, 10).Err(); err != redis.Nil {
+	rdb, key := proxytest.GoRedis(t, addr), args[len(args)-1]
+	if err := rdb.Do(t.Context(), "LOCK", key, 600).Err(); err != redis.Nil {
 		t.Fatalf("LOCK while it is held: %v", err)
 	}
 	holder.Process.Kill()
-	token, err := rdb.Do(ctx, "LOCK", key, 10, "WAIT", within).Int64()
+	ends(t, rdb, key)
+	token, err := rdb.Do(t.Context(), "LOCK", key, 600, "WAIT", 0).Int64()
 	if err != nil {
 		t.Fatalf("LOCK after the holder was killed: %v", err)
 	}
-	if err := rdb.Do(ctx, "UNLOCK", key, token).Err(); err != nil {
+	if err := rdb.Do(t.Context(), "UNLOCK", key, token).Err(); err != nil {
 		t.Error(err)
 	}
 }
+
+// endsByItself: the lock of a session is free as soon as its holder is dead.
+func endsByItself(*testing.T, *redis.Client, string) {}
 
 // holder is a program that holds a lock, or waits for it.
 type holder struct {
@@ -156,10 +155,7 @@ type holder struct {
 // start starts a program, which ends with the test, with all that it has started.
 func (c clientProgram) start(t *testing.T, out string, args []string) *holder {
 	t.Helper()
-	words := slices.Concat(c.run, args)
-	for i := range words {
-		words[i] = strings.ReplaceAll(words[i], "{out}", out)
-	}
+	words := withOut(slices.Concat(c.run, args), out)
 	h := &holder{Cmd: exec.Command(words[0], words[1:]...)}
 	h.Dir = filepath.Join("testdata", c.dir)
 	h.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -189,8 +185,7 @@ func (h *holder) saysHeld(t *testing.T) {
 // keeps balancers from cutting the connection.
 func (c clientProgram) testPings(t *testing.T, out, port string, library []string) {
 	t.Helper()
-	ctx, rdb := context.Background(), redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + port})
-	defer rdb.Close()
+	ctx, rdb := t.Context(), proxytest.GoRedis(t, "127.0.0.1:"+port)
 	relay := newPingCounter(t, "127.0.0.1:"+port)
 	args := slices.Concat([]string{"127.0.0.1", relay.port}, library)
 	pings := func(while string) {
@@ -213,7 +208,7 @@ func (c clientProgram) testPings(t *testing.T, out, port string, library []strin
 		c.start(t, out, append(args, "hold", "helper:pinged")).saysHeld(t)
 	}
 	pings("holds the lock")
-	if err := rdb.Do(ctx, "LOCK", "helper:pinged", 1).Err(); err != redis.Nil {
+	if err := rdb.Do(ctx, "LOCK", "helper:pinged", 600).Err(); err != redis.Nil {
 		t.Errorf("LOCK while it is held: %v", err)
 	}
 }
@@ -221,8 +216,6 @@ func (c clientProgram) testPings(t *testing.T, out, port string, library []strin
 // testNames looks at how a program names itself as the owner of a lock.
 func (c clientProgram) testNames(t *testing.T, out, port string, library []string) {
 	t.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + port})
-	defer rdb.Close()
 	args := slices.Concat([]string{"127.0.0.1", port}, library, []string{"hold", "helper:named"})
 	holder := c.start(t, out, args)
 	holder.saysHeld(t)
@@ -284,11 +277,11 @@ func (c *pingCounter) relay(to, from net.Conn) {
 // The types of the Node helper fit those of both libraries, and CommonJS can require it.
 func TestHelperTypes(t *testing.T) {
 	t.Parallel()
-	c := clientProgram{dir: "node"}
-	c.command(t, 8*time.Minute, "", []string{"node", "node_modules/typescript/bin/tsc", "--noEmit",
-		"--strict", "--skipLibCheck", "--target", "es2022", "--module", "nodenext",
-		"--typeRoots", "none", "types.mts", "types.cts"})
-	c.command(t, time.Minute, "", []string{"node", "-e", `const { withLock, Lost, NotAcquired } =
+	c := clientProgram{dir: "node", build: []string{"node", "node_modules/typescript/bin/tsc",
+		"--noEmit", "--strict", "--skipLibCheck", "--target", "es2022", "--module", "nodenext",
+		"--typeRoots", "none", "types.mts", "types.cts"}}
+	c.builds(t, "")
+	c.command(t, "", []string{"node", "-e", `const { withLock, Lost, NotAcquired } =
 		require("../../../../examples/clients/node/lockproxy.cjs");
 		if (!(withLock && new Lost("a") instanceof Error && new NotAcquired("a"))) process.exit(1)`})
 }

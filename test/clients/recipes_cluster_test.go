@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // through asks the cluster by way of lockproxy.
@@ -72,7 +73,7 @@ process.exit();
 		r.start(name, "node worker.mjs")
 	}
 	r.run("node enqueue.mjs")
-	r.until("six reports", func() bool { return r.through("GET built") == "6" })
+	testwait.Until(t, "six reports", func() bool { return r.through("GET built") == "6" })
 	for command, want := range map[string]string{"EXISTS twice": "0",
 		"GET {report:monday}:result": "monday"} {
 		if got := r.through(command); got != want {

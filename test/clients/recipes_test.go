@@ -12,10 +12,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 )
 
 // recipes are the programs of docs/recipes.md in a directory, next to the helpers.
@@ -117,12 +117,9 @@ func (r *recipes) start(name, command string) *background {
 	}()
 	r.t.Cleanup(func() {
 		b.Process.Signal(syscall.SIGTERM) // lockproxy run ends its command by it
-		select {
-		case <-b.ended:
-		case <-time.After(10 * time.Second):
-			syscall.Kill(-b.Process.Pid, syscall.SIGKILL)
-			<-b.ended
-		}
+		testwait.Holds(b.hasEnded)
+		syscall.Kill(-b.Process.Pid, syscall.SIGKILL)
+		<-b.ended
 		if r.t.Failed() {
 			r.t.Logf("output of %s:\n%s", name, b.said())
 		}
@@ -135,22 +132,22 @@ func (b *background) said() string {
 	return string(text)
 }
 
-func (r *recipes) until(what string, is func() bool) {
-	r.t.Helper()
-	for deadline := time.Now().Add(40 * time.Second); !is(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			r.t.Fatalf("not within 40 s: %s", what)
-		}
+func (b *background) hasEnded() bool {
+	select {
+	case <-b.ended:
+		return true
+	default:
+		return false
 	}
 }
 
-// untilWaiter waits until a program waits for the lock called key.
-func (r *recipes) untilWaiter(key string) {
+// untilWaiters waits until so many programs wait for the lock called key.
+func (r *recipes) untilWaiters(key string, n int64) {
 	r.t.Helper()
 	rdb := proxytest.GoRedis(r.t, "127.0.0.1:"+r.port)
-	r.until("a program waits for "+key, func() bool {
-		info := fmt.Sprint(rdb.Do(proxytest.Ctx, "LOCKINFO", key).Val())
-		return strings.Contains(info, "waiters:1 ") || strings.Contains(info, "waiters 1 ")
+	testwait.Until(r.t, fmt.Sprintf("%d wait for %s", n, key), func() bool {
+		info, _ := rdb.Do(proxytest.Ctx, "LOCKINFO", key).Val().(map[any]any)
+		return info["waiters"] == n
 	})
 }
 
@@ -158,11 +155,7 @@ func (r *recipes) untilWaiter(key string) {
 func (r *recipes) run(command string) string {
 	r.t.Helper()
 	b := r.start("run", command)
-	select {
-	case <-b.ended:
-	case <-time.After(time.Minute):
-		r.t.Fatalf("%s does not end", command)
-	}
+	testwait.For(r.t, command+" ends", b.ended)
 	if !b.ProcessState.Success() {
 		r.t.Fatalf("%s: %v\n%s", command, b.ProcessState, b.said())
 	}
@@ -206,7 +199,7 @@ func TestRecipeCelery(t *testing.T) {
 	}
 	r.run(`/usr/bin/python3 -c 'import tasks
 for _ in range(6): tasks.report.delay("monday")'`)
-	r.until("six reports", func() bool { return r.keys.Ask("GET", "built") == "6" })
+	testwait.Until(t, "six reports", func() bool { return r.keys.Ask("GET", "built") == "6" })
 	if twice := r.keys.Ask("EXISTS", "twice"); twice != ":0" {
 		t.Errorf("two workers were inside at once: %s", twice)
 	}
@@ -229,14 +222,18 @@ func TestRecipeCeleryBeat(t *testing.T) {
 func (r *recipes) takesOver(key, starts, first, second string) {
 	r.t.Helper()
 	one := r.start("one", first)
-	r.until("the first starts", func() bool { return strings.Contains(one.said(), starts) })
+	testwait.Until(r.t, "the first starts", func() bool {
+		return strings.Contains(one.said(), starts)
+	})
 	two := r.start("two", second)
-	r.untilWaiter(key)
+	r.untilWaiters(key, 1)
 	if strings.Contains(two.said(), starts) {
 		r.t.Errorf("the second starts next to the first:\n%s", two.said())
 	}
 	one.Process.Signal(syscall.SIGTERM)
-	r.until("the second starts", func() bool { return strings.Contains(two.said(), starts) })
+	testwait.Until(r.t, "the second starts", func() bool {
+		return strings.Contains(two.said(), starts)
+	})
 }
 
 func TestRecipeRQ(t *testing.T) {
@@ -249,7 +246,7 @@ for _ in range(4): q.enqueue(jobs.report, "monday")'`
 	for _, name := range []string{"one", "two"} {
 		r.start(name, "/usr/bin/python3 -m rq.cli worker --url redis://127.0.0.1:"+r.port)
 	}
-	r.until("four reports", func() bool { return r.keys.Ask("GET", "built") == "4" })
+	testwait.Until(t, "four reports", func() bool { return r.keys.Ask("GET", "built") == "4" })
 	if twice := r.keys.Ask("EXISTS", "twice"); twice != ":0" {
 		t.Errorf("two workers were inside at once: %s", twice)
 	}
@@ -265,11 +262,11 @@ func TestRecipeRQWithScheduler(t *testing.T) {
 		b := r.start(name,
 			"/usr/bin/python3 -m rq.cli worker --with-scheduler --url redis://127.0.0.1:"+
 				r.port)
-		r.until(name+" listens", func() bool { return strings.Contains(b.said(), listens) })
+		testwait.Until(t, name+" listens", func() bool { return strings.Contains(b.said(), listens) })
 		workers = append(workers, b)
 	}
 	one, two := workers[0], workers[1]
-	r.until("one schedules", func() bool { return strings.Contains(one.said(), schedules) })
+	testwait.Until(t, "one schedules", func() bool { return strings.Contains(one.said(), schedules) })
 	const show = "redis-cli -u $LOCKPROXY_URL LOCKINFO rq:scheduler-lock:default"
 	if said := r.run(show); !strings.Contains(said, "kind\nother\n") {
 		t.Errorf("%s:\n%s", show, said)
@@ -278,10 +275,10 @@ func TestRecipeRQWithScheduler(t *testing.T) {
 q = rq.Queue(connection=redis.Redis(port=PORT))
 for _ in range(3): q.enqueue_in(datetime.timedelta(seconds=1), jobs.report, "monday")'`
 	r.run(strings.Replace(enqueue, "PORT", r.port, 1))
-	r.until("three reports", func() bool { return r.keys.Ask("GET", "built") == "3" })
+	testwait.Until(t, "three reports", func() bool { return r.keys.Ask("GET", "built") == "3" })
 	for _, b := range workers { // what they have begun they finish
 		b.Process.Signal(syscall.SIGTERM)
-		<-b.ended
+		testwait.For(t, "a worker ends", b.ended)
 	}
 	if strings.Contains(two.said(), schedules) {
 		t.Error("both schedule")
@@ -322,7 +319,7 @@ module Reports
 end
 4.times.map { |day| Thread.new { ReportJob.perform_async(day) } }.each(&:join)
 redis = Redis.new(port: 6380)
-token = redis.call("LOCK", "sidekiq:report", 30)
+token = redis.call("LOCK", "sidekiq:report", 600)
 begin
   ReportJob.perform_async(5)
   abort "it ran while another had the lock"
@@ -410,11 +407,7 @@ end
 func (r *recipes) twice(command string) (said []string) {
 	r.t.Helper()
 	for _, b := range []*background{r.start("one", command), r.start("two", command)} {
-		select {
-		case <-b.ended:
-		case <-time.After(2 * time.Minute):
-			r.t.Fatalf("%s does not end", command)
-		}
+		testwait.For(r.t, command+" ends", b.ended)
 		if !b.ProcessState.Success() {
 			r.t.Errorf("%v\n%s", b.ProcessState, b.said())
 		}
@@ -436,18 +429,18 @@ def step(held):
 		return func() bool { return r.keys.Ask("GET", "leads") == name }
 	}
 	one := r.start("one", "env NAME=one /usr/bin/python3 leader.py")
-	r.until("one leads", leads("one"))
+	testwait.Until(t, "one leads", leads("one"))
 	r.start("two", "env NAME=two /usr/bin/python3 leader.py")
-	r.untilWaiter("leader")
+	r.untilWaiters("leader", 1)
 	if !leads("one")() {
 		t.Error("two leads next to one")
 	}
 	one.Process.Kill()
-	r.until("two leads", leads("two"))
+	testwait.Until(t, "two leads", leads("two"))
 	r.start("three", "env NAME=three /usr/bin/python3 leader.py")
-	r.untilWaiter("leader")
+	r.untilWaiters("leader", 1)
 	r.run("redis-cli -u $LOCKPROXY_URL UNLOCK leader FORCE")
-	r.until("three leads", leads("three"))
+	testwait.Until(t, "three leads", leads("three"))
 }
 
 // Programs before, between and after the steps exclude each other.
@@ -456,27 +449,27 @@ func TestRecipeMovingFromRedisPy(t *testing.T) {
 	r := cook(t, map[string]string{"step1.py": `
 import redis, sys
 r = redis.Redis(port=6380)
-lock = r.lock("report", timeout=30)
+lock = r.lock("report", timeout=600)
 if not lock.acquire(blocking=False):
     sys.exit("held by another")
 `})
 	r.run("/usr/bin/python3 step1.py") // ends without releasing the old lock
 	two, three := r.start("two", "/usr/bin/python3 step2.py"), r.start("three",
 		"/usr/bin/python3 step3.py")
-	time.Sleep(2 * time.Second)
+	r.untilWaiters("report", 2)
 	if said := two.said() + three.said(); said != "" {
 		t.Errorf("next to the old lock:\n%s", said)
 	}
 	r.keys.Ask("DEL", "report")
 	for _, b := range []*background{two, three} {
-		<-b.ended
+		testwait.For(t, "a program ends", b.ended)
 		if !strings.HasPrefix(b.said(), "held with token ") {
 			t.Errorf("it says %q", b.said())
 		}
 	}
-	r.run("redis-cli -u $LOCKPROXY_URL LOCK report 30")
+	r.run("redis-cli -u $LOCKPROXY_URL LOCK report 600")
 	old := r.start("old", "/usr/bin/python3 step1.py")
-	<-old.ended
+	testwait.For(t, "the old program ends", old.ended)
 	if old.said() != "held by another\n" {
 		t.Errorf("the old lock next to LOCK: %q", old.said())
 	}

@@ -2,7 +2,7 @@
 // examples/adapters/LockproxySymfonyStore.php with Symfony's Lock component.
 //
 // usage: php symfony.php HOST PORT          every step
-//        php symfony.php HOST PORT hold KEY holds KEY for 2 s, or until it is killed
+//        php symfony.php HOST PORT hold KEY holds KEY until it is killed
 
 require 'Symfony/Component/Lock/autoload.php';
 require __DIR__ . '/../../../../examples/adapters/LockproxySymfonyStore.php';
@@ -19,47 +19,75 @@ function check(string $what, mixed $got, mixed $want = true): void
     }
 }
 
-function store(): LockproxySymfonyStore
+function store(float $reading = 120): LockproxySymfonyStore
 {
     global $argv;
     $redis = new Redis();
-    $redis->connect($argv[1], (int) $argv[2], 5, null, 0, 1); // 1 s to read, less than it waits
+    $redis->connect($argv[1], (int) $argv[2], 120, null, 0, $reading);
     return new LockproxySymfonyStore($redis);
 }
 
+// What must be done within a second or so fails when the machine stops: then it is done again.
+function impatiently(callable $try): void
+{
+    for ($tries = 1;; $tries++) {
+        try {
+            $try();
+            return;
+        } catch (Exception $e) {
+            if ($tries === 5) {
+                throw $e;
+            }
+        }
+    }
+}
+
 if (isset($argv[4])) {
-    $held = (new LockFactory(store()))->createLock($argv[4], 2);
+    $held = (new LockFactory(store()))->createLock($argv[4], 600);
     $held->acquire();
     echo "held\n";
-    sleep(60);
+    sleep(600);
 }
 
 [$one, $two] = [new LockFactory($mine = store()), new LockFactory(store())];
 $key = new Key('adapter:symfony');
-$a = $one->createLockFromKey($key, 30);
-$b = $two->createLock('adapter:symfony', 1.5);
+$a = $one->createLockFromKey($key, 600);
+$b = $two->createLock('adapter:symfony', 600);
 
 check('acquire', $a->acquire());
 check('isAcquired', $a->isAcquired());
 check('acquire by another', $b->acquire(), false);
 check('acquire again', $a->acquire());
-check('remaining lifetime', $a->getRemainingLifetime() > 29);
+check('remaining lifetime', $a->getRemainingLifetime() > 300);
 $token = $mine->token($key);
 check('token', $token > 0);
 
 // Another process may have the key, and release by it.
-$c = $two->createLockFromKey(unserialize(serialize($key)), 30, false);
+$c = $two->createLockFromKey(unserialize(serialize($key)), 600, false);
 check('isAcquired by the key', $c->isAcquired());
-$a->refresh(1.2);
-$began = microtime(true);
-check('acquire that waits', $b->acquire(true));
-check('it has waited', microtime(true) - $began > 1);
-check('no longer acquired', $a->isAcquired(), false);
-$a->release(); // frees nobody else's lock
-check('still acquired', $b->isAcquired());
-usleep(1600000);
-check('expired', $b->isExpired());
-check('expired in Redis', $b->isAcquired(), false);
+$redis = new Redis();
+$redis->connect($argv[1], (int) $argv[2]);
+impatiently(function () use ($redis, $a) {
+    $redis->rawCommand('UNLOCK', 'adapter:symfony', 'FORCE');
+    check('acquire to wait for', $a->acquire());
+    // 1 s to read, less than it waits
+    $waiter = (new LockFactory(store(1)))->createLock('adapter:symfony', 600);
+    $began = microtime(true);
+    $a->refresh(1.2);
+    check('acquire that waits', $waiter->acquire(true));
+    check('it has waited', microtime(true) - $began > 1);
+    check('no longer acquired', $a->isAcquired(), false);
+    $a->release(); // frees nobody else's lock
+    check('still acquired', $waiter->isAcquired());
+    $waiter->release();
+});
+impatiently(function () use ($b) {
+    check('acquire for a while', $b->acquire());
+    $b->refresh(1.5);
+    usleep(1600000);
+    check('expired', $b->isExpired());
+    check('expired in Redis', $b->isAcquired(), false);
+});
 check('acquire after that', $a->acquire());
 check('the next token is greater', $mine->token($key) > $token);
 $a->release();
@@ -69,7 +97,7 @@ $b->release();
 // An exception releases the lock, as it goes out of scope.
 try {
     (function () use ($one) {
-        $lock = $one->createLock('adapter:symfony', 30);
+        $lock = $one->createLock('adapter:symfony', 600);
         check('acquire before an exception', $lock->acquire());
         throw new DomainException();
     })();
@@ -78,8 +106,6 @@ try {
 check('free after an exception', $b->acquire());
 
 // A lock that somebody else has freed.
-$redis = new Redis();
-$redis->connect($argv[1], (int) $argv[2]);
 check('UNLOCK FORCE', $redis->rawCommand('UNLOCK', 'adapter:symfony', 'FORCE'), 1);
 check('isAcquired after it was lost', $b->isAcquired(), false);
 try {
@@ -92,11 +118,11 @@ $b->release();
 // Readers share a lock, and exclude a writer. One of them becomes the writer when it is alone.
 $readers = [];
 foreach ([$one, $two] as $factory) {
-    $readers[] = $reader = $factory->createLock('adapter:symfony:read', 30);
+    $readers[] = $reader = $factory->createLock('adapter:symfony:read', 600);
     check('acquireRead', $reader->acquireRead());
     check('read lock is acquired', $reader->isAcquired());
 }
-$writer = $two->createLock('adapter:symfony:read', 30);
+$writer = $two->createLock('adapter:symfony:read', 600);
 check('a writer next to readers', $writer->acquire(), false);
 check('a reader that would write', $readers[0]->acquire(), false);
 check('it still reads', $readers[0]->acquireRead());
@@ -116,8 +142,8 @@ $writer->release();
 $redis = new Redis();
 $redis->connect($argv[1], (int) $argv[2]);
 $redis->setOption(Redis::OPT_PREFIX, 'adapter:');
-$own = (new LockFactory(new Symfony\Component\Lock\Store\RedisStore($redis)))->createLock('p', 30);
-$ours = (new LockFactory(new LockproxySymfonyStore($redis)))->createLock('p', 30);
+$own = (new LockFactory(new Symfony\Component\Lock\Store\RedisStore($redis)))->createLock('p', 600);
+$ours = (new LockFactory(new LockproxySymfonyStore($redis)))->createLock('p', 600);
 check("Symfony's own lock", $own->acquire());
 check('a lock by the same name', $ours->acquire(), false);
 $own->release();
@@ -127,11 +153,14 @@ $ours->release();
 
 // A connection with phpredis' own read timeout goes on after a wait; and a lock without a time of
 // its own is held for $initialTtl from the end of the wait.
-$redis = new Redis();
-$redis->connect($argv[1], (int) $argv[2]);
-$c = (new LockFactory(new LockproxySymfonyStore($redis, 0.5)))->createLock('adapter:symfony', null);
-$a->acquire();
-$a->refresh(1);
-check('acquire after a longer wait than the first time', $c->acquire(true));
-check('a command after it', $redis->blPop(['adapter:symfony:none'], 1), []);
+impatiently(function () use ($argv, $a) {
+    $redis = new Redis();
+    $redis->connect($argv[1], (int) $argv[2]);
+    $store = new LockproxySymfonyStore($redis, 0.5);
+    $c = (new LockFactory($store))->createLock('adapter:symfony', null);
+    $a->acquire(true);
+    $a->refresh(1);
+    check('acquire after a longer wait than the first time', $c->acquire(true));
+    check('a command after it', $redis->blPop(['adapter:symfony:none'], 1), []);
+});
 echo "ok\n";

@@ -49,7 +49,7 @@ public static class LockproxyTest
 
     static Lockproxy.Options Waits(double? seconds)
     {
-        return new Lockproxy.Options { Timeout = 30, Wait = seconds };
+        return new Lockproxy.Options { Timeout = 600, Wait = seconds };
     }
 
     static readonly Func<Lockproxy, Task> nothing = held => Task.FromResult(true);
@@ -165,7 +165,7 @@ public static class LockproxyTest
 
     static async Task Longest()
     {
-        var options = new Lockproxy.Options { Timeout = 30, Max = 0.3, Owner = "me" };
+        var options = new Lockproxy.Options { Timeout = 600, Max = 0.3, Owner = "me" };
         await Raises<Lockproxy.LostException>("the end", () => Lockproxy.With(to, Prefix + "max",
             options, held => Task.Delay(Timeout.Infinite, held.Lost)));
     }

@@ -30,6 +30,11 @@ async def is_free(key):
     return await r.execute_command("LOCKINFO", key) in (None, [])
 
 
+async def until_waiter(key):
+    while await r.execute_command("LOCKINFO", key, "WAITERS") in (None, []):
+        await asyncio.sleep(0.01)
+
+
 async def raises(what, error, coroutine):
     try:
         await coroutine
@@ -39,7 +44,7 @@ async def raises(what, error, coroutine):
 
 
 async def hold(key, how="hold"):
-    async with lockproxy.lock(r, key, wait=0 if how == "wait" else None):
+    async with lockproxy.lock(r, key, timeout=600, wait=0 if how == "wait" else None):
         if how == "fork" and os.fork() == 0:
             time.sleep(600)
         print("held", flush=True)
@@ -60,12 +65,12 @@ async def wait():
     tokens = []
 
     async def second():
-        async with lockproxy.lock(r, key, wait=5) as other:
+        async with lockproxy.lock(r, key, wait=0) as other:
             tokens.append(other.token)
 
     async with lockproxy.lock(r, key) as held:
         waiter = asyncio.create_task(second())
-        await asyncio.sleep(0.3)
+        await until_waiter(key)
         check("given meanwhile", tokens, [])
     await waiter
     check("the waiter's token is greater", tokens[0] > held.token, True)
@@ -80,8 +85,15 @@ async def exception():
 
     await raises("the block's own error", ValueError, work())
     check("free after an exception", await is_free(key), True)
-    task = asyncio.create_task(hold(key))
-    await asyncio.sleep(0.3)
+    inside = asyncio.Event()
+
+    async def stay():
+        async with lockproxy.lock(r, key):
+            inside.set()
+            await asyncio.sleep(600)
+
+    task = asyncio.create_task(stay())
+    await inside.wait()
     task.cancel()
     await raises("a cancelled block", asyncio.CancelledError, task)
     check("free after it was cancelled", await is_free(key), True)
@@ -99,16 +111,16 @@ async def lost():
     key = PREFIX + "lost"
 
     async def work():
-        async with lockproxy.lock(r, key, timeout=30):
+        async with lockproxy.lock(r, key, timeout=600):
             check("UNLOCK FORCE", await r.execute_command("UNLOCK", key, "FORCE"), 1)
-            await asyncio.sleep(30)  # is cancelled
+            await asyncio.sleep(600)  # is cancelled
 
-    await raises("the block", lockproxy.Lost, asyncio.wait_for(work(), 1))
+    await raises("the block", lockproxy.Lost, work())
 
 
 async def longest():
     async def work():
-        async with lockproxy.lock(r, PREFIX + "max", timeout=30, max=0.3):
+        async with lockproxy.lock(r, PREFIX + "max", timeout=600, max=0.3):
             await asyncio.sleep(600)  # is cancelled
 
     await raises("the block", lockproxy.Lost, work())
@@ -119,9 +131,7 @@ async def once():
 
     async def make(claim):
         made.append(claim.token)
-        claim = await claim_of(key)
-        while await r.execute_command("LOCKINFO", claim, "WAITERS") in (None, []):
-            await asyncio.sleep(0.01)
+        await until_waiter(await claim_of(key))
         await raises("a second maker", lockproxy.NotAcquired, lockproxy.once(r, key, make))
         return "the value"
 
@@ -188,7 +198,7 @@ async def health():
         async with lockproxy.lock(checked, PREFIX + "health"):
             await asyncio.sleep(0.3)
 
-    await asyncio.wait_for(work(), 5)
+    await work()
 
 
 async def unix():
@@ -214,7 +224,7 @@ async def unix():
     with tempfile.TemporaryDirectory() as dir:
         path = dir + "/socket"
         async with await asyncio.start_unix_server(relay, path):
-            await raises("the end of the block", lockproxy.Lost, asyncio.wait_for(work(), 15))
+            await raises("the end of the block", lockproxy.Lost, work())
     await asyncio.wait(relays)
 
 

@@ -13,7 +13,7 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(120);
 
 /// The proxy's address.
 fn to() -> String {
@@ -40,7 +40,7 @@ fn main() {
 }
 
 fn take(key: &str, wait: Option<f64>) -> Result<Lock, Error> {
-    lock(to(), key, &Options { timeout: 30.0, wait, ..Options::default() })
+    lock(to(), key, &Options { timeout: 600.0, wait, ..Options::default() })
 }
 
 fn acquire() {

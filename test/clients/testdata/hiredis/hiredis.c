@@ -26,12 +26,12 @@ static void ok(const char *step) {
 }
 
 static redisContext *dial(const char *host, int port) {
-    redisContext *ctx = redisConnectWithTimeout(host, port, (struct timeval){5, 0});
+    redisContext *ctx = redisConnectWithTimeout(host, port, (struct timeval){120, 0});
     if (ctx == NULL || ctx->err) {
         fprintf(stderr, "FAIL connect: %s\n", ctx ? ctx->errstr : "out of memory");
         exit(1);
     }
-    redisSetTimeout(ctx, (struct timeval){10, 0});
+    redisSetTimeout(ctx, (struct timeval){120, 0});
     return ctx;
 }
 
@@ -187,8 +187,8 @@ static void lock_wait(void) {
 }
 
 static void lock_shared(void) {
-    redisReply *first = redisCommand(c, "LOCK " KEY "shared 60 SHARED");
-    redisReply *second = redisCommand(other, "LOCK " KEY "shared 60 SHARED");
+    redisReply *first = redisCommand(c, "LOCK " KEY "shared 600 SHARED");
+    redisReply *second = redisCommand(other, "LOCK " KEY "shared 600 SHARED");
     check("two SHARED", first && second && first->integer > 0 && second->integer > first->integer);
     check("LOCK next to SHARED", is_nil(redisCommand(c, "LOCK " KEY "shared 600")));
     redisReply *h = redisCommand(c, "LOCKINFO " KEY "shared HOLDERS"); /* the latest is the first */
@@ -234,9 +234,9 @@ static void lock_shared(void) {
 
 static void lock_lost(const char *host, int port) {
     redisContext *mine = redisConnect(host, port);
-    check("LOCK SESSION", mine && is_positive(redisCommand(mine, "LOCK " KEY "lost 30 SESSION")));
+    check("LOCK SESSION", mine && is_positive(redisCommand(mine, "LOCK " KEY "lost 600 SESSION")));
     check("UNLOCK FORCE", is_integer(redisCommand(other, "UNLOCK " KEY "lost FORCE"), 1));
-    check("the lock's connection ends", poll(&(struct pollfd){.fd = mine->fd, .events = POLLIN}, 1, 60000) == 1);
+    check("the lock's connection ends", poll(&(struct pollfd){.fd = mine->fd, .events = POLLIN}, 1, 120000) == 1);
     void *reply = NULL;
     check("redisGetReply tells", redisGetReply(mine, &reply) == REDIS_ERR && mine->err == REDIS_ERR_EOF);
     redisFree(mine);

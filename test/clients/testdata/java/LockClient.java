@@ -162,8 +162,8 @@ public class LockClient {
 
     static void lockShared() throws Exception {
         String key = PREFIX + "shared", limit = PREFIX + "limit";
-        Object first = r.command("LOCK", key, 60, "SHARED");
-        Object second = other.command("LOCK", key, 60, "SHARED");
+        Object first = r.command("LOCK", key, 600, "SHARED");
+        Object second = other.command("LOCK", key, 600, "SHARED");
         check("LOCK next to SHARED", r.command("LOCK", key, 600), null);
         List<Object> tokens = new ArrayList<>(); // of the holders; the latest is the first
         for (Object holder : (List<?>) r.command("LOCKINFO", key, "HOLDERS")) {
@@ -205,7 +205,7 @@ public class LockClient {
     static void lockLost(String host, int port, String protocol) throws Exception {
         String key = PREFIX + "lost";
         Connection mine = new Connection(host, port, protocol);
-        Object token = mine.command("LOCK", key, 30, "SESSION");
+        Object token = mine.command("LOCK", key, 600, "SESSION");
         check("UNLOCK FORCE", other.command("UNLOCK", key, "FORCE"), 1L);
         boolean ended = false;
         try {
@@ -230,8 +230,8 @@ public class LockClient {
 
         Connection(String host, int port, String protocol) throws IOException {
             Socket socket = new Socket();
-            socket.connect(new InetSocketAddress(host, port), 5000);
-            socket.setSoTimeout(60000);
+            socket.connect(new InetSocketAddress(host, port), 120000);
+            socket.setSoTimeout(120000);
             in = new BufferedInputStream(socket.getInputStream());
             out = new BufferedOutputStream(socket.getOutputStream());
             command("HELLO", protocol);

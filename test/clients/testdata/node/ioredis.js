@@ -12,7 +12,7 @@ const prefix = `client-test:ioredis:${protocol}:`;
 
 // A Redis of ioredis is one connection: a waiting command delays all later ones.
 const connect = () =>
-  new Redis({ host, port: Number(port), protocol: Number(protocol), commandTimeout: 10_000, retryStrategy: null });
+  new Redis({ host, port: Number(port), protocol: Number(protocol), commandTimeout: 120_000, retryStrategy: null });
 const r = connect();
 const other = connect();
 
@@ -52,7 +52,7 @@ async function pubsub() {
   const channel = prefix + "channel";
   const sub = connect();
   assert.equal(await sub.subscribe(channel), 1);
-  const message = once(sub, "message", { signal: AbortSignal.timeout(5000) });
+  const message = once(sub, "message", { signal: AbortSignal.timeout(120_000) });
   assert.equal(await r.publish(channel, "hello"), 1);
   assert.deepEqual(await message, [channel, "hello"]);
   assert.equal(await sub.unsubscribe(channel), 0);
@@ -114,8 +114,8 @@ async function lockWait() {
 
 async function lockShared() {
   const [key, limit, ...both] = ["shared", "limit", "{all}1", "{all}2"].map((k) => prefix + k);
-  const tokens = [await r.call("LOCK", key, 60, "SHARED")];
-  tokens.push(await other.call("LOCK", key, 60, "SHARED"));
+  const tokens = [await r.call("LOCK", key, 600, "SHARED")];
+  tokens.push(await other.call("LOCK", key, 600, "SHARED"));
   assert.equal(await r.call("LOCK", key, 600), null);
   const holders = await r.call("LOCKINFO", key, "HOLDERS"); // maps are arrays, in RESP2 and RESP3
   assert.deepEqual(holders.map((h) => Array.isArray(h) ? h[1] : h.token).sort(), tokens);
@@ -150,10 +150,10 @@ async function lockShared() {
 async function lockLost() {
   const key = prefix + "lost";
   const mine = new Redis({ host, port: Number(port), protocol: Number(protocol) });
-  await mine.call("LOCK", key, 30, "SESSION");
+  await mine.call("LOCK", key, 600, "SESSION");
   const closed = once(mine, "close").then(() => "lost");
   assert.equal(await other.call("UNLOCK", key, "FORCE"), 1);
-  assert.equal(await Promise.race([closed, sleep(60000, "nothing tells", { ref: false })]), "lost");
+  assert.equal(await Promise.race([closed, sleep(120_000, "nothing tells", { ref: false })]), "lost");
   mine.disconnect();
 }
 

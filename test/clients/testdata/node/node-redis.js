@@ -13,7 +13,7 @@ const prefix = `client-test:node-redis:${protocol}:`;
 const connect = () =>
   createClient({
     RESP: Number(protocol),
-    socket: { host, port: Number(port), connectTimeout: 5000, socketTimeout: 10_000, reconnectStrategy: false },
+    socket: { host, port: Number(port), connectTimeout: 120_000, socketTimeout: 120_000, reconnectStrategy: false },
   })
     .on("error", (err) => { throw err; })
     .connect();
@@ -63,7 +63,7 @@ async function pubsub() {
   const message = new Promise((resolve) => { received = resolve; });
   await sub.subscribe(channel, received);
   assert.equal(await r.publish(channel, "hello"), 1);
-  assert.equal(await Promise.race([message, sleep(5000, "no message in 5 s", { ref: false })]), "hello");
+  assert.equal(await Promise.race([message, sleep(120_000, "no message", { ref: false })]), "hello");
   await sub.unsubscribe(channel);
   assert.equal(await r.publish(channel, "hello"), 0);
   assert.equal(String(await sub.ping()), "PONG"); // in RESP2 it is a Buffer here
@@ -131,10 +131,10 @@ async function lockLost() {
   const mine = createClient({ RESP: Number(protocol), socket: { host, port: Number(port) } });
   const closed = new Promise((resolve) => mine.on("error", () => resolve("lost")));
   await mine.connect();
-  await command(mine, "LOCK", key, 30, "SESSION");
+  await command(mine, "LOCK", key, 600, "SESSION");
   const again = new Promise((resolve) => mine.once("ready", resolve));
   assert.equal(await command(other, "UNLOCK", key, "FORCE"), 1);
-  assert.equal(await Promise.race([closed, sleep(60000, "nothing tells", { ref: false })]), "lost");
+  assert.equal(await Promise.race([closed, sleep(120_000, "nothing tells", { ref: false })]), "lost");
   await again;
   mine.destroy();
 }

@@ -11,7 +11,7 @@ use Redis;
 my $server = join ':', @ARGV;
 my $prefix = 'client-test:perl:';
 
-sub dial { Redis->new(server => $server, cnx_timeout => 5, read_timeout => 10) }
+sub dial { Redis->new(server => $server, cnx_timeout => 120, read_timeout => 120) }
 my ($r, $other) = (dial(), dial());
 
 sub text {
@@ -80,7 +80,7 @@ sub pubsub {
     my $on_message = sub { $got = $_[0] };
     $r->subscribe($channel, $on_message);
     check('PUBLISH', $other->publish($channel, 'hello'), 1);
-    for (1 .. 25) { $r->wait_for_messages(0.2) unless defined $got }    # returns after that long without a message
+    for (1 .. 600) { $r->wait_for_messages(0.2) unless defined $got }    # returns after that long without a message
     check('message', $got, 'hello');
     $r->unsubscribe($channel, $on_message);
     check('PUBLISH without subscribers', $other->publish($channel, 'hello'), 0);
@@ -134,7 +134,7 @@ sub lock_wait {
 
 sub lock_shared {
     my ($key, $limit, @both) = map { $prefix . $_ } qw(shared limit {all}1 {all}2);
-    my @tokens = ($r->lock($key, 60, 'SHARED'), $other->lock($key, 60, 'SHARED'));
+    my @tokens = ($r->lock($key, 600, 'SHARED'), $other->lock($key, 600, 'SHARED'));
     check('LOCK next to SHARED', $r->lock($key, 600), undef);
     my @holders = map { my %h = @$_; $h{token} } $r->lockinfo($key, 'HOLDERS');
     check('HOLDERS', [reverse @holders], \@tokens);    # the latest is the first
@@ -168,9 +168,9 @@ sub lock_shared {
 sub lock_lost {
     my $key = "${prefix}lost";
     my $mine = Redis->new(server => $server);
-    $mine->lock($key, 30, 'SESSION');
+    $mine->lock($key, 600, 'SESSION');
     check('UNLOCK FORCE', $other->unlock($key, 'FORCE'), 1);
-    check('the connection ends', scalar IO::Select->new($mine->{sock})->can_read(1) ? 1 : 0, 1);
+    check('the connection ends', scalar IO::Select->new($mine->{sock})->can_read(120) ? 1 : 0, 1);
     die "FAIL the lock is lost, and GET does not tell\n" if eval { $mine->get($key); 1 };
     check('PING', $mine->ping, undef);
 }

@@ -15,7 +15,7 @@ PREFIX = "client-test:redis-py:"
 
 def connect():
     # One connection, not a pool: UNLOCK without a token is for the connection that locked.
-    return redis.Redis(HOST, PORT, single_connection_client=True, socket_timeout=10)
+    return redis.Redis(HOST, PORT, single_connection_client=True, socket_timeout=120)
 
 
 def check(what, got, want):
@@ -70,11 +70,11 @@ def pubsub(r, other):
     channel = PREFIX + "channel"
     sub = connect().pubsub()
     sub.subscribe(channel)
-    check("SUBSCRIBE", sub.get_message(timeout=5)["type"], "subscribe")
+    check("SUBSCRIBE", sub.get_message(timeout=120)["type"], "subscribe")
     check("PUBLISH", other.publish(channel, "hello"), 1)
-    check("message", sub.get_message(timeout=5)["data"], b"hello")
+    check("message", sub.get_message(timeout=120)["data"], b"hello")
     sub.unsubscribe(channel)
-    check("UNSUBSCRIBE", sub.get_message(timeout=5)["type"], "unsubscribe")
+    check("UNSUBSCRIBE", sub.get_message(timeout=120)["type"], "unsubscribe")
     check("PUBLISH without subscribers", other.publish(channel, "hello"), 0)
     sub.close()
 
@@ -144,7 +144,7 @@ def lock_wait(r, other):
 def lock_shared(r, other):
     key, limit, both = PREFIX + "shared", PREFIX + "limit", (PREFIX + "{all}1", PREFIX + "{all}2")
     ask, ask_other = r.execute_command, other.execute_command
-    tokens = [ask("LOCK", key, 60, "SHARED"), ask_other("LOCK", key, 60, "SHARED")]
+    tokens = [ask("LOCK", key, 600, "SHARED"), ask_other("LOCK", key, 600, "SHARED")]
     check("LOCK next to SHARED", ask("LOCK", key, 600), None)
     holders = [dict(zip(h[::2], h[1::2])) for h in ask("LOCKINFO", key, "HOLDERS")]
     check("HOLDERS", sorted(h[b"token"] for h in holders), tokens)
@@ -183,10 +183,10 @@ def lock_shared(r, other):
 def lock_lost(r, other):
     key = PREFIX + "lost"
     mine = redis.Redis(HOST, PORT, single_connection_client=True)
-    mine.execute_command("LOCK", key, 30, "SESSION")
+    mine.execute_command("LOCK", key, 600, "SESSION")
     check("UNLOCK FORCE", other.execute_command("UNLOCK", key, "FORCE"), 1)
     try:
-        mine.connection.can_read(timeout=60)  # as a thread next to the work does
+        mine.connection.can_read(timeout=120)  # as a thread next to the work does
         sys.exit("FAIL the lock is lost, and nothing tells")
     except redis.ConnectionError:
         pass

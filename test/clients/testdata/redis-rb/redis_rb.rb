@@ -10,7 +10,7 @@ HOST, PORT = ARGV
 PREFIX = "client-test:redis-rb:"
 
 def connect
-  Redis.new(host: HOST, port: PORT.to_i, timeout: 10, reconnect_attempts: 0)
+  Redis.new(host: HOST, port: PORT.to_i, timeout: 120, reconnect_attempts: 0)
 end
 
 def check(what, got, want)
@@ -64,7 +64,7 @@ end
 def pubsub(r, other)
   channel = PREFIX + "channel"
   events = []
-  r.subscribe_with_timeout(5, channel) do |on|
+  r.subscribe_with_timeout(120, channel) do |on|
     on.subscribe { check("PUBLISH", other.publish(channel, "hello"), 1) }
     on.message do |_, message|
       events << message
@@ -133,7 +133,7 @@ end
 
 def lock_shared(r, other)
   key, limit, *both = %w[shared limit {all}1 {all}2].map { |k| PREFIX + k }
-  tokens = [r, other].map { |c| c.call("LOCK", key, 60, "SHARED") }
+  tokens = [r, other].map { |c| c.call("LOCK", key, 600, "SHARED") }
   check("LOCK next to SHARED", r.call("LOCK", key, 600), nil)
   holders = r.call("LOCKINFO", key, "HOLDERS").map { |h| Hash[*h]["token"] }
   check("HOLDERS", holders.sort, tokens)
@@ -167,7 +167,7 @@ end
 def lock_lost(_r, other)
   key = PREFIX + "lost"
   mine = Redis.new(host: HOST, port: PORT.to_i)
-  mine.call("LOCK", key, 30, "SESSION")
+  mine.call("LOCK", key, 600, "SESSION")
   check("UNLOCK FORCE", other.call("UNLOCK", key, "FORCE"), 1)
   # redis-rb connects again by itself, unless it is told not to.
   watcher = Thread.new do
@@ -175,7 +175,7 @@ def lock_lost(_r, other)
   rescue Redis::BaseConnectionError
     "lost"
   end
-  check("the lock is lost", watcher.join(1)&.value, "lost")
+  check("the lock is lost", watcher.value, "lost")
 end
 
 steps = %i[data pipeline transaction pubsub script wait_command lock lock_error lock_order lock_wait

@@ -29,7 +29,7 @@ func token(client *redis.Client, command ...any) int64 {
 func shared() {
 	key := prefix + "shared"
 	tokens := []int64{
-		token(rdb, "LOCK", key, 60, "SHARED"), token(other, "LOCK", key, 60, "SHARED"),
+		token(rdb, "LOCK", key, 600, "SHARED"), token(other, "LOCK", key, 600, "SHARED"),
 	}
 	check("LOCK next to SHARED", token(rdb, "LOCK", key, 600), int64(0))
 	holders, err := rdb.Do(ctx, "LOCKINFO", key, "HOLDERS").Slice()

@@ -46,7 +46,7 @@ func main() {
 
 func connect() redis.Conn {
 	conn, err := redis.Dial("tcp", net.JoinHostPort(os.Args[1], os.Args[2]),
-		redis.DialConnectTimeout(5*time.Second), redis.DialReadTimeout(10*time.Second))
+		redis.DialConnectTimeout(2*time.Minute), redis.DialReadTimeout(2*time.Minute))
 	check("connect", err, nil)
 	return conn
 }
@@ -180,7 +180,7 @@ func lockWait() {
 	token := takeLock(key)
 	granted := make(chan any, 1)
 	go func() {
-		reply, err := redis.DoWithTimeout(other, time.Minute, "LOCK", key, 600, "WAIT", 60)
+		reply, err := redis.DoWithTimeout(other, 2*time.Minute, "LOCK", key, 600, "WAIT", 60)
 		check("LOCK WAIT", err, nil)
 		granted <- reply
 	}()
@@ -203,7 +203,7 @@ func lockLost() {
 	key := prefix + "lost"
 	mine, err := redis.Dial("tcp", net.JoinHostPort(os.Args[1], os.Args[2]))
 	check("connect", err, nil)
-	_, err = redis.Int64(mine.Do("LOCK", key, 30, "SESSION"))
+	_, err = redis.Int64(mine.Do("LOCK", key, 600, "SESSION"))
 	check("LOCK", err, nil)
 	ended := make(chan error, 1)
 	go func() {
@@ -214,7 +214,7 @@ func lockLost() {
 	select {
 	case err := <-ended:
 		check("the connection has ended", err, io.EOF)
-	case <-time.After(time.Minute):
+	case <-time.After(2 * time.Minute):
 		log.Fatal("FAIL the lock is lost, and nothing tells")
 	}
 }

@@ -16,7 +16,10 @@ import (
 	"github.com/redis/rueidis"
 )
 
-const prefix = "client-test:rueidis:"
+const (
+	prefix   = "client-test:rueidis:"
+	patience = 2 * time.Minute // for what must happen
+)
 
 var (
 	ctx   = context.Background()
@@ -64,6 +67,8 @@ func connect() rueidis.Client {
 		AlwaysRESP2:  resp2,
 		DisableCache: resp2, // client-side caching needs RESP3
 		DisableRetry: true,
+
+		Dialer: net.Dialer{Timeout: patience}, ConnWriteTimeout: patience,
 		// Before a cluster it would be a client that knows
 		// clusters, and refuse what such a client must.
 		ForceSingleClient: os.Getenv("LOCKPROXY_TEST_CLUSTER") != "",
@@ -178,7 +183,7 @@ func pubsub() {
 		check("message", m, rueidis.PubSubMessage{Channel: channel, Message: "hello"})
 	case err := <-ended:
 		log.Fatalf("FAIL message: the subscription ended: %v", err)
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience):
 		log.Fatal("FAIL message: none in 5 s")
 	}
 	check("UNSUBSCRIBE", c.Do(ctx, c.B().Unsubscribe().Channel(channel).Build()).Error(), nil)
@@ -238,7 +243,7 @@ func clientSideCache() {
 	for _, value := range []string{"first", "second"} {
 		checkText("SET", other.Do(ctx, other.B().Set().Key(key).Value(value).Build()), "OK")
 		got := ""
-		deadline := time.Now().Add(5 * time.Second)
+		deadline := time.Now().Add(patience)
 		for got != value && time.Now().Before(deadline) {
 			var err error
 			got, err = r.DoCache(ctx, r.B().Get().Key(key).Cache(), time.Minute).ToString()
@@ -287,12 +292,12 @@ func lockLost() {
 	defer client.Close()
 	mine, release := client.Dedicate()
 	defer release()
-	check("LOCK", mine.Do(ctx, command("LOCK", key, 30, "SESSION")).Error(), nil)
+	check("LOCK", mine.Do(ctx, command("LOCK", key, 600, "SESSION")).Error(), nil)
 	var ended <-chan error
 	if resp2 {
 		blocked := make(chan error, 1)
 		go func() {
-			blocked <- mine.Do(ctx, r.B().Blpop().Key(key+":never").Timeout(120).Build()).Error()
+			blocked <- mine.Do(ctx, r.B().Blpop().Key(key+":never").Timeout(600).Build()).Error()
 		}()
 		time.Sleep(100 * time.Millisecond)
 		ended = blocked
@@ -303,7 +308,7 @@ func lockLost() {
 	select {
 	case err := <-ended:
 		check("the connection has ended", err != nil, true)
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		log.Fatal("FAIL the lock is lost, and nothing tells")
 	}
 }

@@ -55,7 +55,7 @@ func TestClientsThatGreetAreManyAndConnectionsFew(t *testing.T) {
 	p := proxytest.StartProcess(t, "--upstream", server.URL())
 	var clients []*redis.Client
 	for i := range 1000 {
-		c := redis.NewClient(&redis.Options{Addr: p.Addr, DB: i % 2})
+		c := redis.NewClient(testredis.Patient(&redis.Options{Addr: p.Addr, DB: i % 2}))
 		defer c.Close()
 		clients = append(clients, c)
 	}
@@ -84,8 +84,8 @@ func connections(t *testing.T, server *testredis.Server) (n int) {
 	return n - 1
 }
 
-// manyProgram is a program of testdata with many clients, which all ask once when it starts and once
-// when its input ends.
+// manyProgram is a program of testdata with many clients, which all ask once when it starts and
+// once when its input ends.
 type manyProgram struct {
 	t     *testing.T
 	cmd   *exec.Cmd

@@ -98,8 +98,9 @@ func (l *listener) end() error {
 }
 
 // lastAccepts is how long finish waits for each connection that the kernel has already made: it
-// would be reset when the listener closes.
-const lastAccepts = 20 * time.Millisecond
+// would be reset when the listener closes. A client of a busy machine is connected tens of
+// milliseconds before its kernel handles the packet that tells the listener.
+const lastAccepts = 100 * time.Millisecond
 
 // finish accepts the connections that wait already, and closes. It returns when nothing is accepted
 // any more: soon after until, if connections keep coming, as when another process accepts from the

@@ -86,7 +86,7 @@ func TestWaitingClientsAreAccepted(t *testing.T) {
 		ln := listen(t)
 		const clients = 3
 		for range clients {
-			dial(t, ln)
+			testwait.Connected(t, dial(t, ln))
 		}
 		l := newListener(lateListener{ln, &late})
 		finished := make(chan struct{})

@@ -2,7 +2,6 @@ package relay_test
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -252,7 +251,7 @@ func TestDrainSendsWaitersElsewhere(t *testing.T) {
 		proxytest.Dial(t, p.Addr)
 	holder.Lock("job 600")
 	waiting.Send("LOCK job 600 WAIT 0")
-	awaitKernel(t, late)
+	testwait.Connected(t, late)
 	addr := p.Addr
 	client := redis.NewClient(testredis.Patient(&redis.Options{
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -297,7 +296,7 @@ func TestDrainServesConnectedClients(t *testing.T) {
 		c.WriteRaw("PING\r\n")
 	}
 	last := proxytest.Dial(t, p.Addr)
-	awaitKernel(t, last)
+	testwait.Connected(t, last)
 	wait := proxytest.Shutdown(proxytest.Ctx, t, p)
 	last.Expect("PING", "+PONG\r\n")
 	last.Closed()
@@ -307,20 +306,4 @@ func TestDrainServesConnectedClients(t *testing.T) {
 	if _, err := net.Dial("tcp", p.Addr); err == nil || os.IsTimeout(err) {
 		t.Errorf("a client after the end: %v", err)
 	}
-}
-
-// awaitKernel returns when the kernel has told the listener of a connection. The client is told
-// before, with the packet that makes the kernel tell the listener.
-func awaitKernel(t *testing.T, c *proxytest.Conn) {
-	t.Helper()
-	words := func(addr net.Addr) string { // as in /proc/net/tcp
-		a := addr.(*net.TCPAddr)
-		return fmt.Sprintf("%08X:%04X", binary.NativeEndian.Uint32(a.IP.To4()), a.Port)
-	}
-	const established = " 01 "
-	want := words(c.RemoteAddr()) + " " + words(c.LocalAddr()) + established
-	testwait.Until(t, "the kernel has told the listener", func() bool {
-		sockets, err := os.ReadFile("/proc/net/tcp")
-		return os.IsNotExist(err) || strings.Contains(string(sockets), want)
-	})
 }

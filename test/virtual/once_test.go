@@ -219,13 +219,11 @@ func TestOnceNextToOtherCommands(t *testing.T) {
 			w.Send("ONCE page 30 WAIT 0")
 			synctest.Wait()
 		}
-		direct.Send("SET page found")
-		a.Send(fmt.Sprintf("DONE page %d", token))
-		a.WantReply(":1\r\n")
+		direct.Expect("SET page found", "+OK\r\n")
+		a.Expect(fmt.Sprintf("DONE page %d", token), ":1\r\n")
 		for _, w := range waiters {
 			w.WantReply("$5\r\nfound\r\n")
 		}
-		direct.WantReply("+OK\r\n")
 		time.Sleep(time.Second)
 		a.Expect("DEL page", ":1\r\n")
 		proxytest.Token(t, a.Do("ONCE page 30")) // nobody was left with the claim

@@ -131,7 +131,7 @@ func TestLockTopAndLog(t *testing.T) {
 		waiter.Expect("LOCK order:18 30", "$-1\r\n")
 		waiter.Send("LOCK order:17 30 WAIT 20 OWNER bert")
 		proxytest.AwaitWaiters(t, p, "order:17", 1)
-		time.Sleep(300 * time.Millisecond)
+		time.Sleep(333 * time.Millisecond) // between two polls
 
 		top := func(args ...any) []map[string]any {
 			t.Helper()

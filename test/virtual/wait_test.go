@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"lockproxy/internal/faults/relay"
@@ -212,6 +213,7 @@ func TestHalfClosedClientThatBlocks(t *testing.T) {
 		}
 		// Redis is silent. What it owes to a client that does not block is waited for longer.
 		blocked.Closed()
+		synctest.Wait() // until it is counted
 		if got := p.Server.Stats().Clients; got != 1 {
 			t.Errorf("%d clients are left, want the one that does not block", got)
 		}

@@ -13,8 +13,9 @@ var flagHelp = map[string]string{
 	// Serving.
 	"config": "Read settings from this file: TOML, with the names of flags, as in " +
 		"max-clients = 5000. SIGHUP reads it again.",
-	"listen": "Where clients connect: host:port, unix:///path for a Unix socket, or systemd" +
-		" for that of a .socket unit (default ${default}).",
+	"listen": "Where clients connect: host:port, unix:///path for a Unix socket, or systemd " +
+		"for that of a .socket unit (default ${default}). The host 0.0.0.0, or none, is all " +
+		"addresses, IPv6 too.",
 	"listen-mode": "Permissions of the Unix socket, octal: a user that can write to it can " +
 		"connect (default ${default}).",
 	"proxy-protocol-from": "" +

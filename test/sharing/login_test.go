@@ -144,6 +144,7 @@ func TestResetWhoseLoginFails(t *testing.T) {
 	k := proxytest.Dial(t, p.Addr)
 	k.Expect("GET u:1", "$-1\r\n")
 	k.Expect("GET other", "-NOPERM …")
+	k.Expect("WATCH u:1", "+OK\r\n") // by its home, which it keeps; a new one would be refused
 	s.Ask("ACL", "SETUSER", "url", "resetpass", ">new")
 	k.Send("RESET", "GET other", "GET u:1")
 	k.WantReply("+RESET\r\n")

@@ -123,6 +123,21 @@ func fifo(t *testing.T, file string) string {
 	return file + ".fifo"
 }
 
+// goOn lets a program go on that reads a line from the fifo. It does not wait for the program, which
+// may have ended instead.
+func goOn(t *testing.T, file string) {
+	t.Helper()
+	// Opened for reading too, it does not block, and keeps what is written until the test ends.
+	f, err := os.OpenFile(file+".fifo", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	if _, err := f.WriteString("go on\n"); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func pauseProcess(t *testing.T, p *process) {
 	t.Helper()
 	p.cmd.Process.Signal(syscall.SIGSTOP)

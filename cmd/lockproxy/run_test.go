@@ -108,7 +108,7 @@ func TestRunHoldsTheLock(t *testing.T) {
 	if second.said() != "" {
 		t.Errorf("it didn't wait: %s", second.said())
 	}
-	os.WriteFile(file+".fifo", []byte("go on\n"), 0)
+	goOn(t, file)
 	first.wantStatus(3, "")
 	second.wantStatus(0, "")
 	if later, err := strconv.Atoi(strings.TrimSpace(second.said())); err != nil ||
@@ -128,7 +128,7 @@ func TestRunHoldsSeveralLocks(t *testing.T) {
 	t.Parallel()
 	s := serveRuns(t)
 	file := filepath.Join(t.TempDir(), "env")
-	first := s.run("--key", "a", "--key", "job", "--timeout", "8", "--", "sh", "-c",
+	first := s.run("--key", "a", "--key", "job", "--timeout", "30", "--", "sh", "-c",
 		"echo $LOCKPROXY_TOKEN >"+file+"; read x <"+fifo(t, file))
 	token := strconv.Itoa(pidsIn(t, file, 1)[0])
 	a, job := s.do("GET", "a"), s.do("GET", "job") // when they expire
@@ -138,7 +138,7 @@ func TestRunHoldsSeveralLocks(t *testing.T) {
 	s.do("FENCE", "job", token, "SET", "x", "written")
 	s.run("--shared", "--", "true").wantStatus(75, `another holds the lock "job"`)
 	s.run("--key", "a", "--key", "b", "--", "true").wantStatus(75, `another holds the lock "a b"`)
-	os.WriteFile(file+".fifo", []byte("go on\n"), 0)
+	goOn(t, file)
 	first.wantStatus(0, "")
 	if s.field("token") != "" {
 		t.Error("not free after the end")
@@ -151,7 +151,7 @@ func TestRunHoldsSeveralLocks(t *testing.T) {
 	s.run("--limit", "2", "--", "true").wantStatus(0, "")
 	s.run("--limit", "1", "--", "true").wantStatus(75, "another holds")
 	s.run("--", "true").wantStatus(75, "another holds")
-	os.WriteFile(file+".fifo", []byte("go on\n"), 0)
+	goOn(t, file)
 	reader.wantStatus(0, "")
 }
 

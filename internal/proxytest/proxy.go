@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/journal"
 	"lockproxy/internal/loopguard"
 	"lockproxy/internal/testredis"
 	"lockproxy/internal/testwait"
@@ -103,12 +104,13 @@ func StartOn(t testing.TB, ln net.Listener, url string, change func(*proxy.Confi
 	if virtualnet.Has(target.Addr) {
 		target.Dialer, patience = virtualnet.Dial, 0
 	}
+	log := &LogBuffer{}
 	cfg := proxy.Config{
 		DialTimeout: patience,
 		Upstream:    target,
 		Locks: lockcmd.Config{MaxTimeout: 24 * time.Hour, FenceRetention: 10 * time.Minute,
 			History: 4 << 20},
-		Logger: hclog.NewNullLogger(),
+		Logger: hclog.New(&hclog.LoggerOptions{Output: log}),
 		// The same tests run in both modes: see the Makefile.
 		Dedicated: Dedicated,
 	}
@@ -122,12 +124,29 @@ func StartOn(t testing.TB, ln net.Listener, url string, change func(*proxy.Confi
 	go func() { served <- p.Server.Serve(ln) }()
 	t.Cleanup(func() {
 		testProxies.CompareAndDelete(p.Addr, p) // or its memory stays until the last test has ended
+		if t.Failed() {
+			p.explain(t, log)
+		}
 		p.Server.Close()
 		if err := <-served; err != nil {
 			t.Errorf("Serve: %v", err)
 		}
 	})
 	return p
+}
+
+// explain logs what a proxy knows that a test has failed with.
+func (p *Proxy) explain(t testing.TB, log *LogBuffer) {
+	t.Helper()
+	t.Logf("the proxy at %s logged:\n%s", p.Addr, log.String())
+	events, _ := p.Server.Locks().Events(30, func(*journal.Event) bool { return true })
+	for _, event := range events {
+		t.Logf("%s %v of %q: %+v, wait %v, hold %v", event.When.Format("15:04:05.000000"),
+			event.Kind, event.Key, event.Holder, event.Wait, event.Hold)
+	}
+	for _, lock := range p.Server.Locks().Snapshot(30) {
+		t.Logf("%+v", lock)
+	}
 }
 
 func parse(t testing.TB, url string) *upstream.Upstream {

@@ -83,6 +83,19 @@ func (c *Conn) TryReply() (string, error) {
 	return raw, err
 }
 
+// Close closes the connection, as a client that has read what came. The other side is told at once:
+// a process that another test starts at this moment has the connection too, until it runs its own
+// program, and so closing alone is not the end of it. What comes meanwhile would reach the client.
+func (c *Conn) Close() error {
+	if conn, ok := c.Conn.(*net.TCPConn); ok {
+		if n, ended := unread(c.T, conn); n == 0 && !ended {
+			conn.CloseRead()
+			conn.CloseWrite()
+		}
+	}
+	return c.Conn.Close()
+}
+
 // Arrived reports, without waiting, whether something has come that is not read yet: a reply, a
 // part of one, or the end of the connection.
 func (c *Conn) Arrived() bool {

@@ -10,8 +10,9 @@ import (
 const (
 	// maxQueuedLog bounds the lines of the log that wait to be written, bytes.
 	maxQueuedLog = 1 << 20
-	// logPatience is how long the end of the program waits until they are written.
-	logPatience = time.Second
+	// logPatience is how long the end of the program waits until they are written. The last says why
+	// it ends, and a busy machine can take seconds for it.
+	logPatience = 5 * time.Second
 )
 
 // lostLines is what the log says when it can.

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
 	"lockproxy/internal/testtls"
 	"lockproxy/internal/testwait"
@@ -100,7 +101,7 @@ func spawnBy(t *testing.T, env []string, line ...string) *process {
 // time of another one.
 func runHere(t *testing.T, args ...string) (status int, said string) {
 	t.Helper()
-	var both bytes.Buffer // a command of lockproxy run is given one pipe for it
+	var both proxytest.LogBuffer // a command of lockproxy run is given one pipe for it
 	status = run(args, &both, &both)
 	if said = both.String(); strings.Contains(said, secret) {
 		t.Errorf("the password is told:\n%s", said)

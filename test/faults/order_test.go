@@ -67,7 +67,7 @@ func TestFaultSilenceIsNotAHeldLock(t *testing.T) {
 	first.Send("LOCK job 30 WAIT 20")
 	proxytest.AwaitWaiters(t, p, "job", 1)
 	second.Send("LOCK job 30 WAIT 1.8")
-	proxytest.AwaitWaiters(t, p, "job", 2)
+	proxytest.AwaitWaiters(t, p, "job", 2, second)
 	link.Set(relay.Link{HoldDn: true})
 	time.Sleep(300 * time.Millisecond)
 	third.Send("LOCK job 30 WAIT 1.5")

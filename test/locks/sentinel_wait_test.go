@@ -26,7 +26,7 @@ func TestWaitersOutlastAFailover(t *testing.T) {
 				g.Servers[2].Ask("EXISTS", o.key) == ":1"
 		})
 		o.short.Send("LOCK " + o.key + " 600 WAIT 1.5")
-		proxytest.AwaitWaiters(t, o.p, o.key, 3)
+		proxytest.AwaitWaiters(t, o.p, o.key, 3, o.short)
 	}
 	g.Servers[0].Kill()
 	for _, o := range all { // if the machine is slow, the short wait can have ended before

@@ -154,7 +154,7 @@ func TestTrackedLockWhileRedisIsSilent(t *testing.T) {
 	polls := startPolls(t)
 	pausedInTime(t, server, func() {
 		first.Send("LOCK job 300 WAIT 3")
-		proxytest.AwaitWaiters(t, p, "job", 1)
+		proxytest.AwaitWaiters(t, p, "job", 1, first)
 		second.Send("LOCK job 300 WAIT 3")
 		polls.awaitSilence(direct)
 	}, first, second)

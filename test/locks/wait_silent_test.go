@@ -23,7 +23,7 @@ func TestLockAllBehindTrackedLockWhileRedisIsSilent(t *testing.T) {
 	startPolls(t).awaitSilence(direct)
 	pausedInTime(t, server, func() {
 		behind.Send("LOCKALL 300 2 job other WAIT 1")
-		proxytest.AwaitWaiters(t, p, "job", 2)
+		proxytest.AwaitWaiters(t, p, "job", 2, behind)
 	}, behind)
 }
 

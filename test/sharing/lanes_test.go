@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
@@ -29,7 +30,9 @@ func laneClients(admin *proxytest.Conn) int {
 
 func TestLanesAreFew(t *testing.T) {
 	server := testredis.Start(t)
-	p := sharing(t, server, 3)
+	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
+		cfg.Dedicated, cfg.UpstreamConns, cfg.HomeIdle = false, 3, 100*time.Millisecond
+	})
 	admin := proxytest.Dial(t, server.Addr())
 	var clients []*proxytest.Conn
 	for i := range 300 {
@@ -54,10 +57,12 @@ func TestLanesAreFew(t *testing.T) {
 			}
 		}
 	}
+	// One that got no lane at first, on a busy machine, has a home until it has not used it.
+	testwait.Until(t, "none is at home", func() bool { return p.Server.Stats().Connections.Homes == 0 })
 	st := p.Server.Stats().Connections
 	// A lane whose upstream is silent for 100 ms, as on a busy machine, is replaced, and ends when
 	// the last client has left it.
-	if st.Shared != 300 || st.Homes != 0 || st.Lanes > 6 {
+	if st.Shared != 300 || st.Lanes > 6 {
 		t.Errorf("%+v", st)
 	}
 	if got := laneClients(admin); got > st.Lanes+st.Homes+st.Spares+1 { // whether Redis lets new clients in

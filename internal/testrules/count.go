@@ -236,8 +236,8 @@ func (c *counter) joined(sum *ast.BinaryExpr) {
 	c.Leases += max(shortLeases(lockCommand, whole)-alone, 0)
 }
 
-// leaseAt is how many words behind a command that locks the lease is.
-var leaseAt = map[string]int{"LOCK": 2, "ONCE": 2, "RELOCK": 3, "LOCKALL": 1}
+// leaseAt is how many words behind a command that locks, or a flag of lockproxy run, the lease is.
+var leaseAt = map[string]int{"LOCK": 2, "ONCE": 2, "RELOCK": 3, "LOCKALL": 1, "--timeout": 1}
 
 // words counts leases of commands whose words are values of their own.
 func (c *counter) words(list []ast.Expr) {

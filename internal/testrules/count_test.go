@@ -91,6 +91,7 @@ func TestCount(t *testing.T) {
 		body(`c.Lock("job 59.9 SESSION"); c.Lock(key+" 5"); c.Lock("a 300")`):                {Leases: 2},
 		body(`c.Do(ctx, "LOCK", key, 30); m.ask("", "LOCKALL", "9.5", "2", a, b)`):           {Leases: 2},
 		body(`_ = []string{"RELOCK", key, token, "59"}; c.Do("ONCE", key, 300)`):             {Leases: 1},
+		body(`run("--key", "a", "--timeout", "5"); run("--timeout", "300")`):                 {Leases: 1},
 		body(`c.Do("LOCK " + key + " 30 WAIT " + wait, "LOCK a 5" + more)`):                  {Leases: 2},
 		body(`c.Do("LOCK " + key + " 300", "WAIT " + key + " 5", key+" 30")`):                {},
 		body(`c.Lock(fmt.Sprintf("%s 600 WAIT 30", key)); mu.Lock()`):                        {},

@@ -74,6 +74,16 @@ func TestMistakesAtTheStart(t *testing.T) {
 		{"--tls-cert x", "--tls-cert and --tls-key belong together: give both"},
 		{"--upstream redis://h --upstream-tls-ca x",
 			"--upstream-tls-ca is for TLS: write --upstream as rediss://"},
+		{"--listen-mode 0770", "--listen-mode changes nothing without --listen unix:///path: give " +
+			"both, or leave it out"},
+		{"--handover-unchecked", "--handover-unchecked changes nothing without --handover: give " +
+			"both, or leave it out"},
+		{"--park-keys job:*", "--park-keys changes nothing without --park: give both, or leave it " +
+			"out"},
+		{"--upstream redis://h --cluster-announce h:1", "--cluster-announce changes nothing without " +
+			"--upstream redis+cluster://host:port: give both, or leave it out"},
+		{"--upstream redis://h --replica-timeout 2s", "--replica-timeout changes nothing without " +
+			"--min-replicas or --require-fsync: give both, or leave it out"},
 		{"LOCKPROXY_UPSTEAM=x", "unknown environment variable LOCKPROXY_UPSTEAM: want LOCKPROXY_ and " +
 			"the name of a flag, as in LOCKPROXY_MAX_CLIENTS" + help},
 		{"LOCKPROXY_MAX_CLIENTS=many", "--max-clients: want a number from 1 to 2147483647, not " +

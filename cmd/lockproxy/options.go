@@ -109,6 +109,7 @@ func (o *options) check() error {
 	}
 	for _, check := range []func() error{
 		o.readSecrets, o.AdminOptions.check, o.checkListen, o.checkUpstream, o.checkEmbedded,
+		o.checkAlone,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -198,6 +199,29 @@ func (o *options) checkEmbedded() error {
 		return fmt.Errorf("--listen %s is open to other machines: name a Redis with --upstream "+
 			"redis://host:port, or serve the in-memory store with --embedded, for trying out",
 			o.Listen)
+	}
+	return nil
+}
+
+// checkAlone refuses flags that say something and change nothing without another one.
+func (o *options) checkAlone() error {
+	_, isUnix := o.socketPath()
+	for _, f := range []struct {
+		flag, needs string
+		given, met  bool
+	}{
+		{"listen-mode", "--listen unix:///path", o.ListenMode != 0o700, isUnix},
+		{"handover-unchecked", "--handover", o.HandoverUnchecked, o.Handover != ""},
+		{"park-keys", "--park", o.ParkKeys != "*", o.Park > 0},
+		{"cluster-announce", "--upstream redis+cluster://host:port", o.ClusterAnnounce != "",
+			o.upstream != nil && o.upstream.IsCluster()},
+		{"replica-timeout", "--min-replicas or --require-fsync",
+			o.ReplicaTimeout != 500*time.Millisecond, o.MinReplicas > 0 || o.RequireFsync},
+	} {
+		if f.given && !f.met {
+			return fmt.Errorf("--%s changes nothing without %s: give both, or leave it out", f.flag,
+				f.needs)
+		}
 	}
 	return nil
 }

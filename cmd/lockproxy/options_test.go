@@ -136,7 +136,7 @@ func TestFlagsBecomeConfiguration(t *testing.T) {
 	}
 	opts, _, err := parseOptions(strings.Fields("--max-bulk=64MB --max-args 100 --max-inline 1k "+
 		"--max-clients 7 --proxy-protocol-from 10.0.0.0/8,::1 "+
-		"--handshake-timeout 3s --upstream unix:///run/redis.sock --listen-mode 770"),
+		"--handshake-timeout 3s --upstream unix:///run/redis.sock"),
 		&bytes.Buffer{})
 	if err != nil {
 		t.Fatal(err)
@@ -145,8 +145,13 @@ func TestFlagsBecomeConfiguration(t *testing.T) {
 	if cfg.ClientBuffer != 2<<20 || cfg.Limits.Bulk != 64<<20 || cfg.Limits.Args != 100 ||
 		cfg.Limits.Inline != 1000 || cfg.MaxClients != 7 ||
 		len(cfg.ProxyProtocolFrom) != 2 || cfg.HandshakeTimeout.Seconds() != 3 ||
-		opts.ListenMode != 0o770 || opts.upstream.Network != "unix" {
+		opts.upstream.Network != "unix" {
 		t.Errorf("%+v", cfg)
+	}
+	opts, _, err = parseOptions(strings.Fields("--listen unix:///run/x.sock --listen-mode 770"),
+		&bytes.Buffer{})
+	if err != nil || opts.ListenMode != 0o770 {
+		t.Errorf("%+v, %v", opts, err)
 	}
 }
 

@@ -148,23 +148,27 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		defer close(drained)
 		s.goroutines.Wait()
 	}()
-	var err error
 	select {
 	case <-drained:
 	case <-ctx.Done():
-		err = context.Cause(ctx)
 	}
 	if n := s.counters.tooLate.Load(); n > 0 {
 		s.log.Info("commands that were sent as their connections ended have not been run",
 			"clients", n)
 	}
-	s.Close()
+	cut := s.end()
 	<-drained
-	return err
+	if cut > 0 {
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 // Close ends everything at once, and returns when it has ended. Safe to call more than once.
-func (s *Server) Close() {
+func (s *Server) Close() { s.end() }
+
+// end is Close. It returns how many sessions had not ended.
+func (s *Server) end() (cut int) {
 	loopguard.MayWait()
 	ln, sessions := s.advance(serverStopped, time.Time{})
 	if ln != nil {
@@ -180,6 +184,7 @@ func (s *Server) Close() {
 	s.following.Wait()
 	s.loops.Stop()
 	s.prober.Close()
+	return len(sessions)
 }
 
 // recordConnect counts a connect to the upstream, and logs how it went when that has changed. A nil

@@ -242,6 +242,16 @@ func TestDrainReleasesSessionLocksInTheEnd(t *testing.T) {
 	again.Expect(proxytest.Unlock("job", token), ":1\r\n")
 }
 
+// A shutdown for which there is no time cuts nobody off where nobody is.
+func TestDrainOfNobody(t *testing.T) {
+	_, p := proxytest.StartBoth(t)
+	ctx, over := context.WithCancel(proxytest.Ctx)
+	over()
+	if err := p.Server.Shutdown(ctx); err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+}
+
 // A waiting client is told at once to ask elsewhere, and so is one that asks for a held lock during
 // the drain. A free lock is still given. go-redis repeats the request elsewhere by itself.
 func TestDrainSendsWaitersElsewhere(t *testing.T) {

@@ -141,7 +141,6 @@ func (c *Cluster) Failover(master *Server) *Server {
 		c.t.Fatalf("the master on port %d has no replica", master.port)
 	}
 	c.setPatience(clusterImpatience) // with each other; also, an election that fails is soon retried
-	defer c.setPatience(clusterPatience)
 	c.waitFor("a failover can begin",
 		func() bool { return replica.Ask("CLUSTER", "FAILOVER") == "+OK" })
 	looks := 0
@@ -152,6 +151,10 @@ func (c *Cluster) Failover(master *Server) *Server {
 		return replica.Role() == "master" && master.Role() == "slave"
 	})
 	c.WaitOK()
+	c.setPatience(clusterPatience)
+	if replica.Role() != "master" { // the machine has stopped it, and others took it for down
+		return c.Failover(master)
+	}
 	return replica
 }
 

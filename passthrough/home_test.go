@@ -273,12 +273,18 @@ func lineOf(t *testing.T, conn net.Conn) string {
 func TestRouteFailsUntilFlush(t *testing.T) {
 	s := newScripted(t, 1)
 	c := s.client(t)
+	reachable := make(chan struct{})
+	s.lanes.Upstream.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		<-reachable
+		return net.Dial(network, addr)
+	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	failed := c.Route(ended, Shared, nil)
 	if failed == nil {
-		t.Fatal("a home was opened in no time")
+		t.Fatal("a lane was opened to what cannot be reached")
 	}
+	close(reachable)
 	c.openLane(t)
 	for _, way := range []Way{Shared, Home} {
 		if err := c.Route(t.Context(), way, nil); err != failed {

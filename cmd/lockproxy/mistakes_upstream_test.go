@@ -64,12 +64,6 @@ func TestMistakesAboutTheUpstream(t *testing.T) {
 	full := testredis.Start(t)
 	full.Ask("SET", "k", "v")
 	full.Ask("CONFIG", "SET", "maxmemory", "1")
-	unsaved := testredis.Start(t, "--save", "900 1")
-	unsaved.LoseDir()
-	unsaved.Ask("BGSAVE")
-	testwait.Until(t, "it refuses writes", func() bool {
-		return strings.HasPrefix(unsaved.Ask("SET", "k", "v"), "-MISCONF ")
-	})
 	ca := testtls.NewAuthority(t)
 	pair := ca.Issue(t, "redis.test")
 	stranger := testtls.NewAuthority(t).Issue(t, "client")
@@ -140,8 +134,6 @@ func TestMistakesAboutTheUpstream(t *testing.T) {
 			"keys: name the cluster by redis+cluster://ADDR"},
 		"full": {full.URL(), "", "ADDR: its memory is full (…of maxmemory 1B, noeviction): LOCK " +
 			"is answered OOM; raise maxmemory, or delete keys"},
-		"unsaved": {unsaved.URL(), "", "ADDR: it cannot write to its disk: LOCK is answered MISCONF; " +
-			"the server's own log says why"},
 		"no Sentinel": {"redis+sentinel://" + plain.Addr() + "/mymaster", "",
 			"cannot reach mymaster: " + noMaster + "ADDR: SENTINEL MASTER mymaster: ERR unknown " +
 				"command 'SENTINEL', with args beginning with: 'MASTER' 'mymaster' " + sentinels},

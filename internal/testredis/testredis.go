@@ -79,14 +79,6 @@ func FreePort(t testing.TB, also ...int) int {
 	return r.Port
 }
 
-// LoseDir removes the server's directory: it can save nothing any more.
-func (s *Server) LoseDir() {
-	s.t.Helper()
-	if err := os.RemoveAll(s.dir); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
 // Addr is host:port.
 func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 

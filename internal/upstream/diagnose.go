@@ -101,17 +101,8 @@ func (u *Upstream) misfit(info map[string]string) string {
 		return fmt.Sprintf("its memory is full (%s of maxmemory %s, %s): LOCK is answered OOM; "+
 			"raise maxmemory, or delete keys", info["used_memory_human"],
 			info["maxmemory_human"], info["maxmemory_policy"])
-	case isUnsaved(info):
-		return "it cannot write to its disk: LOCK is answered MISCONF; the server's own log says why"
 	}
 	return ""
-}
-
-// isUnsaved reports whether a server refuses writes because it could not save the last ones. Whether
-// it does so after a failed snapshot is a setting of its own: it has refused some already if so.
-func isUnsaved(info map[string]string) bool {
-	return info["aof_enabled"] == "1" && info["aof_last_write_status"] == "err" ||
-		info["rdb_last_bgsave_status"] == "err" && info["errorstat_MISCONF"] != ""
 }
 
 // isFull reports whether a server refuses writes for want of memory.

@@ -16,8 +16,12 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// connectWithin bounds connecting and logging in to the proxy.
-const connectWithin = 5 * time.Second
+// connectWithin bounds connecting and logging in to the proxy. All jobs of cron start at the same
+// moment, so their machine can be busy for a while.
+const connectWithin = 30 * time.Second
+
+// writeWithin bounds writing a request.
+const writeWithin = 5 * time.Second
 
 // lossBound is for how long the proxy's machine can acknowledge nothing before it counts as lost.
 const lossBound = 25 * time.Second
@@ -97,7 +101,7 @@ func (c *runCommand) connect(parent context.Context) (*sessionConn, error) {
 
 // send writes a request without waiting for its reply, which comes as an event.
 func (s *sessionConn) send(args ...string) error {
-	s.nc.SetWriteDeadline(time.Now().Add(connectWithin))
+	s.nc.SetWriteDeadline(time.Now().Add(writeWithin))
 	if _, err := s.nc.Write(resp.AppendCommand(nil, args...)); err != nil {
 		return fmt.Errorf("the connection to the proxy was lost: %w", err)
 	}

@@ -154,27 +154,24 @@ func TestDrainAnswersAllThatWasSent(t *testing.T) {
 	for _, c := range []*proxytest.Conn{burst, partial, slow} {
 		c.Expect("PING", "+PONG\r\n")
 	}
+	// A client that sends nothing is closed in the end: those that have begun to are not.
+	burst.WriteRaw("*2\r\n$4\r\nINCR\r\n")
 	partial.WriteRaw("*2\r\n$4\r\nECHO\r\n$5\r\nhe")
 	slow.Send("BLPOP list 0", "ECHO behind")
 	testwait.Until(t, "BLPOP blocks", func() bool {
 		return strings.Contains(direct.Do("INFO clients"), "blocked_clients:1\r\n")
 	})
-	// A client that sends nothing is closed in the end: those that have begun to are not.
 	idle := proxytest.Dial(t, p.Addr)
 	idle.Expect("PING", "+PONG\r\n")
 	wait := proxytest.Shutdown(proxytest.Ctx, t, p)
-	var many []string
-	for range 1000 {
-		many = append(many, "INCR n")
-	}
-	burst.Send(many...)
-	for i := range many {
+	idle.Closed()
+	burst.WriteRaw("$1\r\nn\r\n" + strings.Repeat("INCR n\r\n", 999))
+	for i := range 1000 {
 		if got := burst.Reply(); got[0] != ':' {
 			t.Fatalf("answer %d: %q", i, got)
 		}
 	}
 	burst.Closed()
-	idle.Closed()
 	partial.WriteRaw("llo\r\n")
 	if got := partial.Reply(); got != "$5\r\nhello\r\n" {
 		t.Errorf("a request in two parts: %q", got)
@@ -262,6 +259,7 @@ func TestDrainSendsWaitersElsewhere(t *testing.T) {
 	holder.Lock("job 600")
 	waiting.Send("LOCK job 600 WAIT 0")
 	testwait.Connected(t, late)
+	late.WriteRaw("LOCK free") // who has begun a request is not idle
 	addr := p.Addr
 	client := redis.NewClient(testredis.Patient(&redis.Options{
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -281,7 +279,7 @@ func TestDrainSendsWaitersElsewhere(t *testing.T) {
 		t.Errorf("the waiter is told %q", got)
 	}
 	waiting.Closed()
-	late.Send("LOCK free 600", "LOCK job 600 WAIT 0", "UNLOCK free")
+	late.WriteRaw(" 600\r\nLOCK job 600 WAIT 0\r\nUNLOCK free\r\n")
 	for _, want := range []string{":", "-TRYAGAIN ", ":1\r\n"} {
 		if got := late.Reply(); !strings.HasPrefix(got, want) {
 			t.Errorf("a late client is told %q, want %q", got, want)
@@ -307,8 +305,10 @@ func TestDrainServesConnectedClients(t *testing.T) {
 	}
 	last := proxytest.Dial(t, p.Addr)
 	testwait.Connected(t, last)
+	last.WriteRaw("PI") // who has begun a request is not idle
 	wait := proxytest.Shutdown(proxytest.Ctx, t, p)
-	last.Expect("PING", "+PONG\r\n")
+	last.WriteRaw("NG\r\n")
+	last.WantReply("+PONG\r\n")
 	last.Closed()
 	if err := wait(); err != nil {
 		t.Errorf("Shutdown: %v", err)

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 var (
@@ -149,6 +150,8 @@ func dial(ctx context.Context, rdb *redis.Client) (*session, error) {
 	o.ConnMaxIdleTime, o.ConnMaxLifetime = -1, 0
 	o.ContextTimeoutEnabled = true
 	o.Protocol = 2 // nothing but replies comes
+	// That of rdb changes while rdb connects.
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	s, dialer := &session{since: time.Now()}, o.Dialer
 	o.Dialer = func(ctx context.Context, network, addr string) (nc net.Conn, err error) {
 		s.raw, err = dialer(ctx, network, addr)

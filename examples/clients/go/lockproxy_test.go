@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -62,6 +63,59 @@ func awaitWaiter(t *testing.T, rdb *redis.Client, key string) {
 		facts, _ := info.(map[any]any)
 		return facts["waiters"] == int64(1)
 	})
+}
+
+// refused is a connection on which the answer to go-redis's last question as it connects is held
+// back: lockproxy does not know MAINT_NOTIFICATIONS, which go-redis then notes in its options.
+type refused struct {
+	net.Conn
+	asked, answer chan struct{}
+}
+
+func (c *refused) Write(b []byte) (int, error) {
+	if strings.Contains(string(b), "maint_notifications") {
+		close(c.asked)
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *refused) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	select {
+	case <-c.asked:
+		<-c.answer
+	default:
+	}
+	return n, err
+}
+
+// The race detector judges what Do reads of a client whose first connection is being made.
+func TestDoWhileTheClientConnects(t *testing.T) {
+	t.Parallel()
+	addr := connect(t).Options().Addr
+	first := &refused{asked: make(chan struct{}), answer: make(chan struct{})}
+	rdb := redis.NewClient(&redis.Options{Dialer: func(context.Context, string, string) (
+		nc net.Conn, err error,
+	) {
+		if nc, err = net.Dial("tcp", addr); first.Conn == nil {
+			first.Conn = nc
+			return first, err
+		}
+		return nc, err
+	}})
+	defer rdb.Close()
+	pinged := make(chan error, 1)
+	go func() { pinged <- rdb.Ping(t.Context()).Err() }()
+	<-first.asked
+	close(first.answer)
+	for range 100_000 { // the Ping goes on; waiting for it would hide a race from the detector
+		runtime.Gosched()
+	}
+	err := lockproxy.Do(t.Context(), rdb, "a", lockproxy.Options{},
+		func(context.Context, *held) error { return nil })
+	if err := errors.Join(err, <-pinged); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestDo(t *testing.T) {

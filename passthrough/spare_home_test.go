@@ -40,6 +40,7 @@ func TestUnneededHomeIsCut(t *testing.T) {
 			if test.own {
 				c.pending.LoggedIn, c.pending.User = true, "ann"
 			}
+			c.home.heardAt = monotonic.Now() + int64(time.Hour) // in use, for as long as the test lasts
 			if test.idle {
 				c.home.heardAt = monotonic.Now() - int64(2*time.Second)
 			}

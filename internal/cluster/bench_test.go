@@ -11,7 +11,7 @@ import (
 // BenchmarkPipeline is a lane's use of a Conn: requests of many clients to all slots in one write,
 // replies read as they come.
 func BenchmarkPipeline(b *testing.B) {
-	c := lasting.Cluster(b, 3, 1, patient...)
+	c := lasting.Cluster(b, 3, 1)
 	nc, err := cluster.New(c.Addrs()).Open(b.Context(), cluster.Options{Dial: dialer,
 		Timeout: dialTimeout, Failure: failure})
 	if err != nil {

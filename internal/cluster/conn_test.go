@@ -34,10 +34,7 @@ func TestMain(m *testing.M) {
 }
 
 // six is the cluster of all tests that leave it as it was: three masters, each with a replica.
-func six(t *testing.T) *testredis.Cluster { return lasting.Cluster(t, 3, 1, patient...) }
-
-// patient lets nodes of a busy machine be silent for a while without being taken for dead.
-var patient = []string{"--cluster-node-timeout", "5000"}
+func six(t *testing.T) *testredis.Cluster { return lasting.Cluster(t, 3, 1) }
 
 // client speaks to a Conn as a test wants it.
 type client struct {
@@ -188,7 +185,7 @@ func TestSplitsAndJoins(t *testing.T) {
 // A slot that moves under a pipeline: every reply is right, in order, and no write is lost or
 // overtaken.
 func TestSlotMovesUnderAPipeline(t *testing.T) {
-	c := testredis.StartCluster(t, 3, 0, patient...)
+	c := testredis.StartCluster(t, 3, 0)
 	cl := cluster.New(c.Addrs())
 	slot := c.Slot("{hot}")
 	stop, done := make(chan struct{}), make(chan int)
@@ -236,7 +233,7 @@ func TestSlotMovesUnderAPipeline(t *testing.T) {
 // get an error.
 func TestSlotOnItsWay(t *testing.T) {
 	t.Parallel()
-	c := testredis.StartCluster(t, 2, 0, patient...)
+	c := testredis.StartCluster(t, 2, 0)
 	k := open(t, c)
 	k.expect("MSET {s}a 1 {s}b 2", "+OK\r\n")
 	slot := c.Slot("{s}a")

@@ -12,7 +12,7 @@ import (
 // a script again, since nobody knows what that has done before its write was refused.
 func TestWriteWithoutKeysAfterFailover(t *testing.T) {
 	t.Parallel()
-	c := testredis.StartCluster(t, 1, 1, patient...)
+	c := testredis.StartCluster(t, 1, 1)
 	k, other, third := open(t, c), open(t, c), open(t, c)
 	third.expect("PING", "+PONG\r\n")
 	k.expect("PING", "+PONG\r\n")

@@ -108,7 +108,7 @@ func TestFirstRequestIsInOrderOfOthers(t *testing.T) {
 // A silent node does not delay clients that do not need it, neither at the login nor at the end.
 func TestSilentNodeDelaysNobody(t *testing.T) {
 	t.Parallel()
-	c := testredis.StartCluster(t, 2, 0, "--cluster-node-timeout", "60000")
+	c := testredis.StartCluster(t, 2, 0)
 	cl := cluster.New(c.Addrs())
 	here := keyAt(t, c, 0, "k")
 	openAt(t, cl).expect("GET "+here, "$-1\r\n")

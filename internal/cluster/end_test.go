@@ -19,7 +19,7 @@ import (
 // A node that does not know the user refuses its requests, and runs none as another user.
 func TestLoginThatANodeRefuses(t *testing.T) {
 	t.Parallel()
-	c := testredis.StartCluster(t, 2, 0, patient...)
+	c := testredis.StartCluster(t, 2, 0)
 	c.Nodes[0].Ask("ACL", "SETUSER", "ann", "on", ">pw", "~*", "+@all")
 	one, two := keyAt(t, c, 0, "u"), keyAt(t, c, 1, "u")
 	u, err := upstream.Parse(c.URL())

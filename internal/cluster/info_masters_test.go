@@ -11,7 +11,7 @@ import (
 // INFO adds up the counts of all masters, and says which master the rest is from.
 func TestInfoOfAllMasters(t *testing.T) {
 	t.Parallel()
-	c := testredis.StartCluster(t, 3, 0, patient...)
+	c := testredis.StartCluster(t, 3, 0)
 	k := open(t, c)
 	k.expect("CONFIG RESETSTAT", ok)
 	for i := range 3 {

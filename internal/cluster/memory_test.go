@@ -13,7 +13,7 @@ import (
 
 // While one node is silent, the replies of the other to requests of both do not pile up.
 func TestRepliesOfPartsAreBounded(t *testing.T) {
-	c := testredis.StartCluster(t, 2, 0, "--cluster-node-timeout", "60000")
+	c := testredis.StartCluster(t, 2, 0)
 	k := open(t, c)
 	one, two := keyAt(t, c, 0, "m"), keyAt(t, c, 1, "m")
 	value := strings.Repeat("v", 1<<20)
@@ -40,7 +40,7 @@ func TestRepliesOfPartsAreBounded(t *testing.T) {
 
 // Most of a large reply that the client leaves unread stays with the node.
 func TestUnreadReplyIsBounded(t *testing.T) {
-	c := testredis.StartCluster(t, 1, 0, patient...)
+	c := testredis.StartCluster(t, 1, 0)
 	k := open(t, c)
 	const size = 40 << 20
 	k.expect(fmt.Sprintf("SETRANGE long %d x", size-1), fmt.Sprintf(":%d\r\n", size))

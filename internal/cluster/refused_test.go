@@ -16,7 +16,7 @@ const (
 // A refused UNWATCH, DISCARD or RESET changes nothing at the node that has the watch or the
 // transaction.
 func TestRefusedEnds(t *testing.T) {
-	c := testredis.StartCluster(t, 2, 0, patient...)
+	c := testredis.StartCluster(t, 2, 0)
 	for _, node := range c.Nodes {
 		got := node.Ask("ACL", "SETUSER", "poor", "on", ">p", "~*", "&*", "+@all",
 			"-discard", "-unwatch")

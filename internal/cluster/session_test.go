@@ -70,8 +70,7 @@ func TestTransactions(t *testing.T) {
 // one of them can be the first to name.
 func TestUnknownCommands(t *testing.T) {
 	t.Parallel()
-	c := testredis.StartCluster(t, 2, 0, append(patient, "--rename-command", "APPEND",
-		"module.append")...)
+	c := testredis.StartCluster(t, 2, 0, "--rename-command", "APPEND", "module.append")
 	k := open(t, c)
 	for i := range c.Nodes { // whichever node is the default
 		key := keyAt(t, c, i, "k")
@@ -123,7 +122,7 @@ func TestWatch(t *testing.T) {
 // is refused, as if a key had changed.
 func TestTransactionsWhoseSlotMoves(t *testing.T) {
 	t.Parallel()
-	c := testredis.StartCluster(t, 2, 0, patient...)
+	c := testredis.StartCluster(t, 2, 0)
 	k := open(t, c)
 	slot := c.Slot("{m}")
 	elsewhere := func() {
@@ -187,7 +186,7 @@ func TestPubSub(t *testing.T) {
 
 func TestShardedPubSub(t *testing.T) {
 	t.Parallel()
-	c := testredis.StartCluster(t, 2, 0, patient...)
+	c := testredis.StartCluster(t, 2, 0)
 	k, other := open(t, c), open(t, c)
 	one, two := keyAt(t, c, 0, "p"), keyAt(t, c, 1, "p")
 	text := func(kind, channel string, n string) string {
@@ -250,7 +249,7 @@ func TestResp3AndTracking(t *testing.T) {
 
 func TestBlocking(t *testing.T) {
 	t.Parallel()
-	c := testredis.StartCluster(t, 2, 0, patient...)
+	c := testredis.StartCluster(t, 2, 0)
 	k, other := open(t, c), open(t, c)
 	k.expect("BLPOP a b 1", crossSlot)
 	k.send("BLPOP {q}1 {q}2 0", "GET nothing")

@@ -28,9 +28,10 @@ type Cluster struct {
 	Nodes   []*Server
 	Masters int
 
-	t    testing.TB
-	args []string
-	far  *time.Duration // the round trip of each node's link; nil without links
+	t       testing.TB
+	args    []string
+	timeout string         // the node timeout that the test has asked for, if it has
+	far     *time.Duration // the round trip of each node's link; nil without links
 }
 
 // StartTLSCluster starts a cluster of masters whose nodes serve TLS too, and tell clients who use
@@ -74,6 +75,9 @@ func startCluster(t testing.TB, far *time.Duration, masters, replicas int,
 		args = append(slices.Clone(args), "--masterauth", args[i+1])
 	}
 	c := &Cluster{t: t, Masters: masters, args: args, far: far}
+	if i := slices.Index(args, nodeTimeout); i >= 0 {
+		c.timeout, c.args = args[i+1], slices.Delete(slices.Clone(args), i, i+2)
+	}
 	c.Nodes = make([]*Server, masters*(1+replicas))
 	for i := range c.Nodes {
 		c.Nodes[i] = c.newNode()
@@ -88,7 +92,21 @@ func startCluster(t testing.TB, far *time.Duration, masters, replicas int,
 		c.tellOffset(c.Nodes[i%masters], node)
 	}
 	c.WaitOK()
+	c.setNodeTimeout(c.Nodes...)
 	return c
+}
+
+// setNodeTimeout gives nodes the node timeout that the test has asked for, if it has. They start with
+// a long one: a phantom, and a node that has not been started yet, are not to count as down.
+func (c *Cluster) setNodeTimeout(nodes ...*Server) {
+	c.t.Helper()
+	if c.timeout == "" {
+		return
+	}
+	for _, s := range nodes {
+		s.args[slices.Index(s.args, nodeTimeout)+1] = c.timeout // for its next start
+		c.must(s, "CONFIG", "SET", nodeTimeout[2:], c.timeout)
+	}
 }
 
 // newNode makes a node that isn't started yet.
@@ -162,6 +180,7 @@ func (c *Cluster) AddNode() *Server {
 		}
 		return true
 	})
+	c.setNodeTimeout(node)
 	return node
 }
 

@@ -175,7 +175,7 @@ func (c *Cluster) KillMaster(master *Server) *Server {
 // silent one for down: then they find out. A short time would have a busy machine replace others.
 func (c *Cluster) WaitReplaced(replica *Server) {
 	c.t.Helper()
-	told := slices.Contains(c.args, nodeTimeout)
+	told := c.timeout != ""
 	c.waitFor("a replica takes the master's place", func() bool {
 		if !told {
 			told = replica.Ask("CLUSTER", "FAILOVER", "TAKEOVER") == "+OK"
@@ -200,7 +200,7 @@ func (c *Cluster) Rejoin(t testing.TB, node *Server) {
 // setPatience says after how long nodes take a silent one for down, unless the test has said.
 func (c *Cluster) setPatience(milliseconds int) {
 	c.t.Helper()
-	if slices.Contains(c.args, nodeTimeout) {
+	if c.timeout != "" {
 		return
 	}
 	for _, s := range c.alive() {

@@ -23,8 +23,7 @@ type severalServers struct {
 func startBothKinds(t *testing.T, roundTrip time.Duration,
 	args ...string) map[string]severalServers {
 	t.Helper()
-	patient := slices.Concat(args, []string{"--cluster-node-timeout", "60000"})
-	c := testredis.StartLinkedCluster(t, roundTrip, 3, 0, patient...)
+	c := testredis.StartLinkedCluster(t, roundTrip, 3, 0, args...)
 	o := testredis.GroupOptions{Linked: true, RoundTrip: roundTrip, Replicas: 1, Sentinels: 1,
 		SentinelLines: []string{"sentinel down-after-milliseconds mymaster 60000"}}
 	if i := slices.Index(args, "--requirepass"); i >= 0 {

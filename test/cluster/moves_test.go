@@ -212,7 +212,7 @@ func TestClusterMasterDies(t *testing.T) {
 // its place.
 func TestClusterOrphans(t *testing.T) {
 	t.Parallel()
-	cluster := testredis.StartCluster(t, 3, 1, "--cluster-node-timeout", "2500")
+	cluster := testredis.StartCluster(t, 3, 1)
 	p := proxytest.Start(t, cluster.URL(), proxytest.WithSlowReplicas(1))
 	session := proxytest.Dial(t, p.Addr)
 	for i := range 3 {

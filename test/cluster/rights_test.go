@@ -28,7 +28,7 @@ func TestRights(t *testing.T) {
 		seed = n
 	}
 	t.Run("cluster", func(t *testing.T) {
-		c := testredis.StartCluster(t, 3, 0, "--cluster-node-timeout", "60000")
+		c := testredis.StartCluster(t, 3, 0)
 		(&rightsBed{t: t, cluster: c, nodes: c.Nodes, url: c.URL()}).run(steps, seed)
 	})
 	t.Run("one Redis", func(t *testing.T) {

@@ -17,8 +17,7 @@ import (
 // connection as a request for it, until this is noticed. Later clients are answered by the other masters. Once it goes
 // on, all are.
 func TestClusterSilentNode(t *testing.T) {
-	c := testredis.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no",
-		"--cluster-node-timeout", "600000")
+	c := testredis.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
 	p := proxytest.Start(t, c.URL(), nil)
 	silent := c.Nodes[0]
 	at := func(node *testredis.Server) string {

@@ -163,12 +163,12 @@ func TestClusterMasterDies(t *testing.T) {
 	cluster := testredis.StartCluster(t, 3, 1, "--cluster-require-full-coverage", "no")
 	p := proxytest.Start(t, cluster.URL(), proxytest.WithReplicas(1))
 	safe := proxytest.Start(t, cluster.URL(), proxytest.WithSlowReplicas(1))
-	holder, waiter, session := proxytest.Dial(t, safe.Addr), proxytest.Dial(t, p.Addr),
+	holder, waiter, session := proxytest.Dial(t, safe.Addr), proxytest.Dial(t, safe.Addr),
 		proxytest.Dial(t, safe.Addr)
 	token := holder.Lock("{a}job 600")
 	kept := session.Lock("{a}kept 600 SESSION")
 	waiter.Send("LOCK {a}job 600 WAIT 600")
-	proxytest.AwaitWaiters(t, p, "{a}job", 1)
+	proxytest.AwaitWaiters(t, safe, "{a}job", 1)
 	master := cluster.MasterOf(cluster.Slot("{a}"))
 	elsewhere := ""
 	for i := 0; elsewhere == ""; i++ {
@@ -191,8 +191,14 @@ func TestClusterMasterDies(t *testing.T) {
 			t.Errorf("while the master is gone: %q", got)
 		}
 		c = proxytest.Dial(t, p.Addr)
-		// the others serve on
-		c.Expect(proxytest.Unlock(elsewhere, c.Lock(elsewhere+" 600")), ":1\r\n")
+		testwait.Until(t, "the others serve on", func() bool {
+			got := c.Do("LOCK " + elsewhere + " 600")
+			if strings.HasPrefix(got, "-NOREPLICAS ") { // the machine has stopped its replica
+				return false
+			}
+			c.Expect(proxytest.Unlock(elsewhere, proxytest.Token(t, got)), ":1\r\n")
+			return true
+		})
 		c.Close()
 	}
 	cluster.WaitReplaced(replica)

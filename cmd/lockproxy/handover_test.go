@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -63,12 +64,15 @@ func TestHandover(t *testing.T) {
 		asking.Go(func() { pings(ctx, t, network, addr, &asked) }) // ends with ctx
 		for range 3 {
 			stays, err := net.Dial(network, addr)
+			if err == nil {
+				_, err = io.WriteString(stays, "PI") // who has begun a request is not idle
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
 			heir := start(t, args...)
 			old.waitFor("another process has taken over")
-			if got := ask(t, stays, nil, "PING"); got != "+PONG\r\n" {
+			if got := ask(t, stays, nil, "NG"); got != "+PONG\r\n" {
 				t.Errorf("the connection to the old process: %q", got)
 			}
 			if status := old.status(); status != 0 {

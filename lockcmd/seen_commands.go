@@ -26,12 +26,20 @@ const (
 
 // readable asks, on the client's own connection, which of the keys its user may read, and notes
 // those in may. PTTL is a command that LOCK's users may run, and the upstream checks the key before
-// anything else. then says what follows.
+// anything else. then says what follows. The first key is asked about alone: Redis closes the
+// connection of a client that has not logged in when its answers fill more than 1 KB.
 func readable(keys []string, may map[string]bool, then func() (Reply, *Step)) (Reply, *Step) {
+	return readableBy(1, keys, may, then)
+}
+
+// readableBy is readable, whose next step asks about as many keys as batch.
+func readableBy(
+	batch int, keys []string, may map[string]bool, then func() (Reply, *Step),
+) (Reply, *Step) {
 	if len(keys) == 0 {
 		return then()
 	}
-	asked := keys[:min(len(keys), visibleBatch)]
+	asked := keys[:min(len(keys), batch)]
 	step := &Step{Further: true}
 	for _, key := range asked {
 		step.Do = append(step.Do, chain.Words("PTTL", key))
@@ -48,7 +56,7 @@ func readable(keys []string, may map[string]bool, then func() (Reply, *Step)) (R
 			}
 			may[asked[i]] = err == nil
 		}
-		return readable(keys[len(asked):], may, then)
+		return readableBy(visibleBatch, keys[len(asked):], may, then)
 	}
 	return Reply{}, step
 }

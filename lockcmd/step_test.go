@@ -3,6 +3,7 @@ package lockcmd
 import (
 	"context"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/queue"
@@ -128,5 +130,28 @@ func TestStepsDoNotWait(t *testing.T) {
 				end()
 			})
 		})
+	}
+}
+
+// What the answer to a client without rights has in common for all keys is known from the first: it
+// is asked about alone, since Redis lets a client that has not logged in have few answers at once.
+func TestTheFirstKeyIsAskedAboutAlone(t *testing.T) {
+	var asked []int
+	keys := []string{"a", "b", "c"}
+	may := map[string]bool{}
+	done := func() (Reply, *Step) { return Reply{}, nil }
+	for _, step := readable(keys, may, done); step != nil; {
+		asked = append(asked, len(step.Do))
+		_, step = step.Finish(script.Answer{Raw: slices.Repeat([][]byte{[]byte(":1\r\n")},
+			len(step.Do))}, nil)
+	}
+	if !slices.Equal(asked, []int{1, 2}) || len(may) != len(keys) {
+		t.Errorf("asked about %v keys together, may read %v", asked, may)
+	}
+	_, step := readable(keys, may, done)
+	reply, next := step.Finish(script.Answer{
+		Raw: [][]byte{[]byte("-NOAUTH Authentication required.\r\n")}}, nil)
+	if reply.Kind != chain.ErrorReply || next != nil {
+		t.Errorf("a client that has not logged in: %+v, %v", reply, next)
 	}
 }

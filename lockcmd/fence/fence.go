@@ -21,10 +21,12 @@ import (
 const fenceTries = 16
 
 // sharedFenceTries and sharedFenceFor are the same for a shared lock, where each change of its
-// holders counts: with dozens of them far from Redis, that is one in most round trips.
+// holders counts: with dozens of them far from Redis, that is one in most round trips. It tries
+// sharedFenceLeast times even if that takes longer, as when the machine has stopped for a while.
 const (
 	sharedFenceTries = 256
 	sharedFenceFor   = 2 * time.Second
+	sharedFenceLeast = 4
 )
 
 // fenceMoves is how long FENCE tries in a cluster: EXEC also runs nothing while the lock's slot
@@ -75,7 +77,7 @@ type command struct {
 	bySource bool // the upstream does not know the script's hash
 	command  [][]byte
 	tries    int           // that are left
-	until    time.Time     // when no other try begins; zero is never
+	until    time.Time     // when no other try begins, but for sharedFenceLeast; zero is never
 	pause    time.Duration // between tries, in a cluster
 }
 
@@ -84,7 +86,8 @@ func (f *command) shared() bool { return len(f.keys) > 2 }
 // try watches the lock, runs the check and begins a transaction. MULTI is not sent together with
 // the command: if it were refused, the command would run unchecked.
 func (f *command) try() (chain.Reply, *chain.Step) {
-	if f.tries == 0 || !f.until.IsZero() && time.Now().After(f.until) {
+	late := !f.until.IsZero() && time.Now().After(f.until)
+	if f.tries == 0 || late && f.tries <= sharedFenceTries-sharedFenceLeast {
 		return f.givenUp(), nil
 	}
 	f.tries--

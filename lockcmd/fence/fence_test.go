@@ -3,6 +3,8 @@ package fence
 import (
 	"bytes"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/keyname"
@@ -39,4 +41,39 @@ func TestWatches(t *testing.T) {
 	sends("DISCARD")
 	answer("+OK")
 	sends("EVALSHA ", "WATCH job "+record+" "+expires, "EVALSHA ", "MULTI")
+}
+
+// One change of a shared lock's holders does not make FENCE give up, however slow its machine is.
+func TestSlowMachineIsNoChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &Fences{Scripts: script.NewMaker(script.Config{}),
+			Can: func([][]byte) bool { return true }}
+		step := f.Begin(chain.Words("job", "7", "PING"))
+		answer := func(raw ...string) (reply chain.Reply) {
+			var a script.Answer
+			for _, r := range raw {
+				a.Raw = append(a.Raw, []byte(r+"\r\n"))
+			}
+			time.Sleep(time.Minute)
+			reply, step = step.Finish(a, nil)
+			return reply
+		}
+		answer("+OK", ":2", "+OK") // it is shared
+		answer("+OK")
+		for i := range sharedFenceLeast {
+			if step == nil {
+				t.Fatalf("it gave up after %d tries", i)
+			}
+			answer(":2", "+OK", ":2", "+OK")
+			if got := string(bytes.Join(step.Do[0], nil)); got != "PING" {
+				t.Fatalf("%q is sent instead of the command", got)
+			}
+			if reply := answer("+QUEUED", "*-1"); step == nil && reply.Err == nil {
+				t.Errorf("the reply is %+v", reply)
+			}
+		}
+		if step != nil {
+			t.Errorf("after %d tries in as many minutes it tries again", sharedFenceLeast)
+		}
+	})
 }

@@ -89,8 +89,8 @@ func alive(pid int) bool {
 	return err == nil && !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
 }
 
-// pidsIn waits for n lines in a file, each the number of a process.
-func pidsIn(t *testing.T, file string, n int) (pids []int) {
+// pidsIn waits for n lines in a file, each the number of a process, or until one of runs has ended.
+func pidsIn(t *testing.T, file string, n int, runs ...*process) (pids []int) {
 	t.Helper()
 	testwait.Until(t, fmt.Sprintf("%d processes have written their numbers", n), func() bool {
 		pids = nil
@@ -102,7 +102,7 @@ func pidsIn(t *testing.T, file string, n int) (pids []int) {
 			}
 			pids = append(pids, pid)
 		}
-		return len(pids) >= n
+		return len(pids) >= n || slices.ContainsFunc(runs, (*process).hasEnded)
 	})
 	return pids
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	processes "lockproxy/internal/faults/process"
+	"lockproxy/internal/testwait"
 )
 
 // A lock expires at its time by Redis's clock, although Redis keeps a key through the millisecond
@@ -23,23 +24,23 @@ func TestFaultLastMillisecond(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i, command := range []string{"UNLOCK KEY TOKEN", "RELOCK KEY TOKEN 5",
+	for i, command := range []string{"UNLOCK KEY TOKEN", "RELOCK KEY TOKEN 600",
 		"FENCE KEY TOKEN SET y 1", "UNLOCK KEY"} {
 		key := fmt.Sprint("job", i)
 		at(0)
-		token := a.lock(key, 2)
-		at(time.Second)
-		if got := b.lock(key, 1); got != 0 {
+		token := a.lock(key, 600)
+		at(599 * time.Second)
+		if got := b.lock(key, 600); got != 0 {
 			t.Errorf("given a second before its time, with token %d", got)
 		}
-		at(2 * time.Second)
+		at(600 * time.Second)
 		fill := strings.NewReplacer("KEY", key, "TOKEN", fmt.Sprint(token))
 		words := strings.Fields(fill.Replace(command))
-		if r, err := a.Do(5*time.Second, words...); err != nil || r.String() != ":0" &&
+		if r, err := a.Do(testwait.Patience, words...); err != nil || r.String() != ":0" &&
 			!strings.HasPrefix(r.String(), "-FENCED") {
 			t.Errorf("at its time %s answers %q, %v", command, r, err)
 		}
-		if got := b.lock(key, 1); got <= token {
+		if got := b.lock(key, 600); got <= token {
 			t.Errorf("at its time no other client gets it: token %d after %d", got, token)
 		}
 	}

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"lockproxy/internal/faults/relay"
+	"lockproxy/internal/names"
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -27,23 +29,26 @@ func startLinked(t *testing.T) (link *relay.Relay, linked, straight *proxytest.P
 func TestPromisedOrderOfArrivalsWhileRedisIsSilent(t *testing.T) {
 	link, p, elsewhere := startLinked(t)
 	holder := proxytest.Dial(t, elsewhere.Addr)
-	holder.Lock("job 30")
+	holder.Lock("job 600")
 	queue := make([]*proxytest.Conn, 12)
 	for i := range queue {
 		queue[i] = proxytest.Dial(t, p.Addr)
 		queue[i].Expect("PING", "+PONG\r\n")
 		queue[i].Expect("PING", "+PONG\r\n") // by the shared connection
 	}
-	queue[0].Send("LOCK job 30 WAIT 20")
-	proxytest.AwaitWaiters(t, p, "job", 1)
-	link.Set(relay.Link{HoldDn: true})
-	time.Sleep(500 * time.Millisecond) // the first has polled without a reply
-	for _, c := range queue[1:] {
-		c.Send("LOCK job 30 WAIT 20")
-		time.Sleep(10 * time.Millisecond)
+	for i, c := range queue {
+		c.Send("LOCK job 600 WAIT 0")
+		testwait.Until(t, "it waits", func() bool {
+			return len(p.Server.Locks().Waiters(names.Lock{Key: "job"}, len(queue))) == i+1
+		})
+		if i == 0 {
+			silent(t, link)
+			// the shared connection is taken for dead after 100 ms, or a few answers' time
+			outlast(t, 300*time.Millisecond)
+		}
 	}
 	link.Set(relay.Link{})
-	time.Sleep(300 * time.Millisecond)
+	proxytest.AwaitWaiters(t, p, "job", len(queue))
 	holder.Expect("UNLOCK job", ":1\r\n")
 	for i, c := range queue {
 		got, err := c.TryReply()
@@ -54,28 +59,46 @@ func TestPromisedOrderOfArrivalsWhileRedisIsSilent(t *testing.T) {
 	}
 }
 
+// silent keeps Redis's answers from a proxy, and returns when a waiter's poll is unanswered.
+func silent(t *testing.T, link *relay.Relay) {
+	t.Helper()
+	link.Set(relay.Link{HoldDn: true})
+	testwait.Blocked(t, "lockcmd.(*waits).pollOrPause")
+}
+
 // A waiter whose predecessor's poll isn't answered is not told, at the end of its wait, that
 // another client holds the lock: that is unknown.
 func TestFaultSilenceIsNotAHeldLock(t *testing.T) {
 	link, p, elsewhere := startLinked(t)
-	proxytest.Dial(t, elsewhere.Addr).Lock("job 30")
+	proxytest.Dial(t, elsewhere.Addr).Lock("job 600")
 	first, second, third := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
 		proxytest.Dial(t, p.Addr)
 	for _, c := range []*proxytest.Conn{first, second, third} {
 		c.Expect("PING", "+PONG\r\n")
 	}
-	first.Send("LOCK job 30 WAIT 20")
+	first.Send("LOCK job 600 WAIT 0")
 	proxytest.AwaitWaiters(t, p, "job", 1)
-	second.Send("LOCK job 30 WAIT 1.8")
-	proxytest.AwaitWaiters(t, p, "job", 2, second)
-	link.Set(relay.Link{HoldDn: true})
-	time.Sleep(300 * time.Millisecond)
-	third.Send("LOCK job 30 WAIT 1.5")
-	for _, c := range []*proxytest.Conn{second, third} {
+	unknown := func(c *proxytest.Conn) {
+		t.Helper()
 		if got := c.Reply(); !strings.HasPrefix(got, "-UPSTREAM has not answered for ") {
 			t.Errorf("got %q", got)
 		}
 	}
+	for {
+		second.Send("LOCK job 600 WAIT 4")
+		proxytest.AwaitWaiters(t, p, "job", 2, second)
+		silent(t, link)
+		third.Send("LOCK job 600 WAIT 1.5")
+		unknown(third)
+		if !second.Arrived() {
+			break
+		}
+		// The machine has stopped, and this wait has ended before the silence was long enough.
+		second.Reply()
+		link.Set(relay.Link{})
+	}
+	unknown(second)
+	link.Set(relay.Link{}) // or the proxies' ends wait for Redis
 }
 
 // unlockedFirst frees a lock and takes another with one pipeline, after Redis has lost the scripts
@@ -85,12 +108,12 @@ func unlockedFirst(t *testing.T, p *proxytest.Proxy, server *testredis.Server,
 	other *proxytest.Conn, name string) bool {
 	a, b := name+"a", name+"b"
 	admin, c := proxytest.Dial(t, server.Addr()), proxytest.SharedClient(t, p.Addr)
-	token := c.Lock(a + " 30")
+	token := c.Lock(a + " 600")
 	admin.Expect("SCRIPT FLUSH", "+OK\r\n")
-	other.Lock("x 30")
+	other.Lock("x 600")
 	monitor := proxytest.Dial(t, server.Addr())
 	monitor.Expect("MONITOR", "+OK\r\n")
-	c.Send(proxytest.Unlock(a, token), "LOCK "+b+" 30")
+	c.Send(proxytest.Unlock(a, token), "LOCK "+b+" 600")
 	if got := c.Reply(); got != ":1\r\n" {
 		t.Fatal(got)
 	}

@@ -153,11 +153,11 @@ CLUSTER ?= TestClusterLockFault|TestClusterLocksGoOn|TestClusterRandomFaults|Tes
 test-cluster: deps
 	$(GO) test -tags faults -race -count=1 -timeout 15m -run '^($(CLUSTER))$$' -v ./test/faults ./test/cluster
 
-# Random faults of a group with Sentinels and of a cluster, for DURATION, under clients that are
+# Random faults of a group with Sentinels and of a cluster, FAULTS of each, under clients that are
 # judged; see docs/cluster-locks.md. SEED is one that it has printed.
-test-failovers: DURATION = 30m
+test-failovers: FAULTS = 250
 test-failovers: deps
-	LOCKPROXY_TEST_FAILOVERS=$(DURATION) LOCKPROXY_TEST_SEED=$(SEED) $(GO) test -tags faults -race -count=1 -timeout 0 \
+	LOCKPROXY_TEST_FAILOVERS=$(FAULTS) LOCKPROXY_TEST_SEED=$(SEED) $(GO) test -tags faults -race -count=1 -timeout 0 \
 		-run '^(TestSentinelRandomFaults|TestClusterRandomFaults)$$' -v ./test/faults
 
 # The live page in a headless Chromium, the dashboard and the alerts in a real Prometheus; installs both first.

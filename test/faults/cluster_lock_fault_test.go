@@ -11,47 +11,54 @@ import (
 	"lockproxy/internal/testredis"
 )
 
+type clusterWork = underWork[*testredis.Cluster]
+
 var clusterFaults = []fault[*testredis.Cluster]{
 	{"slots of hot keys migrate", false, false,
-		func(t *testing.T, c *testredis.Cluster, key string) func() {
+		func(t *testing.T, u *clusterWork, key string) func() {
+			c := u.servers
 			slot := c.Slot(key)
 			from := c.MasterOf(slot)
 			c.MigrateSlots(from, proxytest.AnotherMaster(c, from), slot)
 			return nil
 		}},
-	{"manual failover", false, true, func(t *testing.T, c *testredis.Cluster, key string) func() {
+	{"manual failover", false, true, func(t *testing.T, u *clusterWork, key string) func() {
+		c := u.servers
 		c.Failover(c.MasterOf(c.Slot(key)))
 		return nil
 	}},
 	{"node added and removed", false, false,
-		func(t *testing.T, c *testredis.Cluster, key string) func() {
+		func(t *testing.T, u *clusterWork, key string) func() {
+			c := u.servers
 			slot := c.Slot(key)
 			from := c.MasterOf(slot)
 			added := c.AddNode()
 			c.MigrateSlots(from, added, slot)
-			time.Sleep(500 * time.Millisecond)
+			u.goOn(t, betweenSteps)
 			c.MigrateAll(added, from)
 			c.RemoveNode(added)
 			c.WaitOK()
 			return nil
 		}},
 	{"links to a master cut", false, false,
-		func(t *testing.T, c *testredis.Cluster, key string) func() {
-			cut(c.MasterOf(c.Slot(key)))
+		func(t *testing.T, u *clusterWork, key string) func() {
+			cut(t, u.servers.MasterOf(u.servers.Slot(key)), u.plain)
 			return nil
 		}},
-	{"master killed", true, true, func(t *testing.T, c *testredis.Cluster, key string) func() {
+	{"master killed", true, true, func(t *testing.T, u *clusterWork, key string) func() {
+		c := u.servers
 		master := c.MasterOf(c.Slot(key))
 		c.KillMaster(master)
 		return func() { c.Rejoin(t, master) }
 	}},
-	{"master stopped", true, true, func(t *testing.T, c *testredis.Cluster, key string) func() {
+	{"master stopped", true, true, func(t *testing.T, u *clusterWork, key string) func() {
+		c := u.servers
 		master := c.MasterOf(c.Slot(key))
 		replica := c.ReplicaOf(master)
 		master.Pause()
 		c.WaitReplaced(replica)
 		return func() {
-			time.Sleep(300 * time.Millisecond)
+			u.plain.goOn(t, afterReplacing) // the others need all replicas
 			master.Resume()
 			c.WaitOK()
 			master.WaitInSync()
@@ -59,19 +66,21 @@ var clusterFaults = []fault[*testredis.Cluster]{
 	}},
 }
 
-// cut ends the connections that the proxies have to a server, and those that follow.
-func cut(server *testredis.Server) {
+// cut ends the connections that the proxies have to a server, and those that follow once clients
+// take locks by them.
+func cut(t *testing.T, server *testredis.Server, w *work) {
+	t.Helper()
 	for range 3 {
 		server.CutClients()
-		time.Sleep(100 * time.Millisecond)
+		w.goOn(t, 3)
 	}
 }
 
 // patience is after how long the nodes take a silent one for dead.
-func startClusterUnderWork(t *testing.T, patience time.Duration) *underWork[*testredis.Cluster] {
+func startClusterUnderWork(t *testing.T, patience time.Duration) *clusterWork {
 	timeout := strconv.FormatInt(patience.Milliseconds(), 10)
 	c := testredis.StartCluster(t, 3, 1, "--cluster-node-timeout", timeout)
-	return startUnderWork(t, c, c.URL(), 1, patience)
+	return startUnderWork(t, c, c.URL(), 1)
 }
 
 // Each cluster fault by itself, again and again while clients work.

@@ -25,7 +25,7 @@ type fault[S any] struct {
 	replaces bool
 	// do returns when all is served again, and what mends the rest, or nil. key is a lock that is
 	// in use.
-	do func(t *testing.T, servers S, key string) (mend func())
+	do func(t *testing.T, u *underWork[S], key string) (mend func())
 }
 
 // breaks is what can be untrue of the history because of a fault. It leaves out what is never
@@ -39,14 +39,11 @@ type underWork[S any] struct {
 	servers     S
 	proxies     [4]*proxytest.Proxy
 	plain, safe *work
-	patience    time.Duration
 }
 
-// startUnderWork starts the proxies. replicas is how many can take a master's place. For twice
-// patience after a vote there is no other about the same master.
-func startUnderWork[S any](t *testing.T, servers S, url string, replicas int,
-	patience time.Duration) *underWork[S] {
-	u := &underWork[S]{servers: servers, patience: patience}
+// startUnderWork starts the proxies. replicas is how many can take a master's place.
+func startUnderWork[S any](t *testing.T, servers S, url string, replicas int) *underWork[S] {
+	u := &underWork[S]{servers: servers}
 	for i := range u.proxies {
 		u.proxies[i] = proxytest.Start(t, url, func(cfg *proxy.Config) {
 			if i >= 2 {
@@ -62,7 +59,24 @@ func startUnderWork[S any](t *testing.T, servers S, url string, replicas int,
 func (u *underWork[S]) work(t *testing.T, round string, seed uint64) {
 	u.plain = startWork(t, "plain"+round, seed, u.proxies[:2]...)
 	u.safe = startWork(t, "safe"+round, seed+1, u.proxies[2:]...)
-	time.Sleep(time.Second)
+	u.goOn(t, afterFault)
+}
+
+// How many locks clients of each work take between faults, and in the midst of some. In front of a
+// Cluster or a Group that has voted they take more: for a while there is no other vote about the
+// same master.
+const (
+	afterReplacing = 1
+	betweenSteps   = 5
+	afterFault     = 10
+	afterVote      = 20
+)
+
+// goOn returns when the clients of both works have taken n locks more.
+func (u *underWork[S]) goOn(t *testing.T, n int64) {
+	t.Helper()
+	u.plain.goOn(t, n)
+	u.safe.goOn(t, n)
 }
 
 // inflict does a fault to each of some locks.
@@ -70,20 +84,19 @@ func (u *underWork[S]) inflict(t *testing.T, f fault[S], keys ...string) {
 	t.Helper()
 	for _, key := range keys {
 		from := history.Now()
-		mend := f.do(t, u.servers, key)
-		served := history.Now()
-		if mend != nil {
+		if mend := f.do(t, u, key); mend != nil {
 			mend()
 		}
 		for _, noted := range []*work{u.plain, u.safe} {
 			noted.during(f.name, from, history.Now(), f.breaks())
 			if f.replaces {
-				noted.replacements = append(noted.replacements, replacement{from, served})
+				noted.replacements = append(noted.replacements, replacement{from, history.Now()})
 			}
 		}
-		time.Sleep(300 * time.Millisecond)
 		if f.replaces {
-			time.Sleep(2 * u.patience)
+			u.goOn(t, afterVote)
+		} else {
+			u.goOn(t, afterFault)
 		}
 	}
 }
@@ -96,7 +109,7 @@ func (u *underWork[S]) keys(n int) []string {
 // finish judges both. loses says that locks without --min-replicas can have been lost.
 func (u *underWork[S]) finish(t *testing.T, loses bool) (plain, safe figures) {
 	t.Helper()
-	time.Sleep(1500 * time.Millisecond)
+	u.goOn(t, afterVote) // beyond the time in which effects of a fault are excused
 	return u.judge(t, u.plain, loses, loses), u.judge(t, u.safe, loses, false)
 }
 

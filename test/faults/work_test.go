@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"lockproxy/internal/faults/client"
 	"lockproxy/internal/faults/history"
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testwait"
 )
 
 // work is clients that compete for locks, and others whose commands have one right answer,
@@ -23,13 +25,26 @@ type work struct {
 	name    string
 	targets []client.Target
 	keys    []string
-	notes   history.Recorder
+	notes   counted
 	askers  []*client.Asker
 	stopAll context.CancelFunc
 	running sync.WaitGroup
 
 	faults       []history.Fault
 	replacements []replacement
+}
+
+// counted is a Recorder that counts the locks that clients take.
+type counted struct {
+	history.Recorder
+	taken atomic.Int64
+}
+
+func (c *counted) End(op *history.Op, change func(*history.Op)) {
+	c.Recorder.End(op, change)
+	if op.Acquired() {
+		c.taken.Add(1)
+	}
 }
 
 // replacement is from when to when a master was being replaced.
@@ -70,6 +85,14 @@ func startWork(t *testing.T, name string, seed uint64, proxies ...*proxytest.Pro
 		w.running.Go(func() { a.Run(ctx) }) // ends with ctx; end and the test wait for it
 	}
 	return w
+}
+
+// goOn returns when the clients have taken n locks more.
+func (w *work) goOn(t *testing.T, n int64) {
+	t.Helper()
+	enough := w.notes.taken.Load() + n
+	testwait.Until(t, w.name+": clients take locks",
+		func() bool { return w.notes.taken.Load() >= enough })
 }
 
 // during records a fault of the upstream.

@@ -80,7 +80,7 @@ type isolation struct {
 }
 
 // during runs the clients while do runs, in both modes, and connections have been lost so often.
-func (in *isolation) during(t *testing.T, enough int64, do func()) {
+func (in *isolation) during(t *testing.T, enough int64, do func(*proxytest.Proxy)) {
 	for _, dedicated := range []bool{false, true} {
 		p := proxytest.Start(t, in.url, func(cfg *proxy.Config) {
 			cfg.Dedicated, cfg.UpstreamConns = dedicated, 2
@@ -88,7 +88,7 @@ func (in *isolation) during(t *testing.T, enough int64, do func()) {
 		over, ended := make(chan struct{}), make(chan *tally)
 		go func() { ended <- runMarked(t, p.Addr, in.first, in.lossy, over) }() // waited for below
 		lost, stop := in.losses(p)
-		do()
+		do(p)
 		for n := lost.Load(); n < enough && !t.Failed(); n = lost.Load() {
 			testwait.Until(t, "one more is lost",
 				func() bool { return lost.Load() > n || t.Failed() })
@@ -115,9 +115,9 @@ func TestIsolationInACluster(t *testing.T) {
 	cluster := testredis.StartLinkedCluster(t, 0, 3, 0)
 	in := &isolation{url: cluster.URL(), any: anyOf(cluster.Nodes),
 		ways: []func(*testredis.Server){breakLink, killClients}}
-	in.during(t, isolationLosses, func() {})
+	in.during(t, isolationLosses, func(*proxytest.Proxy) {})
 	in.ways = []func(*testredis.Server){breakLink} // not those that move slots
-	in.during(t, 5, func() {
+	in.during(t, 5, func(*proxytest.Proxy) {
 		for range isolationLosses / 3 {
 			slot := cluster.Slot(fmt.Sprintf("{%d.%d.%d}", in.first+rand.IntN(20), rand.IntN(4),
 				rand.IntN(8)))

@@ -64,11 +64,11 @@ var hostileCrowd = []struct {
 		return hostileExchange(nc, in, "LOCK "+key+" 300\r\nUNLOCK "+key+"\r\n", ":", ":1")
 	}},
 	{"lock, then vanish", func(nc *net.TCPConn, in *bufio.Reader, i int) error {
-		_, err := io.WriteString(nc, "LOCK contended 0.05\r\n")
+		_, err := fmt.Fprintf(nc, "LOCK contended:%d 600\r\n", i/28) // for every other one
 		return err
 	}},
 	{"wait for a lock, then vanish", func(nc *net.TCPConn, in *bufio.Reader, i int) error {
-		_, err := io.WriteString(nc, "LOCK waited:for 1\r\nLOCK waited:for 1 WAIT 60\r\n")
+		_, err := io.WriteString(nc, "LOCK waited:for 600 SESSION\r\nLOCK waited:for 600 WAIT 0\r\n")
 		return err
 	}},
 	{"within MULTI", func(nc *net.TCPConn, in *bufio.Reader, i int) error {

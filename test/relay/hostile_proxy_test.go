@@ -4,10 +4,13 @@ package relay_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -91,6 +94,60 @@ func (p *hostileProxy) cpu() time.Duration {
 	user, _ := strconv.Atoi(fields[11])
 	system, _ := strconv.Atoi(fields[12])
 	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+// rests returns once the proxy uses no processor time: from one look to the next, several times in
+// a row, each of its threads has slept, and none has run.
+func (p *hostileProxy) rests() {
+	p.t.Helper()
+	quiet, before := 0, ""
+	testwait.Until(p.t, "the proxy is at rest", func() bool {
+		ran, asleep := p.threads()
+		quiet++
+		if !asleep || ran != before {
+			quiet, before = 0, ran
+		}
+		return quiet == 10
+	})
+}
+
+// threads is how long each thread of the proxy has run, and whether all sleep.
+func (p *hostileProxy) threads() (ran string, asleep bool) {
+	p.t.Helper()
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", p.cmd.Process.Pid))
+	if err != nil || len(tasks) == 0 {
+		p.t.Fatalf("no threads: %v", err)
+	}
+	asleep = true
+	for _, task := range tasks { // one that ends meanwhile has no files
+		times, _ := os.ReadFile(task + "/schedstat")
+		stat, _ := os.ReadFile(task + "/stat")
+		spent, _, _ := strings.Cut(string(times), " ")
+		_, state, _ := bytes.Cut(stat, []byte(") "))
+		ran += spent + " "
+		asleep = asleep && bytes.HasPrefix(state, []byte("S"))
+	}
+	return ran, asleep
+}
+
+// hasRead returns when the proxy has read all that a client has sent it.
+func (p *hostileProxy) hasRead(nc *net.TCPConn) {
+	p.t.Helper()
+	words := func(addr net.Addr) string { // as in /proc/net/tcp
+		a := addr.(*net.TCPAddr)
+		return fmt.Sprintf("%08X:%04X", binary.NativeEndian.Uint32(a.IP.To4()), a.Port)
+	}
+	near, far := words(nc.LocalAddr())+" "+words(nc.RemoteAddr()),
+		words(nc.RemoteAddr())+" "+words(nc.LocalAddr())
+	testwait.Until(p.t, "the proxy has read all", func() bool {
+		sockets, err := os.ReadFile("/proc/net/tcp")
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		// Behind the addresses are the state and how many bytes have not arrived, or are not read.
+		return strings.Contains(string(sockets), near+" 01 00000000:") &&
+			regexp.MustCompile(far+" 01 [0-9A-F]{8}:00000000 ").Match(sockets)
+	})
 }
 
 // maxLeft is how much a proxy's memory can stay above its start value:

@@ -104,12 +104,7 @@ func hostileIncomplete(t *testing.T, p *hostileProxy) {
 			}
 		}
 		if round == 0 {
-			// Once they have been read, the proxy uses no more processor time.
-			testwait.Until(t, "the proxy is at rest", func() bool {
-				used := p.cpu()
-				time.Sleep(100 * time.Millisecond)
-				return p.cpu()-used <= 30*time.Millisecond
-			})
+			p.rests() // once they have been read
 		}
 		for _, nc := range left {
 			nc.Close()
@@ -233,7 +228,8 @@ func hostileNeverReads(t *testing.T, p *hostileProxy) {
 	p.expectMemoryBack(before)
 }
 
-// A byte every 10 ms is a valid request, and costs little meanwhile.
+// A request of which each byte comes when those before it have been read is valid, and many that
+// have not come yet cost little.
 func hostileSlow(t *testing.T, p *hostileProxy) {
 	const many, each = 1000, 24 << 10
 	before := p.memory("VmRSS")
@@ -253,7 +249,7 @@ func hostileSlow(t *testing.T, p *hostileProxy) {
 		if _, err := nc.Write(b); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Millisecond)
+		p.hasRead(nc)
 	}
 	in := bufio.NewReader(nc)
 	for _, want := range []string{"$4\r\n", "slow\r\n", ":"} {

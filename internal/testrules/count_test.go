@@ -99,7 +99,7 @@ func TestCount(t *testing.T) {
 		"//go:build !race\n\n" + body(`time.Sleep(1)`):                                       {},
 		"//go:build admin\n\n" + body(`s.lock(c, "a", 100, "SESSION"); s.lock(c, "b", 300)`): {Leases: 1},
 		"//go:build linux\n\n" + body(`time.Sleep(1)`):                                       {Sleeps: 1},
-		"//go:build faults && linux\n\n" + body(`time.Sleep(1); return time.Since(t) > 1`):   {Times: 1},
+		"//go:build faults && linux\n\n" + body(`outlast(t, 1); return time.Since(t) > 1`):   {Times: 1, Sleeps: 1},
 		"package p\nimport \"testing/synctest\"\nfunc f() { time.Sleep(1) }":                 {},
 	} {
 		got, err := countFile("f.go", src)

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -38,7 +39,7 @@ func TestShardMovesBeforeAnAnswer(t *testing.T) {
 func TestUnsubscribeWhileAShardMoves(t *testing.T) {
 	for range 1000 {
 		p, a := subscribedTo(t)
-		p.cl.slots.Store(allAt("b:1"))
+		p.knows("b:1")
 		a.says(unsubscribedK...)
 		p.awaitDropped("k")
 		p.send("SUNSUBSCRIBE k", "PING")
@@ -60,7 +61,19 @@ func TestUnsubscribeWhileAShardMoves(t *testing.T) {
 // awaitDropped waits until the Conn knows that a node has dropped a channel.
 func (p *puppets) awaitDropped(channel string) {
 	p.t.Helper()
-	p.await(func() bool { return p.conn.subs.shards[channel] == nil })
+	encoded := fmt.Sprintf("$%d\r\n%s\r\n", len(channel), channel)
+	p.await(func() bool {
+		n, wanted := p.conn.subs.shards[encoded]
+		return wanted && n == nil
+	})
+}
+
+// knows has the Conn apply a map in which one node serves all slots, and do no more.
+func (p *puppets) knows(addr string) {
+	p.cl.slots.Store(allAt(addr))
+	p.conn.mu.Lock()
+	defer p.conn.mu.Unlock()
+	p.conn.nodes.applyMap(p.cl.slots.Load())
 }
 
 // A channel that a node drops is not the one that the client unsubscribes from meanwhile.

@@ -20,8 +20,11 @@ import (
 // moment, so their machine can be busy for a while.
 const connectWithin = 30 * time.Second
 
-// writeWithin bounds writing a request.
-const writeWithin = 5 * time.Second
+// explainWithin bounds finding out why the proxy can't be reached, writeWithin writing a request.
+const (
+	explainWithin = 5 * time.Second
+	writeWithin   = 5 * time.Second
+)
 
 // lossBound is for how long the proxy's machine can acknowledge nothing before it counts as lost.
 const lossBound = 25 * time.Second
@@ -89,7 +92,7 @@ func (c *runCommand) connect(parent context.Context) (*sessionConn, error) {
 	case errors.As(err, &refused):
 		return nil, fmt.Errorf("%s: %w", refused.Step, refusal(refused.Reply))
 	case err != nil:
-		looking, cancel := context.WithTimeout(parent, connectWithin)
+		looking, cancel := context.WithTimeout(parent, explainWithin)
 		defer cancel()
 		return nil, fmt.Errorf("cannot reach the proxy that --url names: %w",
 			c.proxy.Explain(looking, errors.Unwrap(err), "--tls"))

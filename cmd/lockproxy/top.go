@@ -71,7 +71,7 @@ func (c *topCommand) show(stdout io.Writer) error {
 	if file, ok := stdout.(*os.File); c.Once || !ok || !isatty.IsTerminal(file.Fd()) {
 		err := top.Snapshot(ctx, o, stdout)
 		if err != nil {
-			looking, cancel := context.WithTimeout(ctx, connectWithin)
+			looking, cancel := context.WithTimeout(ctx, explainWithin)
 			defer cancel()
 			err = c.proxy.Explain(looking, err, "--tls")
 		}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,26 +24,13 @@ type work struct {
 	name    string
 	targets []client.Target
 	keys    []string
-	notes   counted
+	notes   history.Recorder
 	askers  []*client.Asker
 	stopAll context.CancelFunc
 	running sync.WaitGroup
 
 	faults       []history.Fault
 	replacements []replacement
-}
-
-// counted is a Recorder that counts the locks that clients take.
-type counted struct {
-	history.Recorder
-	taken atomic.Int64
-}
-
-func (c *counted) End(op *history.Op, change func(*history.Op)) {
-	c.Recorder.End(op, change)
-	if op.Acquired() {
-		c.taken.Add(1)
-	}
 }
 
 // replacement is from when to when a master was being replaced.
@@ -90,9 +76,9 @@ func startWork(t *testing.T, name string, seed uint64, proxies ...*proxytest.Pro
 // goOn returns when the clients have taken n locks more.
 func (w *work) goOn(t *testing.T, n int64) {
 	t.Helper()
-	enough := w.notes.taken.Load() + n
+	enough := w.notes.Taken() + n
 	testwait.Until(t, w.name+": clients take locks",
-		func() bool { return w.notes.taken.Load() >= enough })
+		func() bool { return w.notes.Taken() >= enough })
 }
 
 // during records a fault of the upstream.

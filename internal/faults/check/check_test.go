@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,24 +17,11 @@ import (
 	"lockproxy/internal/faults/history"
 )
 
-// counted counts the locks that clients have taken.
-type counted struct {
-	history.Recorder
-	taken atomic.Int64
-}
-
-func (c *counted) End(op *history.Op, change func(*history.Op)) {
-	c.Recorder.End(op, change)
-	if op.Acquired() {
-		c.taken.Add(1)
-	}
-}
-
 // enough returns when clients have worked for that long and have taken that many locks. On a busy
 // machine the time alone says little about how much has happened.
-func (c *counted) enough(long time.Duration, locks int64) {
+func enough(notes *history.Recorder, long time.Duration, locks int64) {
 	time.Sleep(long)
-	for end := time.Now().Add(time.Minute); c.taken.Load() < locks && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); notes.Taken() < locks && time.Now().Before(end); {
 		time.Sleep(100 * time.Millisecond)
 	}
 }
@@ -47,7 +33,7 @@ func judge(t *testing.T, b bugs) check.Report {
 	for i, addr := range s.addrs {
 		targets = append(targets, client.Target{Proxy: i, Addr: addr})
 	}
-	notes := &counted{}
+	notes := &history.Recorder{}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	var working sync.WaitGroup
@@ -83,7 +69,7 @@ func judge(t *testing.T, b bugs) check.Report {
 		p := &pusher{id: 200 + i, target: targets[i%2], notes: notes}
 		working.Go(func() { p.run(ctx) })
 	}
-	notes.enough(8*time.Second, 150)
+	enough(notes, 8*time.Second, 150)
 	stop()
 	working.Wait()
 	// A lock that a dead client keeps is not told by waits that the end has cut short.

@@ -6,8 +6,9 @@ import "sync"
 
 // Recorder collects what several clients do. Its methods can be called from any goroutine.
 type Recorder struct {
-	mu  sync.Mutex
-	ops []*Op // guarded by mu
+	mu    sync.Mutex
+	ops   []*Op // guarded by mu
+	taken int64 // guarded by mu
 }
 
 // Begin records an invocation, and returns it for End. It sets Call.
@@ -29,6 +30,16 @@ func (r *Recorder) End(op *Op, change func(*Op)) {
 	if op.Outcome != Unknown {
 		op.Return = now
 	}
+	if op.Acquired() {
+		r.taken++
+	}
+}
+
+// Taken is how many locks clients have taken since the Recorder was made.
+func (r *Recorder) Taken() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.taken
 }
 
 // Add records an operation that is over.

@@ -67,10 +67,8 @@ func (c *client) asideLocked(e pendingReply, raw []byte) (sent bool) {
 	}
 	h := c.home
 	c.pending.push(e)
-	n, err := 0, error(nil)
-	if h.atOnce != nil {
-		n, err = h.atOnce.TryWrite(raw)
-	} else {
+	n, err := h.tryWrite(raw)
+	if !h.writesAtOnce() {
 		n, err = h.rw.Write(raw) // it finds room: nothing was sent that has not been answered
 	}
 	if err != nil || n < len(raw) {

@@ -30,7 +30,7 @@ var errClosedByUpstream = errors.New("closed by the upstream")
 type connReader struct {
 	conn    net.Conn
 	rw      io.ReadWriter           // conn's bytes
-	atOnce  nonWaiting              // rw, if it can be used without waiting; otherwise nil
+	atOnce  nonWaiting              // rw; nil with TLS: see writesAtOnce
 	reg     *eventloop.Registration // nil if no loop reads conn
 	to      consumer
 	buf     int           // how much a goroutine reads at first, bytes
@@ -61,7 +61,7 @@ func (r *connReader) init(conn net.Conn, to consumer, buf int, loops *eventloop.
 	r.conn, r.rw, r.to, r.buf = conn, upstream.Raw(conn), to, buf
 	r.ended = make(chan struct{})
 	r.atOnce, _ = r.rw.(nonWaiting)
-	switch rw := r.rw.(type) {
+	switch rw := r.atOnce.(type) {
 	case *socket.Socket:
 		r.reg = loops.NewRegistration(r, rw.Raw())
 	case interface {
@@ -71,6 +71,17 @@ func (r *connReader) init(conn net.Conn, to consumer, buf int, loops *eventloop.
 			rw.NotifyReader(r.reg.Notify)
 		}
 	}
+}
+
+// writesAtOnce reports whether the connection can be written without waiting, as event loops must.
+func (r *connReader) writesAtOnce() bool { return r.atOnce != nil }
+
+// tryWrite writes as much of b as needs no waiting: nothing if writesAtOnce says so.
+func (r *connReader) tryWrite(b []byte) (n int, err error) {
+	if !r.writesAtOnce() {
+		return 0, nil
+	}
+	return r.atOnce.TryWrite(b)
 }
 
 // start makes the event loop read, or a goroutine, which ends when the connection does.

@@ -194,11 +194,11 @@ func (s *homeSide) homeInUse() *home {
 	return s.home
 }
 
-// writesAtOnce reports whether an event loop can send by the home.
-func (s *homeSide) writesAtOnce() bool {
+// sendsAtOnce reports whether an event loop can send by the home.
+func (s *homeSide) sendsAtOnce() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.home != nil && s.home.atOnce != nil && s.route == byHome && !s.needsHome.open
+	return s.home != nil && s.home.writesAtOnce() && s.route == byHome && !s.needsHome.open
 }
 
 // writeHome sends raw by the home, or drops it if that is not there any more. In an event loop it
@@ -210,7 +210,7 @@ func (s *homeSide) writeHome(raw []byte, it *eventloop.Iteration) (sent int) {
 	}
 	var err error
 	if it != nil {
-		sent, err = home.atOnce.TryWrite(raw)
+		sent, err = home.tryWrite(raw)
 	} else {
 		loopguard.MayWait()
 		s.out.addMustRead(1) // Redis might not read on before its replies are read

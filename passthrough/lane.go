@@ -188,10 +188,7 @@ func (l *lane) flushLocked() {
 
 // write sends as much of raw as Redis takes at once, and returns the rest.
 func (l *lane) write(raw []byte) (rest []byte) {
-	if l.atOnce == nil {
-		return raw // Write can wait
-	}
-	n, err := l.atOnce.TryWrite(raw)
+	n, err := l.tryWrite(raw)
 	if err != nil {
 		l.close() // the reader reports the loss
 		return nil

@@ -30,7 +30,7 @@ func TestOneWriterSendsAll(t *testing.T) {
 		if !direct {
 			l = newLane(poolKey{}, struct{ net.Conn }{near}, &Pool{})
 		}
-		if (l.atOnce != nil) != direct {
+		if l.writesAtOnce() != direct {
 			t.Fatal("the lane writes otherwise than the test wants")
 		}
 		p, q := onLane(l), onLane(l)

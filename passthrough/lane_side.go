@@ -171,7 +171,7 @@ func (s *laneSide) leaveLane(it *eventloop.Iteration) (left bool) {
 // addToLane adds a request to the lane. It returns false if the session is lost. It waits for room;
 // in an event loop it returns false then.
 func (s *laneSide) addToLane(e pendingReply, raw []byte, it *eventloop.Iteration) bool {
-	if it != nil && (s.lane.atOnce == nil || !s.lane.serves()) {
+	if it != nil && (!s.lane.writesAtOnce() || !s.lane.serves()) {
 		return false
 	}
 	switch err := s.lane.add(s.client, e, raw, it == nil); {

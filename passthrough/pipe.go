@@ -179,7 +179,7 @@ func (p *Pipe) enqueue(e pendingReply, raw []byte, it *eventloop.Iteration) (don
 		return false
 	case route == byLane && p.addToLane(e, raw, it):
 		return true
-	case it != nil && (route == byLane || !p.writesAtOnce()):
+	case it != nil && (route == byLane || !p.sendsAtOnce()):
 		return false
 	}
 	p.expect(e)

@@ -20,12 +20,51 @@ import (
 func (s *scripted) addSpare(t *testing.T, silent time.Duration, nobody bool) (far net.Conn) {
 	t.Helper()
 	near, far := tcpPair(t)
+	s.spareOf(near, silent, nobody)
+	return far
+}
+
+// spareOf has a connection wait for its client.
+func (s *scripted) spareOf(near net.Conn, silent time.Duration, nobody bool) {
 	p := s.lanes
 	p.spares.mu.Lock()
 	defer p.spares.mu.Unlock()
 	p.addLocked(spare{Conn: near, server: upstream.Server{Addr: p.Upstream.Addr}, nobody: nobody,
 		heardAt: monotonic.Now() - int64(silent)})
-	return far
+}
+
+// likeTLS is a connection that an event loop cannot write, as with TLS.
+type likeTLS struct{ *net.TCPConn }
+
+// An event loop that gives a client a spare which it cannot write leaves the client's name and its
+// request to the goroutine, which sends both in order.
+func TestGoroutineSendsByASpareWithTLS(t *testing.T) {
+	s := newScripted(t, 1)
+	c := s.client(t)
+	c.pending.Name = "me"
+	near, home := tcpPair(t)
+	s.spareOf(likeTLS{near}, 0, false)
+	it := &eventloop.Iteration{}
+	request := Request{Raw: resp.AppendCommand(nil, "MULTI")}
+	if c.relayInLoop(request, Home, it) {
+		t.Error("the request is relayed in the loop")
+	}
+	if c.Flush(it) {
+		t.Error("everything has been sent in the loop")
+	}
+	if err := c.Route(context.Background(), Home, nil); err != nil {
+		t.Fatal(err)
+	}
+	c.Relay(request, nil)
+	c.Flush(nil)
+	reads(t, home, "CLIENT", "SETNAME", "me")
+	reads(t, home, "MULTI")
+	io.WriteString(home, "+OK\r\n+OK\r\n")
+	if got := c.line(t); got != "+OK" {
+		t.Error(got)
+	}
+	c.End(AtOnce)
+	c.Wait()
 }
 
 // says has the door know what Redis says of new clients, as of some time ago.

@@ -81,7 +81,9 @@ func (d *demux) forget() {
 }
 
 // within reports whether the client has got a part of a reply.
-func (d *demux) within() bool { return d.scan.Began() && d.dest == relayed && !d.dropping }
+func (d *demux) within() bool {
+	return d.scan.Began() && d.dest == relayed && !d.dropping && d.size > 0
+}
 
 // largeEnough is the size from which a goroutine reads a reply better, bytes: it waits for more of
 // it. The event loop would relay it in small pieces.
@@ -110,7 +112,8 @@ var errUnasked = errors.New("the upstream sent a reply that nobody had asked for
 
 // cut cuts up to limit replies from the front of data, and puts the bytes for the client into out.
 // It returns how many bytes it has cut, and how many replies ended there. Adjacent pieces for the
-// client become one. The client's mu is held.
+// client become one. After an error, out has the replies before the one that is wrong, and nothing
+// that this call has found of that one. The client's mu is held.
 func (d *demux) cut(c *client, data []byte, limit int) (at, replies int, err error) {
 	q := &c.pending
 	d.out = d.out[:0]
@@ -141,8 +144,9 @@ func (d *demux) cut(c *client, data []byte, limit int) (at, replies int, err err
 			at = len(data)
 			break
 		}
-		n, done, err := d.scan.Scan(data[at:])
+		n, done, err := d.scanReply(q, data[at:])
 		if err != nil {
+			cut(at)
 			return at, replies, err
 		}
 		d.size += n
@@ -163,6 +167,7 @@ func (d *demux) cut(c *client, data []byte, limit int) (at, replies int, err err
 			d.readOnly = true
 		}
 		e, ok := q.complete(d.scan.Head())
+		q.Untracked = q.Untracked || d.scan.Head().PushWithin
 		if ok && e.Replied != nil {
 			e.Replied(d.scan.Head())
 		}
@@ -183,6 +188,17 @@ func (d *demux) cut(c *client, data []byte, limit int) (at, replies int, err err
 	}
 	cut(at)
 	return at, replies, nil
+}
+
+// scanReply scans the current reply. A push within it is an error, which ends the connection, since
+// what follows can't be matched with requests: others' on a lane, the proxy's own at home. Only a
+// home that owes nothing but what goes to its client as it comes goes on, Untracked.
+func (d *demux) scanReply(q *pendingQueue, data []byte) (n int, done bool, err error) {
+	relays := d.dest == relayed && !d.undecided && q.aside == 0
+	if !d.shared && (q.Untracked || relays) {
+		return d.scan.ScanWithPushes(data)
+	}
+	return d.scan.Scan(data)
 }
 
 // collect keeps a piece of a reply that is internal or undecided. An Answer that is too large is an

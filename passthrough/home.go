@@ -113,13 +113,17 @@ func (h *home) deliverPushes(data []byte) error {
 	r := &h.replies
 	r.dest, r.undecided = relayed, false
 	for len(data) > 0 {
-		if !r.scan.Began() && data[0] != '>' {
-			return errUnasked
+		if !r.scan.Began() {
+			if data[0] != '>' {
+				return errUnasked
+			}
+			r.size = 0
 		}
 		n, done, err := r.scan.Scan(data)
 		if err != nil {
 			return err
 		}
+		r.size += n
 		h.early = append(h.early, data[:n]...)
 		data = data[n:]
 		if done && h.pushLocked(h.early) {

@@ -301,7 +301,7 @@ func scriptedReply(name string) []byte {
 	case 'b':
 		return fmt.Appendf(nil, "$%d\r\n%s\r\n", len(name), name)
 	case 'a':
-		return fmt.Appendf(nil, "*3\r\n$7\r\nmessage\r\n+%s\r\n*2\r\n_\r\n>1\r\n:1\r\n", name)
+		return fmt.Appendf(nil, "*3\r\n$7\r\nmessage\r\n+%s\r\n*2\r\n_\r\n~1\r\n:1\r\n", name)
 	case 'n':
 		return []byte("$-1\r\n")
 	case 'e':

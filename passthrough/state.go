@@ -219,9 +219,8 @@ func (s *State) executed(h resp.Head) {
 			s.failed(q.Expect)
 		}
 	}
-	// One of them may be among the errors that Head left out, or it was itself left out. Behind a
-	// message within the array come elements that the array does not count.
-	if h.ManyErrors && len(s.queued) > 0 || s.queuedBytes > maxQueued || h.PushWithin {
+	// One of them may be among the errors that Head left out, or it was itself left out.
+	if h.ManyErrors && len(s.queued) > 0 || s.queuedBytes > maxQueued {
 		s.Untracked = true
 	}
 }

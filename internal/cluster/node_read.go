@@ -192,7 +192,6 @@ func (n *node) relay(data []byte) error {
 var (
 	errNotAsked = errors.New("the node sent a reply that nobody had asked for")
 	errTooLarge = errors.New("the node sent a confirmation that is too large")
-	errWithin   = errors.New("the node sent a message within a reply, whose end is unknown")
 )
 
 // relayPartial delivers the beginning of a large reply, if that is certain to be the client's. An
@@ -269,9 +268,6 @@ func (n *node) complete() error {
 	n.waiting.pop()
 	n.sentCount = max(n.sentCount-1, 0)
 	n.c.answers.answered(n, p, h, reply)
-	if h.PushWithin { // what follows would be taken for other replies, by the client too
-		n.c.end(errWithin)
-	}
 	return nil
 }
 

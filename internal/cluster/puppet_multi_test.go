@@ -112,7 +112,7 @@ func TestRetryDuringATransaction(t *testing.T) {
 }
 
 // Redis 7.0 puts a message that a transaction publishes to its own client into EXEC's array, which
-// does not count it. The rest of the reply is not taken for the reply to the next request.
+// does not count it. Nothing of that reply is taken for the reply to another request.
 func TestMessageWithinExec(t *testing.T) {
 	p := newPuppets(t, "a:1")
 	p.send("HELLO 3")
@@ -124,6 +124,30 @@ func TestMessageWithinExec(t *testing.T) {
 	a.hears("MULTI", "PUBLISH c text", "PING", "EXEC", "GET k")
 	reply := []string{"*2", ">3", "$7", "message", "$1", "c", "$4", "text", ":1"}
 	a.says(append(append([]string{"+OK", "+QUEUED", "+QUEUED"}, reply...), "+PONG", "+value")...)
-	p.replies(append([]string{"+OK", "+QUEUED", "+QUEUED"}, reply...)...)
-	p.ends(errWithin)
+	p.replies("+OK", "+QUEUED", "+QUEUED", "-UPSTREAM a:1: sent true", "-UPSTREAM a:1: sent true")
+	p.send("GET k")
+	a = p.at("a:1") // by another connection
+	a.hears("GET k")
+	a.says("+value")
+	p.replies("+value")
+}
+
+// Redis up to 7.0 puts the invalidation of a key that an MGET finds expired into its reply, if
+// somebody redirects those to its connection. Only that node's connection is lost, and only what it
+// owed.
+func TestPushWithinAReply(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1")
+	p.cl.slots.Store(allAt("a:1").with(Slot([]byte("k")), "b:1"))
+	p.send("GET other", "MGET k {k}1", "GET other", "GET k")
+	a, b := p.at("a:1"), p.at("b:1")
+	a.hears("GET other", "GET other")
+	b.hears("MGET k {k}1", "GET k")
+	b.says("*2", "+1", ">2", "$10", "invalidate", "*1", "$4", "{k}1", "+2", "+3")
+	a.says("+first", "+second")
+	p.replies("+first", "-UPSTREAM b:1: sent true", "+second", "-UPSTREAM b:1: sent true")
+	p.send("GET k")
+	b = p.at("b:1")
+	b.hears("GET k")
+	b.says("+4")
+	p.replies("+4")
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -181,17 +182,35 @@ func anyNodes(t *rapid.T, depth, n int) (nodes []node) {
 	return nodes
 }
 
+// hasPush reports whether there is a push within n.
+func (n node) hasPush() bool {
+	return slices.ContainsFunc(append(n.attr[:len(n.attr):len(n.attr)], n.elems...),
+		func(inner node) bool { return inner.kind == '>' || inner.hasPush() })
+}
+
 func TestScannerProperty(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var in []byte
 		var want []reply
-		for range rapid.IntRange(1, 4).Draw(rt, "replies") {
+		known := -1 // how many replies come before one with a push within; -1 if there is none
+		for i := range rapid.IntRange(1, 4).Draw(rt, "replies") {
 			n := anyNode(rt, 0)
 			in = n.encode(in)
 			want = append(want, n.head())
+			if n.hasPush() && known < 0 {
+				known = i
+			}
 		}
-		got, left, err := scan(t, chunks(rt, in)...)
+		cut := chunks(rt, in)
+		got, left, err := scanBy(t, (*resp.Scanner).ScanWithPushes, cut...)
 		if err != nil || len(left) > 0 || !reflect.DeepEqual(got, want) {
+			rt.Fatalf("got %+v\nleft %q, error %v\nwant %+v", got, left, err, want)
+		}
+		got, left, err = scan(t, cut...)
+		switch {
+		case known >= 0 && (err != resp.ErrPushWithin || !slices.Equal(got, want[:known])):
+			rt.Fatalf("got %+v\nerror %v\nwant %+v", got, err, want[:known])
+		case known < 0 && (err != nil || len(left) > 0 || !reflect.DeepEqual(got, want)):
 			rt.Fatalf("got %+v\nleft %q, error %v\nwant %+v", got, left, err, want)
 		}
 	})

@@ -17,9 +17,7 @@ type Head struct {
 	// the commands that failed. ManyErrors says that there are more than maxErrors.
 	Errors     []int
 	ManyErrors bool
-	// PushWithin says that there is a push within the reply. Redis 7.0 puts a message that a
-	// transaction sends to its own client into EXEC's array, whose length does not count it: the
-	// reply ends later than the Scanner takes it to.
+	// PushWithin says that ScanWithPushes has found a push within the reply.
 	PushWithin bool
 }
 
@@ -40,6 +38,12 @@ const (
 
 // errReply is wrapped by every error about bytes that are no Redis reply.
 var errReply = errors.New("not a Redis reply")
+
+// ErrPushWithin says that there is a push within a reply. Redis up to 7.0 puts one into the array of
+// the command that it is running, whose length does not count it: a message that a transaction sends
+// to its own client, or the invalidation of a key that an MGET finds expired. Where such a reply
+// ends is unknown, and so is what the bytes behind it answer.
+var ErrPushWithin = errors.New("the upstream has put a message into a reply, whose end is unknown")
 
 type aggregate struct {
 	left      int64
@@ -94,12 +98,22 @@ func (s *Scanner) Least() int {
 }
 
 // Scan returns how many bytes at the front of p belong to the current reply, and whether the reply
-// ends there. If it does not, n is len(p). An error means that the upstream does not speak the
-// Redis protocol. It is final.
-func (s *Scanner) Scan(p []byte) (n int, done bool, err error) {
+// ends there. If it does not, n is len(p). An error means that nothing that follows can be told
+// apart: the upstream does not speak the Redis protocol, or it is ErrPushWithin. It is final.
+func (s *Scanner) Scan(p []byte) (n int, done bool, err error) { return s.scan(p, false) }
+
+// ScanWithPushes is Scan for a reader that need not know what the following bytes answer. It counts
+// a push within a reply as an element. So the reply seems to end early, and its last elements seem
+// to be replies.
+func (s *Scanner) ScanWithPushes(p []byte) (n int, done bool, err error) { return s.scan(p, true) }
+
+func (s *Scanner) scan(p []byte, pushes bool) (n int, done bool, err error) {
 	if !s.began && len(p) > 0 {
 		s.began, s.elems = true, 0
 		s.head = Head{Type: p[0]}
+	}
+	if s.head.PushWithin && !pushes {
+		return 0, false, ErrPushWithin
 	}
 	for n < len(p) {
 		if s.body > 0 {
@@ -126,7 +140,7 @@ func (s *Scanner) Scan(p []byte) (n int, done bool, err error) {
 			s.saveLine(line)
 			line = s.line
 		}
-		done, err := s.header(line)
+		done, err := s.header(line, pushes)
 		s.line = s.line[:0]
 		if done || err != nil {
 			return n, done, err
@@ -160,7 +174,7 @@ func (s *Scanner) saveLine(part []byte) {
 }
 
 // header reads one whole line and reports whether the reply ends with it.
-func (s *Scanner) header(line []byte) (done bool, err error) {
+func (s *Scanner) header(line []byte, pushes bool) (done bool, err error) {
 	line = line[:min(len(line), maxHead)] // as saveLine does: where reads end must not matter
 	kind := line[0]
 	text := bytes.TrimRight(line[1:], "\r\n")
@@ -176,7 +190,11 @@ func (s *Scanner) header(line []byte) (done bool, err error) {
 	if ofReply && (kind == '-' || kind == '!') {
 		s.failedElem()
 	}
-	s.head.PushWithin = s.head.PushWithin || depth > 0 && kind == '>'
+	if depth > 0 && kind == '>' {
+		if s.head.PushWithin = true; !pushes {
+			return false, ErrPushWithin
+		}
+	}
 	switch kind {
 	case '+', '-', '(', ',', '#', '_':
 		return s.completed(), nil

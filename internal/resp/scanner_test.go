@@ -22,10 +22,18 @@ type reply struct {
 // the error that ended them.
 func scan(t testing.TB, chunks ...[]byte) (replies []reply, left []byte, err error) {
 	t.Helper()
+	return scanBy(t, (*resp.Scanner).Scan, chunks...)
+}
+
+// scanBy is scan by one of a Scanner's two methods.
+func scanBy(
+	t testing.TB, next func(*resp.Scanner, []byte) (int, bool, error), chunks ...[]byte,
+) (replies []reply, left []byte, err error) {
+	t.Helper()
 	var s resp.Scanner
 	for _, chunk := range chunks {
 		for len(chunk) > 0 {
-			n, done, err := s.Scan(chunk)
+			n, done, err := next(&s, chunk)
 			switch {
 			case n > len(chunk):
 				t.Fatalf("%d bytes claimed of %d", n, len(chunk))
@@ -113,7 +121,8 @@ func TestScannerHeads(t *testing.T) {
 	}
 }
 
-// A push within another reply is no element of it, so the head says that there is one.
+// A push within another reply is no element of it, so nobody can tell what follows. Who does not
+// need to is told so by the head.
 func TestScannerPushWithin(t *testing.T) {
 	for in, want := range map[string]bool{
 		"*1\r\n>1\r\n+a\r\n":             true,
@@ -125,7 +134,7 @@ func TestScannerPushWithin(t *testing.T) {
 	} {
 		var s resp.Scanner
 		for data := []byte(in); len(data) > 0; {
-			n, _, err := s.Scan(data)
+			n, _, err := s.ScanWithPushes(data)
 			if err != nil {
 				t.Fatalf("%q: %v", in, err)
 			}
@@ -134,6 +143,25 @@ func TestScannerPushWithin(t *testing.T) {
 		if got := s.Head().PushWithin; got != want {
 			t.Errorf("%q: %v", in, got)
 		}
+		within := strings.Count(in, ">") > strings.Count(in, "$") && in[0] != '>'
+		for at := range len(in) {
+			_, _, err := scan(t, []byte(in[:at]), []byte(in[at:]))
+			if (err == resp.ErrPushWithin) != within || err != nil && !within {
+				t.Errorf("%q cut at %d: %v", in, at, err)
+			}
+		}
+	}
+}
+
+// A reader that has begun to count a push within as an element, and needs to know what follows by
+// then, is told.
+func TestScannerPushWithinBefore(t *testing.T) {
+	var s resp.Scanner
+	if _, _, err := s.ScanWithPushes([]byte("*2\r\n>1\r\n+a\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	if n, done, err := s.Scan([]byte("+b\r\n")); n > 0 || done || err != resp.ErrPushWithin {
+		t.Errorf("%d bytes, done %v, %v", n, done, err)
 	}
 }
 

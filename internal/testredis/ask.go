@@ -115,7 +115,7 @@ func ReadReply(in *bufio.Reader) (string, error) {
 			return raw.String(), err
 		}
 		read, _ := in.Peek(in.Buffered())
-		n, done, err := scan.Scan(read)
+		n, done, err := scan.ScanWithPushes(read)
 		raw.Write(read[:n])
 		in.Discard(n)
 		if done || err != nil {

@@ -271,7 +271,7 @@ func (l *Link) forwardReplies(p *replies, to net.Conn, data []byte) bool {
 	var out []byte
 	for begin := data == nil; begin || len(data) > 0; begin = false {
 		if !begin {
-			n, done, err := p.scan.Scan(data)
+			n, done, err := p.scan.ScanWithPushes(data)
 			if err != nil {
 				return false
 			}

@@ -214,7 +214,7 @@ func diffEach(raw string, change func(*resp.Value)) string {
 	var text strings.Builder
 	var scan resp.Scanner
 	for len(raw) > 0 {
-		n, done, err := scan.Scan([]byte(raw))
+		n, done, err := scan.ScanWithPushes([]byte(raw))
 		if err != nil || !done {
 			return text.String() + raw
 		}

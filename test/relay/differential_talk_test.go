@@ -71,7 +71,7 @@ func (c *diffConn) read() (string, error) {
 			return string(raw), err
 		}
 		have, _ := c.in.Peek(c.in.Buffered())
-		n, done, err := scan.Scan(have)
+		n, done, err := scan.ScanWithPushes(have)
 		raw = append(raw, have[:n]...)
 		c.in.Discard(n)
 		if done || err != nil {

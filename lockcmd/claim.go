@@ -27,10 +27,11 @@ func (l *waits) readForAll(s session, w *queue.Waiter) (there bool, err error) {
 	if !there {
 		return false, err
 	}
-	if w.Serve(&value, asked) { // a release may have given the claim while it was read
+	given, refused := w.Serve(&value, asked)
+	if given { // by a release, while the value was read
 		l.releases.releaseAbandoned(lockOf(w, w.Token))
 	}
-	return true, nil
+	return true, refused
 }
 
 // handedClaim follows a wait that has ended. A waiter that was handed the claim looks whether

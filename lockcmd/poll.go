@@ -205,12 +205,11 @@ func (l *waits) try(
 
 // settle is Waiter.Settle, and takes back what w must not keep.
 func (l *waits) settle(s session, w *queue.Waiter, a script.Attempt, err error) error {
-	rejected := w.Settle(a, err)
-	if (rejected != nil || err != nil) && a.Token != 0 && !a.Before &&
-		!l.releases.undo(s, s.Holder, lockOf(w, a.Token)) {
-		rejected = w.NotUndone()
+	kept, refused := w.Settle(a, err)
+	if !kept && a.Token != 0 && !a.Before && !l.releases.undo(s, s.Holder, lockOf(w, a.Token)) {
+		refused = w.NotUndone()
 	}
-	return rejected
+	return refused
 }
 
 // PollInterval is the time to the next poll of w, which is first, if the lock ends after remaining.

@@ -237,6 +237,37 @@ func TestDeadlockFoundAsPollTakes(t *testing.T) {
 	}
 }
 
+// A waiter is given the value while its check of the owner's claim is under way, and it was the
+// last in the queue. Whatever the check answers then, its client is told the value, and a claim
+// that came with the answer is released.
+func TestServedWhileItChecks(t *testing.T) {
+	for _, answer := range [][]int64{{0, 0, 1000}, {200, 0, 1}, {200, 0}, {-1, 0}} {
+		l := newTestLocks()
+		request := func(connection string) script.Request {
+			return script.Request{Key: "claim", Value: "page", Owner: "o", Number: "1",
+				Connection: connection}
+		}
+		maker, _ := l.queues.Join(request("maker"), names.Identity{}, 0, time.Now())
+		value, scripts := "text", 0
+		s := &slowSession{meanwhile: func() []int64 {
+			if scripts++; scripts > 1 {
+				return []int64{1, 0, 0} // the release
+			}
+			maker.Serve(&value, time.Now())
+			maker.End(nil)
+			return answer
+		}}
+		reply := l.wait(context.Background(), s.session(), request("waiter"), 0)
+		if string(reply.Text) != value || reply.Err != nil {
+			t.Errorf("%v: the client is told %+v", answer, reply)
+		}
+		if released := scripts == 2; released != (answer[0] > 0) {
+			t.Errorf("%v: %d scripts", answer, scripts)
+		}
+		l.Close()
+	}
+}
+
 // The upstream is replaced while a poll takes the lock. The lock is released, and the client learns
 // that at once: not that nothing was sent. Other waiters wait on.
 func TestReplacedAsPollTakes(t *testing.T) {

@@ -19,13 +19,13 @@ func (g *All) BeginPoll() {
 	}
 }
 
-// Grant gives g the locks that a poll has taken for it. It fails if g was rejected meanwhile: then
+// Grant gives g the locks that a poll has taken for it. It fails if g was refused meanwhile: then
 // it must not keep them.
 func (g *All) Grant(a script.Attempt) error {
 	qs := g.queues
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	if g.rejected != nil {
+	if g.ended() {
 		return g.rejected
 	}
 	for _, w := range g.Waiters {
@@ -58,7 +58,7 @@ type Places struct {
 	All     bool
 	Untold  bool // the upstream does not know all of them
 	PollNow bool // one of the locks may be free
-	// Err is why the wait was rejected.
+	// Err is why the wait was refused.
 	Err error
 }
 

@@ -82,43 +82,68 @@ func (w *Waiter) EndShared(others []*Waiter, a script.Attempt, missing, unknown 
 	return ends
 }
 
-// Settle gives w the lock that a poll or a check has taken for it. If w must not keep the lock
-// because of err, or has been rejected meanwhile, it has left, and is offered no lock again. Then
-// the caller takes the lock back. It returns the error for w's client, nil if w was not rejected.
-func (w *Waiter) Settle(a script.Attempt, err error) (rejected error) {
+// Settle gives w the lock that a poll or a check has taken for it, unless it must not keep it
+// because of err, or has ended otherwise meanwhile. kept is false if the caller must take it back.
+// refused is the error for w's client, nil if w was not refused.
+func (w *Waiter) Settle(a script.Attempt, err error) (kept bool, refused error) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
-	if err != nil && a.Token != 0 && !a.Renewed && w.rejected == nil {
-		w.rejected = err
-	}
-	switch {
-	case w.rejected != nil:
-		w.state = left
-	case err != nil || a.Token == 0:
-	case w.state == granted: // by a release, while this was under way
-		w.supersede(a)
-	default:
-		q := w.queues.of[w.ID()]
-		if !a.Renewed {
-			q.quota = 0
-		}
-		w.Attempt = a
-		q.grant(w, a.Token)
-	}
-	return w.rejected
+	return w.settle(a, err), w.rejected
 }
+
+// settle is Settle. Queues.mu is held.
+func (w *Waiter) settle(a script.Attempt, err error) (kept bool) {
+	switch {
+	case a.Token == 0: // nothing was taken
+		return true
+	case w.state == granted && a.Token <= w.Token:
+		// By a release, while this was under way: this has found that, or was forced by it.
+		return true
+	case w.state == granted && err == nil:
+		// That lease has ended, and this was taken then. With the other token its client could not
+		// release the lock.
+		w.Attempt = a
+		return true
+	case err != nil && a.Renewed && w.state != granted: // its owner has it as before
+		return false
+	case err != nil:
+		if w.endAgain(left) {
+			w.rejected = err
+		}
+		return false
+	case w.ended():
+		return false
+	}
+	q := w.queues.of[w.ID()]
+	if !a.Renewed {
+		q.quota = 0
+	}
+	w.Attempt = a
+	q.grant(w, a.Token)
+	return true
+}
+
+// has reports whether w was granted the lock with this token.
+func (w *Waiter) has(token int64) bool { return w.state == granted && w.Token == token }
 
 // Serve gives w the value that it waited for, and all with its login that have waited for it since
 // before it was asked for. given says that a release had given w the lock, which it does not need.
-func (w *Waiter) Serve(value *string, asked time.Time) (given bool) {
+// refused is the error for w's client, if w was refused meanwhile.
+func (w *Waiter) Serve(value *string, asked time.Time) (given bool, refused error) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
 	given = w.state == granted && !w.Before
-	w.answer(value)
-	if q := w.queues.of[w.ID()]; q != nil {
+	q := w.queues.of[w.ID()]
+	if w.endAgain(served) {
+		w.found = value
+		if q != nil { // otherwise a release has taken w out of it
+			q.leave(w)
+		}
+	}
+	if q != nil {
 		q.answer(w.As, w.Value, value, asked)
 	}
-	return given
+	return given, w.rejected
 }
 
 // PollBegan notes that w sends a poll, and PollEnded that its queues know how that ended: see

@@ -94,33 +94,32 @@ func (q *waitQueue) offerShared(now time.Time) (list []*Waiter, behind *Waiter) 
 			len(list) == maxSharers {
 			return list, w
 		}
-		w.state, w.AskedAt = offered, now
+		w.offer()
+		w.AskedAt = now
 		list = append(list, w)
 	}
 	return list, nil
 }
 
 // endOffer ends an offer to w, which was given token, 0 for nothing. accepted is false if w has
-// left meanwhile: then the token must be released.
+// ended otherwise meanwhile: then the token must be released.
 func (q *waitQueue) endOffer(w *Waiter, token int64) (accepted bool) {
-	switch w.state {
-	case offered:
-		w.state = waiting
-		if token == 0 {
-			w.Signal() // it may be waiting to leave
-			return true
-		}
+	switch {
+	case !w.ended() && token == 0:
+		w.notOffered()
+		w.Signal() // it may be waiting to leave
+		return true
+	case !w.ended():
 		q.grant(w, token)
 		return true
-	case granted: // its poll has found this grant, or took the lock that this release forced
-		return token == 0 || token == w.Token
 	}
-	return token == 0
+	return token == 0 || w.has(token)
 }
 
-// grant makes w the holder.
+// grant makes w the holder, which has not ended.
 func (q *waitQueue) grant(w *Waiter, token int64) {
-	w.state, w.Token, q.failing = granted, token, nil
+	w.end(granted)
+	w.Token, q.failing = token, nil
 	if q.quota <= 0 {
 		q.quota = q.len()
 	}
@@ -146,8 +145,8 @@ func (q *waitQueue) answer(as names.Identity, key string, value *string, asked t
 	for place := q.waiters.Front(); place != nil; place = next {
 		next = place.Next()
 		if w := place.Value.(*Waiter); w.As == as && w.Value == key &&
-			w.Joined.Before(asked) {
-			w.answer(value)
+			w.Joined.Before(asked) && w.end(served) {
+			w.found = value
 			q.leave(w)
 			w.Signal()
 		}

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -8,40 +9,74 @@ import (
 	"pgregory.net/rapid"
 
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/background"
+	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/script"
 )
 
-// queueModel is a queue, with a list of its waiters in order of arrival and of the tokens that each
-// was given.
+// queueModel is the queue of one claim, with what must be true of its waiters.
 type queueModel struct {
-	queue   waitQueue
-	waiting []*Waiter         // joined, and neither left nor granted the lock
-	offers  []HandOver        // of releases under way; at most one names each waiter
-	given   map[int64]*Waiter // each token that was given to a waiter
+	qs      *Queues
+	id      names.Lock
+	line    []*modelWaiter // in order of arrival; not those that have the lock or were served
+	alive   []*modelWaiter // their commands have not ended
+	known   map[*Waiter]*modelWaiter
+	offers  []HandOver // of releases under way; at most one names each waiter
+	holders map[int64]*modelWaiter
 	token   int64
 	now     time.Time
 	gap     time.Time // as the queue counts them
 	since   int       // grants since
-	arrival map[*Waiter]int
+	joined  int
 }
 
-func (m *queueModel) gone(w *Waiter) {
-	m.waiting = slices.DeleteFunc(m.waiting, func(other *Waiter) bool { return other == w })
-	delete(m.arrival, w)
+// modelWaiter is a waiter, and how the first thing that has ended its wait has ended it.
+type modelWaiter struct {
+	*Waiter
+	number  int
+	offered bool
+	ended   waitState // waiting if nothing has
+	refused error
 }
 
-// granted notes that w must have the lock now, with this token, and that nobody who came before
-// still waits.
-func (m *queueModel) granted(t *rapid.T, w *Waiter, token int64) {
-	if w.state != granted || w.Token != token {
-		t.Fatalf("a waiter that was given %d is in state %d with token %d", token, w.state, w.Token)
+// queue is the queue, an empty one if nobody waits.
+func (m *queueModel) queue() *waitQueue {
+	if q := m.qs.of[m.id]; q != nil {
+		return q
 	}
-	if m.waiting[0] != w {
-		t.Fatalf("number %d was served before number %d", m.arrival[w], m.arrival[m.waiting[0]])
+	return &waitQueue{}
+}
+
+func without(list []*modelWaiter, w *modelWaiter) []*modelWaiter {
+	return slices.DeleteFunc(list, func(other *modelWaiter) bool { return other == w })
+}
+
+// leaves notes that w is in the line no longer. Then the next is woken.
+func (m *queueModel) leaves(t *rapid.T, w *modelWaiter) {
+	first := len(m.line) > 0 && m.line[0] == w
+	m.line = without(m.line, w)
+	if first && len(m.line) > 0 {
+		told(t, m.line[0].Waiter, "a waiter has become first")
 	}
-	m.given[token] = w
+}
+
+// granted notes that w must have the lock now, with this token. in says that it must be its turn.
+func (m *queueModel) granted(t *rapid.T, w *modelWaiter, token int64, inTurn bool) {
+	if inTurn && m.line[0] != w {
+		t.Fatalf("number %d was given the lock before number %d", w.number, m.line[0].number)
+	}
+	w.ended, w.offered = granted, false
+	m.holders[token] = w
 	m.since++
-	m.gone(w)
+	told(t, w.Waiter, "a waiter has been granted the lock")
+	m.leaves(t, w)
+}
+
+// drop notes that the queue of a lock for which nobody waits is forgotten.
+func (m *queueModel) drop() {
+	if len(m.line) == 0 {
+		m.gap, m.since = time.Time{}, 0
+	}
 }
 
 // told fails unless w has been signalled since it was last told.
@@ -53,70 +88,126 @@ func told(t *rapid.T, w *Waiter, why string) {
 	}
 }
 
-// Whatever happens, in any order: a queue is served from its front, a token goes to one waiter or
-// is handed back, the new first waiter is woken, and foreign clients find a gap in time.
+// one draws one of a list, nil if there is none.
+func one(t *rapid.T, list []*modelWaiter) *modelWaiter {
+	if len(list) == 0 {
+		return nil
+	}
+	return rapid.SampledFrom(list).Draw(t, "who")
+}
+
+// ends ends the wait of w, unless something has ended it. It reports whether that is so.
+func (w *modelWaiter) ends(as waitState, refused error) bool {
+	if w.ended != waiting {
+		return false
+	}
+	w.ended, w.refused, w.offered = as, refused, false
+	return true
+}
+
+// Whatever happens, in any order, also while scripts are under way whose answers come later: a
+// queue is served from its front, each wait ends once and as the first who ended it was told, a
+// token goes to one waiter or is handed back, the new first waiter is woken, and foreign clients
+// find a gap in time.
 func TestQueueAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := &queueModel{given: map[int64]*Waiter{}, arrival: map[*Waiter]int{}, token: 1000}
-		m.now = time.Unix(1e9, 0)
-		identities := []names.Identity{{}, {User: "walter"}, {DB: 3}}
+		m := &queueModel{
+			qs: New(&background.Ways{}), id: names.Lock{Key: "claim"},
+			known: map[*Waiter]*modelWaiter{}, holders: map[int64]*modelWaiter{}, token: 1000,
+			now: time.Unix(1e9, 0),
+		}
+		identities := []names.Identity{{}, {User: "walter"}}
 		someone := rapid.SampledFrom(identities)
-		joined := 0
+		missing := script.NoReplicasError{Outcome: script.NotTaken}
 		t.Repeat(map[string]func(*rapid.T){
 			"join": func(t *rapid.T) {
-				r := script.Request{Timeout: time.Duration(joined+1) * time.Second}
-				w, n := newWaiter(r, someone.Draw(t, "identity")), len(m.waiting)
-				permitted := n > 0 && (m.waiting[0].As == w.As || m.waiting[n-1].As == w.As)
-				if got := m.queue.join(w); got != permitted {
-					t.Fatalf("join: another of its identity is there: %v, want %v", got, permitted)
+				m.joined++
+				r := script.Request{Key: "claim", Value: "page", Connection: string(rune(m.joined)),
+					Timeout: time.Duration(m.joined) * time.Second}
+				as, n := someone.Draw(t, "identity"), len(m.line)
+				w, at := m.qs.Join(r, as, 0, m.now)
+				permitted := n > 0 && (m.line[0].As == as || m.line[n-1].As == as)
+				if at.Permitted != permitted || at.First != (n == 0) {
+					t.Fatalf("%+v, want permitted: %v, with %d in front", at, permitted, n)
 				}
-				m.waiting = append(m.waiting, w)
-				m.arrival[w] = joined
-				joined++
+				one := &modelWaiter{Waiter: w, number: m.joined}
+				m.line, m.alive, m.known[w] = append(m.line, one), append(m.alive, one), one
 			},
-			"leave": func(t *rapid.T) {
-				if len(m.waiting) == 0 {
+			"its command ends": func(t *rapid.T) {
+				w := one(t, m.alive)
+				if w == nil {
 					return
 				}
-				w := m.waiting[rapid.IntRange(0, len(m.waiting)-1).Draw(t, "who")]
-				first := m.waiting[0] == w
-				w.state = left
-				m.queue.leave(w)
-				m.queue.leave(w) // once more makes no difference
-				m.gone(w)
-				if first && len(m.waiting) > 0 {
-					told(t, m.waiting[0], "a waiter has become first")
+				had := m.qs.Waits(w.Connection)
+				d := w.End(nil)
+				w.ends(left, nil)
+				if !had || m.qs.Waits(w.Connection) || d.Won != (w.ended == granted) ||
+					(d.Found != nil) != (w.ended == served) || !errors.Is(d.Err, w.refused) {
+					t.Fatalf("number %d has ended as %d, and hears of %+v", w.number, w.ended, d)
+				}
+				m.alive = without(m.alive, w)
+				m.leaves(t, w)
+				m.drop()
+			},
+			"CLIENT UNBLOCK": func(t *rapid.T) {
+				w := one(t, m.alive)
+				if w == nil {
+					return
+				}
+				err := failure.UnblockedError(true)
+				was := m.qs.Unblock(w.Connection, true)
+				if was != w.ends(left, err) {
+					t.Fatalf("number %d has ended as %d, and UNBLOCK says %v", w.number, w.ended, was)
+				}
+				if was {
+					told(t, w.Waiter, "a waiter was unblocked")
+				}
+			},
+			"a deadlock": func(t *rapid.T) {
+				w := one(t, m.alive)
+				if w == nil {
+					return
+				}
+				err := failure.UnblockedError(false)
+				was := w.Refuse(err)
+				if want := !w.offered && w.ends(left, err); was != want {
+					t.Fatalf("number %d was refused: %v, want %v", w.number, was, want)
+				}
+				if was {
+					told(t, w.Waiter, "a waiter was refused")
 				}
 			},
 			"release": func(t *rapid.T) {
 				as := someone.Draw(t, "identity")
 				foreign := rapid.IntRange(0, 5).Draw(t, "foreign") == 0
-				offer := m.queue.offer(as, foreign, m.now)
+				offer := m.queue().offer(as, foreign, m.now)
+				offer.Of = m.qs.Of(m.id)
 				want := "next or fair"
 				switch {
-				case len(m.waiting) == 0:
+				case len(m.line) == 0:
 					want = "none"
 				case foreign:
 					want = "free"
 				case m.since >= foreignGapGrants && !m.now.Before(m.gap.Add(foreignGapEvery)):
 					want, m.gap, m.since = "gap", m.now, 0
-				case m.waiting[0].As != as, slices.ContainsFunc(m.offers, func(o HandOver) bool {
-					return o.Next == m.waiting[0]
-				}):
+				case m.line[0].As != as, m.line[0].offered, m.line[0].ended != waiting:
 					want = "self"
 				}
 				got := offer.Kind
 				if got != want && (want != "next or fair" || got != "next" && got != "fair") {
-					t.Fatalf("a release with %d waiting is %q, want %q", len(m.waiting), got, want)
+					t.Fatalf("a release with %d waiting is %q, want %q", len(m.line), got, want)
 				}
-				if want == "next or fair" {
-					if offer.Next != m.waiting[0] {
-						t.Fatalf("the lock is offered to number %d", m.arrival[offer.Next])
+				if want != "next or fair" {
+					if offer.Next != nil {
+						t.Fatalf("a release that is %q names a waiter", want)
 					}
-					m.offers = append(m.offers, offer)
-				} else if offer.Next != nil {
-					t.Fatalf("a release that is %q names a waiter", want)
+					return
 				}
+				if offer.Next != m.line[0].Waiter {
+					t.Fatal("the lock is not offered to the first")
+				}
+				m.line[0].offered = true
+				m.offers = append(m.offers, offer)
 			},
 			"outcome of a release": func(t *rapid.T) {
 				if len(m.offers) == 0 {
@@ -125,49 +216,120 @@ func TestQueueAgainstModel(t *testing.T) {
 				i := rapid.IntRange(0, len(m.offers)-1).Draw(t, "which")
 				offer := m.offers[i]
 				m.offers = slices.Delete(m.offers, i, i+1)
-				token := int64(0)
-				if rapid.Bool().Draw(t, "gives the lock") {
+				r := Released{Done: true}
+				switch rapid.IntRange(0, 3).Draw(t, "outcome") {
+				case 0:
+					r = Released{Failed: true, Unknown: failure.ErrLost}
+				case 1: // nobody is given it
+				case 2:
+					r.Missing = missing
+					fallthrough
+				case 3:
 					m.token++
-					token = m.token
+					r.Token, r.Given = m.token, 1
 				}
-				w, before := offer.Next, offer.Next.state
-				taken := m.queue.endOffer(w, token)
+				w, ends := m.known[offer.Next], offer.End(r, m.now) // its command can have ended
 				switch {
-				case token == 0 && !taken:
-					t.Fatal("a release that gave nothing is to be undone")
-				case token != 0 && before == offered:
-					if !taken {
-						t.Fatal("a token that its waiter has is to be released")
-					}
-					m.granted(t, w, token)
-					told(t, w, "a waiter has been granted the lock")
-					if len(m.waiting) > 0 {
-						told(t, m.waiting[0], "a waiter has become first")
-					}
-				case token != 0 && taken:
-					t.Fatalf("a token is lost whose waiter is in state %d", before)
-				case token == 0 && before == offered && w.state != waiting:
-					t.Fatalf("a waiter that was given nothing is in state %d", w.state)
+				case r.Token != 0 && r.Missing == nil && w.ended == waiting:
+					m.granted(t, w, r.Token, true)
+				case r.Missing != nil:
+					w.ends(left, missing)
+				}
+				w.offered = false
+				var back []int64
+				for _, g := range append(ends.Rejected, ends.Abandoned...) {
+					back = append(back, g.Token)
+				}
+				var want []int64
+				switch kept := w.ended == granted; {
+				case r.Token != 0 && m.holders[r.Token] == nil:
+					want = []int64{r.Token}
+				case r.Unknown != nil && w.ended != waiting && !kept:
+					want = []int64{0}
+				}
+				if !slices.Equal(back, want) {
+					t.Fatalf("%+v: %v are to be released, want %v", r, back, want)
 				}
 			},
-			"the first takes it": func(t *rapid.T) {
-				if len(m.waiting) == 0 {
+			"an answer to its poll or check": func(t *rapid.T) {
+				w := one(t, m.alive)
+				if w == nil {
 					return
 				}
+				first := len(m.line) > 0 && m.line[0] == w
 				m.token++
-				w := m.queue.first()
-				m.queue.grant(w, m.token)
-				m.granted(t, w, m.token)
+				a, err := script.Attempt{Token: m.token}, error(nil)
+				switch rapid.IntRange(0, 4).Draw(t, "answer") {
+				case 0:
+					a.Token = 0
+				case 1:
+					err = missing
+				case 2:
+					a.Renewed = true
+				case 3:
+					a.Renewed, err = true, missing
+				}
+				had := w.ended == granted
+				kept, refused := w.Settle(a, err)
+				want := a.Token == 0
+				switch {
+				case a.Token == 0:
+				case had && err == nil: // its earlier lease is over
+					delete(m.holders, m.tokenOf(w))
+					m.holders[a.Token], want = w, true
+				case had:
+					delete(m.holders, m.tokenOf(w))
+					w.ended, w.refused = left, err
+				case err == nil && w.ended == waiting:
+					m.granted(t, w, a.Token, first)
+					want = true
+				case err != nil && !a.Renewed:
+					w.ends(left, err)
+				}
+				if kept != want || !errors.Is(refused, w.refused) {
+					t.Fatalf("number %d, ended as %d: kept %v, want %v; refused: %v, want %v",
+						w.number, w.ended, kept, want, refused, w.refused)
+				}
+				w.EndPoll(a, m.now)
+			},
+			"an answer to its GET": func(t *rapid.T) {
+				w := one(t, m.alive)
+				if w == nil {
+					return
+				}
+				value, had := "text", w.ended == granted
+				given, refused := w.Serve(&value, m.now)
+				if had {
+					delete(m.holders, m.tokenOf(w))
+					w.ended = served
+				}
+				before := slices.Clone(m.line)
+				if w.ends(served, nil) {
+					m.line = without(m.line, w)
+				}
+				if given != had || !errors.Is(refused, w.refused) {
+					t.Fatalf("number %d: given %v, want %v; refused: %v", w.number, given, had, refused)
+				}
+				for _, other := range before {
+					if other.As == w.As && other.Joined.Before(m.now) && other.ends(served, nil) {
+						told(t, other.Waiter, "a waiter was served")
+						m.line = without(m.line, other)
+					}
+				}
+				if len(m.line) > 0 && m.line[0] != before[0] {
+					told(t, m.line[0].Waiter, "a waiter has become first")
+				}
 			},
 			"many take it": func(t *rapid.T) { // so many that it is time for a gap
-				if len(m.waiting) > 0 {
+				if len(m.line) > 0 {
 					return
 				}
 				for range foreignGapGrants {
-					w := newWaiter(script.Request{}, names.Identity{})
-					m.queue.join(w)
+					w := newWaiter(script.Request{Key: "claim"}, names.Identity{})
+					q := m.qs.queueLocked(m.id)
+					q.join(w)
 					m.token++
-					m.queue.grant(w, m.token)
+					q.grant(w, m.token)
 					m.since++
 				}
 			},
@@ -176,17 +338,24 @@ func TestQueueAgainstModel(t *testing.T) {
 				m.now = m.now.Add(time.Duration(ms) * time.Millisecond)
 			},
 			"": func(t *rapid.T) {
-				if m.queue.len() != len(m.waiting) {
-					t.Fatalf("the line has %d waiters, want %d", m.queue.len(), len(m.waiting))
+				if got := m.queue().len(); got != len(m.line) {
+					t.Fatalf("the line has %d waiters, want %d", got, len(m.line))
 				}
 				var first *Waiter
-				if len(m.waiting) > 0 {
-					first = m.waiting[0]
+				if len(m.line) > 0 {
+					first = m.line[0].Waiter
 				}
-				if m.queue.first() != first {
+				if m.queue().first() != first {
 					t.Fatal("another is first than came first")
 				}
-				for token, w := range m.given {
+				for _, w := range m.alive {
+					if got := w.State(); got.Has != (w.ended == granted) ||
+						got.Waits != (w.ended == waiting && !w.offered) {
+						t.Fatalf("number %d has ended as %d, offered %v: it is %+v", w.number, w.ended,
+							w.offered, got)
+					}
+				}
+				for token, w := range m.holders {
 					if w.Token != token || w.state != granted {
 						t.Fatalf("the holder of %d is in state %d with token %d",
 							token, w.state, w.Token)
@@ -195,4 +364,14 @@ func TestQueueAgainstModel(t *testing.T) {
 			},
 		})
 	})
+}
+
+// tokenOf is the token that w was given.
+func (m *queueModel) tokenOf(w *modelWaiter) int64 {
+	for token, holder := range m.holders {
+		if holder == w {
+			return token
+		}
+	}
+	return 0
 }

@@ -175,7 +175,8 @@ func (w *Wait) End(err error) (d Departure) {
 	defer qs.waiters.Add(-1)
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	d = Departure{Won: w.Lead.state == granted, Found: w.Lead.found, Unknown: w.unknown, Err: err}
+	w.end(left)
+	d = Departure{Won: w.state == granted, Found: w.found, Unknown: w.unknown, Err: err}
 	if err == nil {
 		d.Err = w.rejected
 	}
@@ -186,9 +187,6 @@ func (w *Wait) End(err error) (d Departure) {
 		qs.alls.Remove(w.all.turn)
 	}
 	for _, one := range w.Waiters {
-		if !d.Won {
-			one.state = left
-		}
 		if qs.leaveLocked(one) {
 			d.Missed = append(d.Missed, Departed{one, one.pollNow})
 		}
@@ -216,7 +214,7 @@ func (qs *Queues) leaveLocked(w *Waiter) (missed bool) {
 func (w *Waiter) GiveUp() {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
-	w.state = left
+	w.endAgain(left)
 }
 
 // State is how a waiter stands.
@@ -225,7 +223,7 @@ type State struct {
 	Offered bool          // a release is under way that may give it the lock
 	Has     bool          // it has the lock
 	Ended   bool          // it has the lock, or the value
-	Err     error         // why it was rejected
+	Err     error         // why it was refused
 	First   bool          // in its queue
 	PollNow bool          // it is first, and the lock may be free
 	Lease   time.Duration // that was last granted here, if it is first
@@ -236,7 +234,7 @@ func (w *Waiter) State() State {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
 	s := State{
-		Waits: w.state == waiting && w.rejected == nil, Offered: w.state == offered,
+		Waits: w.state == waiting, Offered: w.state == offered,
 		Has: w.state == granted, Ended: w.state == granted || w.state == served, Err: w.rejected,
 	}
 	if q := w.queues.of[w.ID()]; w.place != nil && q.first() == w {

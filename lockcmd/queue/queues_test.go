@@ -98,7 +98,7 @@ func TestCheckFailsBehindGrant(t *testing.T) {
 // A waiter that must poll and leaves first passes that on to the next one, unless it was given the
 // lock.
 func TestLeavePassesPollOn(t *testing.T) {
-	for _, state := range []waiterState{waiting, left, granted} {
+	for _, state := range []waitState{waiting, left, granted} {
 		q := &waitQueue{}
 		first, next := newWaiter(script.Request{}, names.Identity{}), newWaiter(script.Request{}, names.Identity{})
 		q.join(first)

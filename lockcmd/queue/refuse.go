@@ -19,25 +19,20 @@ func (qs *Queues) Unblock(connection string, withError bool) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	w := qs.asking[connection]
-	if w == nil || w.Lead.state != waiting && w.Lead.state != offered {
+	if w == nil || !w.refuse(failure.UnblockedError(withError)) {
 		return false
 	}
-	return w.refuseLocked(failure.UnblockedError(withError))
+	w.Signal()
+	return true
 }
 
 // Refuse ends w with an error, and reports whether it still waited.
 func (w *Wait) Refuse(err error) bool {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
-	return w.Lead.state == waiting && w.refuseLocked(err)
-}
-
-// refuseLocked ends w with an error, unless it was rejected before. Queues.mu is held.
-func (w *Wait) refuseLocked(err error) bool {
-	if w.rejected != nil {
+	if w.state != waiting || !w.refuse(err) {
 		return false
 	}
-	w.Lead.state, w.rejected = left, err
 	w.Signal()
 	return true
 }
@@ -89,7 +84,7 @@ func (w *Wait) Standings() (list []standing, ok bool) {
 	qs := w.queues
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	if w.Lead.place == nil || w.rejected != nil {
+	if w.ended() {
 		return nil, false
 	}
 	for _, one := range w.Waiters {

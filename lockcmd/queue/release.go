@@ -41,7 +41,8 @@ func (q *waitQueue) offer(as names.Identity, foreignCompete bool, now time.Time)
 	case first.state != waiting || first.As != as:
 		return HandOver{Kind: "self"}
 	}
-	first.state, first.AskedAt = offered, now
+	first.offer()
+	first.AskedAt = now
 	offer := HandOver{Kind: "next", Next: first}
 	offer.Others, offer.Behind = q.offerShared(now)
 	if q.quota <= 0 {
@@ -79,7 +80,7 @@ var Nobody = names.Identity{DB: -1}
 // Ends is what is left to do when offers to waiters have ended.
 type Ends struct {
 	Rejected  []Handed // to waiters that must not keep it: they wait until it is released
-	Abandoned []Handed // to waiters that have left
+	Abandoned []Handed // to waiters that have ended otherwise
 }
 
 // Handed is a lock that a waiter was given, or with token 0 may have been given.
@@ -101,7 +102,7 @@ func (q *waitQueue) endOffers(
 		}
 		switch {
 		case t != 0 && missing != nil:
-			if !w.reject(missing) {
+			if w.refuse(missing); !w.has(t) {
 				ends.Rejected = append(ends.Rejected, Handed{w, t})
 			}
 		case !q.endOffer(w, t):
@@ -109,7 +110,7 @@ func (q *waitQueue) endOffers(
 		}
 		if err != nil {
 			w.unknown = true
-			if w.state == left {
+			if w.ended() && w.state != granted {
 				ends.Abandoned = append(ends.Abandoned, Handed{w, 0})
 			}
 		}

@@ -21,7 +21,9 @@ type Wait struct {
 	Joined      time.Time
 	until       time.Time     // when it ends; zero is never
 	wake        chan struct{} // holds one: something has changed, or a lock may be free
-	rejected    error         // why it must not keep the lock that it was given
+	state       waitState     // changed by offer, notOffered, end and endAgain alone
+	rejected    error         // why it has left, if others have ended it
+	found       *string       // the value that it waited for, once it is served
 	unknown     bool          // a release or poll has failed that may have given it its locks
 	ownerHolds  bool          // its owner seems to have the lock: check, even behind others
 	pollStarted time.Time     // when the poll under way began; zero if none is
@@ -42,23 +44,64 @@ func (w *Wait) Signal() {
 // RequestID is the request's name, unique among all proxies.
 func (w *Wait) RequestID() string { return w.Lead.Connection + "/" + w.Lead.Number }
 
-type waiterState uint8
+// waitState is how a Wait stands. The last three are its ends.
+type waitState uint8
 
 const (
-	waiting waiterState = iota
-	offered             // a release's script is under way that may name this waiter
-	granted             // token is valid
-	served              // it waited for a value (ONCE), and has it
-	left                // its client is disconnected, its time has expired, or it has its answer
+	waiting waitState = iota
+	offered           // a script is under way that may give it the lock
+	granted           // the tokens are valid
+	served            // it waited for a value (ONCE), and has it
+	left              // it was refused, its client is disconnected, or its time has expired
 )
+
+// ended reports whether the outcome of w is known. What is answered for it later changes nothing:
+// a lock that comes with it is released.
+func (w *Wait) ended() bool { return w.state >= granted }
+
+// offer notes that a script may give w the lock, which waits for one. notOffered ends that.
+func (w *Wait) offer() { w.state = offered }
+
+func (w *Wait) notOffered() {
+	if w.state == offered {
+		w.state = waiting
+	}
+}
+
+// end ends w, unless it has ended. Then it reports false, and its callers must take back what they
+// had for w.
+func (w *Wait) end(as waitState) (ended bool) {
+	if w.ended() {
+		return false
+	}
+	w.state = as
+	return true
+}
+
+// endAgain ends w, also if it was granted its locks. Only w's own command may do that, which has
+// told its client nothing yet.
+func (w *Wait) endAgain(as waitState) (ended bool) {
+	if w.state == granted {
+		w.state = as
+		return true
+	}
+	return w.end(as)
+}
+
+// refuse ends w with an error, unless it has ended.
+func (w *Wait) refuse(err error) (ended bool) {
+	if !w.end(left) {
+		return false
+	}
+	w.rejected = err
+	return true
+}
 
 // Waiter is the place of a Wait in the queue of one lock.
 type Waiter struct {
 	script.Request
 	*Wait
-	state          waiterState
 	script.Attempt               // how it got the lock: the token is valid once it is granted
-	found          *string       // the value that it waited for, once it is answered
 	pollNow        bool          // the lock may be free: poll at once
 	polled         bool          // it has polled before
 	placed         bool          // of a LOCKALL: the upstream knows that it is first
@@ -86,32 +129,8 @@ func (w *Waiter) OfLockAll() bool { return w.all != nil }
 // HasPolled reports whether w has polled before. Only its own command may ask.
 func (w *Waiter) HasPolled() bool { return w.polled }
 
-// supersede notes that a poll has taken the lock for w although a release had given it the lock:
-// the poll ran after the end of that lease, or before it. w has the higher token. With the other
-// one, its client could not release the lock.
-func (w *Waiter) supersede(a script.Attempt) {
-	if a.Token > w.Token {
-		w.Attempt = a
-	}
-}
-
 // asksAs reports whether two waiters need the same rights.
 func (w *Waiter) asksAs(other *Waiter) bool { return w.As == other.As && w.Shared == other.Shared }
-
-// answer gives w the value that it waited for.
-func (w *Waiter) answer(value *string) { w.state, w.found = served, value }
-
-// reject takes back an offer to w because of err. The caller undoes it and then signals w. found
-// says that a poll has given w the lock meanwhile: then w keeps it.
-func (w *Waiter) reject(err error) (found bool) {
-	if w.state == granted {
-		return true
-	}
-	if w.state == offered {
-		w.state, w.rejected = left, err
-	}
-	return false
-}
 
 // NotUndone notes that what w was rejected for could not be undone, and returns the error for w's
 // client, nil if w was not rejected.

@@ -35,7 +35,8 @@ func (b *batch) lookup(name []byte) *command {
 // addToBatch adds a request to the batch, if nothing needs to be decided about it, and in an event
 // loop if that does not make it wait.
 func (d *dispatcher) addToBatch(req resp.Request, it *eventloop.Iteration) bool {
-	if len(req.Args) == 0 || req.Inline || d.streaming || d.batch.bytes+len(req.Raw) > maxShared {
+	if len(req.Args) == 0 || req.Inline || req.Loose || d.streaming ||
+		d.batch.bytes+len(req.Raw) > maxShared {
 		return false
 	}
 	cmd := d.batch.lookup(req.Args[0])

@@ -41,7 +41,7 @@ func routeOf(cmd *command, req resp.Request) passthrough.Request {
 	}
 	// A request must never make the upstream close a lane. The upstream's limits can be lower than
 	// usual, but not lower than this.
-	if len(r.Raw) > maxShared {
+	if len(r.Raw) > maxShared || req.Loose {
 		r.Way = passthrough.Home
 	}
 	return r

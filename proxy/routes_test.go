@@ -91,3 +91,13 @@ func TestBefore72(t *testing.T) {
 		}
 	}
 }
+
+// Some servers close the connection at a request that does not end its lines with CRLF: it must not
+// be one that others share.
+func TestLooseRequestsGoByTheClientsOwnConnection(t *testing.T) {
+	args := [][]byte{[]byte("get"), []byte("a")}
+	r := routeOf(lookup(args[0]), resp.Request{Args: args, Loose: true})
+	if r.Way != passthrough.Home {
+		t.Errorf("it goes by way %v", r.Way)
+	}
+}

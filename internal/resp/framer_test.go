@@ -330,3 +330,26 @@ func TestAppendError(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// A request is loose if anything other than CRLF ends one of its lines or arguments, however it
+// comes. The next one is not.
+func TestLooseRequests(t *testing.T) {
+	for in, want := range map[string]bool{
+		"*1\r\n$4\r\nPING\r\n": false, "*1\rx$4\r\nPING\r\n": true, "*1\r\n$4\rxPING\r\n": true,
+		"*1\r\n$4\r\nPINGab": true, "*1\r\n$4\r\nPING\rb": true, "PING\n": false,
+		"*2\r\n$4\r\nECHOab$1\r\nx\r\n": true, "*2\r\n$4\r\nECHO\r\n$1\r\nxab": true,
+	} {
+		for _, at := range []int{0, len(in) - 1, len(in) - 2, len(in) / 2} {
+			f := resp.NewFramer(resp.Limits{})
+			f.Next([]byte(in)[:at])
+			req, ok, err := f.Next([]byte(in))
+			if !ok || err != nil || req.Loose != want {
+				t.Errorf("%q, cut at %d: loose %v, %v, %v", in, at, req.Loose, ok, err)
+			}
+			req, ok, err = f.Next([]byte("*2\r\n$4\r\nECHO\r\n$1\r\nx\r\n"))
+			if !ok || err != nil || req.Loose {
+				t.Errorf("behind %q: loose %v, %v, %v", in, req.Loose, ok, err)
+			}
+		}
+	}
+}

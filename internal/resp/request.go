@@ -53,6 +53,9 @@ type Request struct {
 	// name and arguments, valid until the next call of Next; nil for a streamed request
 	Args   [][]byte
 	Inline bool // sent as a line, not as an array
+	// Loose says that something other than CRLF ends a line or an argument. Redis takes any two
+	// bytes there. Valkey as of 9.1 answers with an error and closes the connection.
+	Loose bool
 }
 
 type span struct{ from, to int }
@@ -76,6 +79,7 @@ type Framer struct {
 	argc            int   // arguments announced
 	body            int64 // missing bytes of the current argument and its CRLF
 	stream          bool  // the request is streamed: the caller has relayed its beginning
+	loose           bool  // see Request.Loose
 	unauthenticated bool  // see Unauthenticated
 	spans           []span
 	args            [][]byte
@@ -114,6 +118,7 @@ func (f *Framer) Next(buf []byte) (req Request, ok bool, err error) {
 				return Request{}, false, err
 			}
 			if n <= 0 {
+				f.loose = false
 				return Request{Raw: buf[:end]}, true, nil
 			}
 			f.pos, f.left, f.argc, f.phase = end, int(n), int(n), atHeader
@@ -139,6 +144,7 @@ func (f *Framer) Next(buf []byte) (req Request, ok bool, err error) {
 				return f.part(buf), false, nil
 			}
 			f.pos += int(f.body)
+			f.loose = f.loose || f.pos >= 2 && string(buf[f.pos-2:f.pos]) != "\r\n"
 			f.phase = atHeader
 			if f.left--; f.left == 0 {
 				return f.finish(buf), true, nil
@@ -201,11 +207,11 @@ func (f *Framer) part(buf []byte) Request {
 }
 
 func (f *Framer) finish(buf []byte) Request {
-	req := Request{Raw: buf[:f.pos]}
+	req := Request{Raw: buf[:f.pos], Loose: f.loose}
 	if !f.stream {
 		req.Args = f.slices(buf, len(f.spans))
 	}
-	f.phase, f.pos, f.stream = atStart, 0, false
+	f.phase, f.pos, f.stream, f.loose = atStart, 0, false, false
 	if cap(f.spans) > maxIdleSpans {
 		f.spans = nil
 	}
@@ -279,6 +285,7 @@ func (f *Framer) line(buf []byte, from int, tooLong string) (cr int, err error) 
 		return -1, nil
 	}
 	cr, f.seen = f.seen, 0
+	f.loose = f.loose || buf[cr+1] != '\n'
 	return cr, nil
 }
 

@@ -18,7 +18,8 @@ func (f *Framer) small(buf []byte) (end int) {
 	at := 4
 	for range argc {
 		n, body := smallLength(buf, at, '$')
-		if body == 0 || int64(n) > f.limits.Bulk || body+n+2 > len(buf) {
+		if body == 0 || int64(n) > f.limits.Bulk || body+n+2 > len(buf) ||
+			buf[body+n] != '\r' || buf[body+n+1] != '\n' {
 			return 0
 		}
 		f.spans = append(f.spans, span{body, body + n})

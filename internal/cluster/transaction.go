@@ -135,8 +135,9 @@ func (t *transaction) add(q *query) {
 		t.watch(q)
 	case name == "quit" || name == "reset" && len(q.args) == 1:
 		q.cmd.route(t.c, q)
-	case name == "multi" || name == "discard" || name == "reset": // refused; the latter abort it
+	case name == "multi" || name == "discard" || name == "reset": // refused; EXEC can fail for it
 		t.send(q.raw, noRedirects)
+		t.record(q.raw)
 	case notWithinMulti[name]:
 		t.abort(notInMulti(name))
 	case q.cmd.Nodes.Several():

@@ -1,11 +1,9 @@
 package testredis
 
 import (
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -142,15 +140,8 @@ func (c *Cluster) newNode() *Server {
 const busOffset = 10000
 
 // canFixRoles reports whether the installed server can be told that a replica doesn't go to another
-// master, nor a master that has lost its last slot becomes a replica: Redis 7 and later, and
-// Valkey.
-var canFixRoles = sync.OnceValue(func() bool {
-	out, _ := exec.Command("redis-server", "--version").Output()
-	_, version, _ := strings.Cut(string(out), " v=")
-	major, _, _ := strings.Cut(version, ".")
-	n, _ := strconv.Atoi(major)
-	return n >= 7
-})
+// master, nor a master that has lost its last slot becomes a replica.
+func canFixRoles() bool { return Since(7, 0) }
 
 // meet introduces a node to others.
 func (c *Cluster) meet(node *Server, others []*Server) {

@@ -22,7 +22,7 @@ var diffClusterExceptions = []struct{ calls, reason string }{
 	{"script debug", "it is about one node"},
 	{"scan", "a page ends with the keys of one master; as with one Redis, it can be empty"},
 	{"sort", "Redis refuses BY and GET with patterns in a cluster, whose keys could be anywhere"},
-	{"wait", "these nodes have a replica"},
+	{"wait,waitaof", "these nodes have a replica and an append-only file"},
 }
 
 // diffNotOnClusters are conversations that are impossible with a cluster, by name.
@@ -63,7 +63,7 @@ func TestDifferentialCluster(t *testing.T) {
 				direct, proxied := diffClusterPair(t, url)
 				for _, c := range script.conversations {
 					if c.proto != "" && c.proto != proto || !c.clusterable() ||
-						diffNotOnClusters[c.name] != "" {
+						c.limit == "dedicated" || c.leftOut() || diffNotOnClusters[c.name] != "" {
 						continue
 					}
 					t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {

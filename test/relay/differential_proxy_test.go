@@ -317,13 +317,17 @@ func TestDifferentialLongLines(t *testing.T) {
 func TestDifferentialErrorsWithinLargeRequests(t *testing.T) {
 	s := newDiffSession(t)
 	large := "$100000\r\n" + strings.Repeat("x", 100000) + "\r\n"
-	for _, text := range []string{
+	texts := []string{
 		"*3\r\n$3\r\nSET\r\n" + large + "x\r\n",
 		"PING\r\n*3\r\n$3\r\nSET\r\n" + large + "$-1\r\n",
 		"*3\r\n$9\r\nSUBSCRIBE\r\n" + large + "$x\r\n",
 		"MULTI\r\nPING\r\n*3\r\n$3\r\nSET\r\n" + large + "$" + strings.Repeat("1", 65536),
-		"*3\r\n$5\r\nBLPOP\r\n$6\r\nnosuch\r\n$4\r\n0.05\r\n*3\r\n$3\r\nSET\r\n" + large + "x\r\n",
-	} {
+	}
+	if !testredis.Since(7, 2) { // a later Redis does not answer it, and leaves the connection open
+		texts = append(texts, "*3\r\n$5\r\nBLPOP\r\n$6\r\nnosuch\r\n$4\r\n0.05\r\n"+
+			"*3\r\n$3\r\nSET\r\n"+large+"x\r\n")
+	}
+	for _, text := range texts {
 		direct, proxied := s.dial(s.server.Addr()), s.dial(s.addr)
 		io.WriteString(direct.nc, text)
 		io.WriteString(proxied.nc, text)

@@ -20,8 +20,13 @@ import (
 //	# …                      a comment
 //	!server --option value   options of the redis-server of this file; first line
 //	== name (RESP3)          a new conversation; in brackets, if it is held in one protocol only.
-//	                         (raw) sends no HELLO; (dedicated) is left out where clients share
-//	                         upstream connections, since others' requests show in it
+//	                         (raw) sends no HELLO
+//	== name (dedicated)      it is left out where clients share upstream connections, since others'
+//	                         requests show in it
+//	== name (redis)          it is left out with Valkey
+//	== name (before 7.2)     it is left out with a later server, and (apart) is then not held in one
+//	                         pipeline: from 7.2 on Redis leaves some refusals behind replies that
+//	                         it has not sent yet unanswered
 //	GET k                    a call on the connection without a name, words as in redis-cli;
 //	                         its one reply is read
 //	@b GET k                 the same on connection b, which is opened by its first line
@@ -51,6 +56,7 @@ type diffScript struct {
 type diffConversation struct {
 	name  string
 	proto string // "2", "3", "raw", or "" for both 2 and 3
+	limit string // "dedicated", "redis", "before 7.2", "apart", or "" for none
 	steps []diffStep
 }
 
@@ -84,7 +90,8 @@ func diffScripts(t testing.TB) (scripts []*diffScript) {
 }
 
 var (
-	diffTitle  = regexp.MustCompile(`^== (.*?)(?: \((?:RESP)?(2|3|raw|dedicated)\))?$`)
+	diffTitle = regexp.MustCompile(`^== (.*?)(?: \((?:RESP)?(2|3|raw)\))?` +
+		`(?: \((dedicated|redis|before 7.2|apart)\))?$`)
 	diffSuffix = regexp.MustCompile(`^(.*?)(?:^| )=> (closed|[0-9]+|\$[a-z]+(?: .*)?)$`)
 )
 
@@ -103,7 +110,8 @@ func diffParse(file string) (*diffScript, error) {
 			s.server = strings.Fields(line)[1:]
 		case strings.HasPrefix(line, "== "):
 			m := diffTitle.FindStringSubmatch(line)
-			s.conversations = append(s.conversations, &diffConversation{name: m[1], proto: m[2]})
+			c := &diffConversation{name: m[1], proto: m[2], limit: m[3]}
+			s.conversations = append(s.conversations, c)
 		case len(s.conversations) == 0:
 			err = errors.New("a step before the first ==")
 		default:

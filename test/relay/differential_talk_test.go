@@ -12,7 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/testredis"
 	"lockproxy/internal/testwait"
 )
 
@@ -107,8 +109,18 @@ type diffTalk struct {
 	sent  bool // all calls are sent
 }
 
+// leftOut reports whether the conversation is not held here: see its limit.
+func (c *diffConversation) leftOut() bool {
+	return c.limit == "dedicated" && !proxytest.Dedicated ||
+		c.limit == "redis" && testredis.IsValkey() ||
+		c.limit == "before 7.2" && testredis.Since(7, 2)
+}
+
 // pipelineable reports whether no step of the conversation needs an earlier reply.
 func (c *diffConversation) pipelineable() bool {
+	if c.limit == "apart" && testredis.Since(7, 2) {
+		return false
+	}
 	for _, step := range c.steps {
 		if step.conn != "" || step.directive != "" || step.capture != "" || step.closed ||
 			len(step.args) == 0 || slices.Contains(step.args, "$port") {

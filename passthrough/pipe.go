@@ -36,6 +36,7 @@ type Pipe struct {
 	failed    error // why the last Route failed, until Flush
 	failedWay Way   // for what
 	lingering *time.Timer
+	login     [][]string // what logInAgain sent last
 	// Waiter is told of the answers to what an event loop asks. Set it before the first request.
 	Waiter Waiter
 }

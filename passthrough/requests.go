@@ -5,6 +5,7 @@ package passthrough
 
 import (
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/resp"
 )
 
@@ -102,14 +103,29 @@ func (p *Pipe) logInAgain() {
 	if p.homeInUse() == nil {
 		return
 	}
-	login := p.pool.Upstream.Initial.Login()
-	for _, cmd := range login {
+	p.login = p.pool.Upstream.Login()
+	for _, cmd := range p.login {
 		p.enqueue(pendingReply{kind: discarded, Expect: Expect{Effect: logsIn}},
 			resp.AppendCommand(nil, cmd...), nil)
 	}
-	if len(login) == 0 {
+	if len(p.login) == 0 {
 		p.discard("HELLO")
 	}
+}
+
+// RenewLogin reports whether the login after RESET was refused and there is another password now:
+// then Flush logs the home in by that.
+func (p *Pipe) RenewLogin() (again bool) {
+	loopguard.MayWait() // the password is read from a file
+	if state, _ := p.State(); !state.LoginFailed {
+		return false
+	}
+	if _, again = p.pool.Upstream.LoginAfter(p.login); again {
+		p.mu.Lock()
+		p.pending.LoginFailed, p.pending.fresh = false, true
+		p.mu.Unlock()
+	}
+	return again
 }
 
 // Do gathers requests of the proxy, whose replies the client does not get. Awaiting or Flush sends

@@ -121,8 +121,10 @@ func (d *dispatcher) relay(r passthrough.Request) {
 	d.pipe.Relay(r, nil)
 	if r.Effect == commands.Reset { // nothing may be sent behind a login that can fail
 		d.x.await(d.pipe.Barrier())
-		d.pipe.Flush(nil)
-		d.x.await(d.pipe.Barrier())
+		for again := true; again; again = d.pipe.RenewLogin() {
+			d.pipe.Flush(nil)
+			d.x.await(d.pipe.Barrier())
+		}
 		d.in.framer.Unauthenticated(true) // perhaps
 	}
 }

@@ -42,20 +42,8 @@ func connectFirst(_, addr string, conn syscall.RawConn) error {
 	return conn.Control(func(fd uintptr) { syscall.Connect(int(fd), sockaddr) })
 }
 
-// dialServer is Dial for the server at addr, which is sent setup, with the URL's password as it is
-// now.
+// dialServer is Dial for the server at addr, which is sent setup.
 func (u *Upstream) dialServer(
-	ctx context.Context, addr string, setup [][]string,
-) (net.Conn, error) {
-	sent := u.renewed(setup)
-	nc, err := u.dialOnce(ctx, addr, sent)
-	if next, again := u.renewedAfter(err, setup, sent); again {
-		return u.dialOnce(ctx, addr, next)
-	}
-	return nc, err
-}
-
-func (u *Upstream) dialOnce(
 	ctx context.Context, addr string, setup [][]string,
 ) (net.Conn, error) {
 	raw, err := u.connect(ctx, u.Network, addr)

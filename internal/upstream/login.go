@@ -18,9 +18,22 @@ import (
 // probe is a request whose reply doesn't matter.
 const probe = "PING"
 
-// login sets a new connection up. An AUTH must be the first request: behind others, Redis as of 7.2
-// can leave out its refusal. Labels can be refused, and nothing else.
+// login sets a new connection up. If setup logs in as the proxy does, login sends the password in
+// use, and after a refusal once more the one that was found then.
 func (u *Upstream) login(nc net.Conn, addr string, setup [][]string) error {
+	setup = u.current(setup)
+	err := u.send(nc, addr, setup)
+	if refused, ok := errors.AsType[*Refused](err); ok && refused.Step == "AUTH" {
+		if next, again := u.LoginAfter(setup); again {
+			return u.send(nc, addr, next)
+		}
+	}
+	return err
+}
+
+// send is login with setup as it is. An AUTH must be the first request: behind others, Redis as of
+// 7.2 can leave out its refusal. Labels can be refused, and nothing else.
+func (u *Upstream) send(nc net.Conn, addr string, setup [][]string) error {
 	cmds := slices.Clone(setup)
 	if u.sentinels != nil {
 		cmds = append(cmds, []string{askRole})

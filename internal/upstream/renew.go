@@ -4,7 +4,6 @@ package upstream
 // only what new connections are sent changes.
 
 import (
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -13,9 +12,8 @@ import (
 // secrets are the passwords in use.
 type secrets struct {
 	mu                           sync.Mutex
-	password                     string // guarded by mu; instead of Initial's, if changed
-	changed                      bool   // guarded by mu
-	sentinelUser, sentinelSecret string // guarded by mu
+	renewed                      []string // guarded by mu; the last is in use instead of Initial's
+	sentinelUser, sentinelSecret string   // guarded by mu
 
 	// refused is called when the server or a Sentinel refuses the URL's credentials, and may Renew
 	// them. Set it before the first connection; nil is none.
@@ -54,19 +52,35 @@ func (u *Upstream) Renew(o *Upstream) (changed bool) {
 	s := &u.secrets
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	changed = o.Initial.Password != u.passwordLocked() || user != s.sentinelUser ||
-		secret != s.sentinelSecret
-	s.password, s.changed = o.Initial.Password, true
+	changed = user != s.sentinelUser || secret != s.sentinelSecret
+	if o.Initial.Password != s.currentLocked(u.Initial.Password) {
+		// Connections that have sent an earlier one are still the proxy's.
+		s.renewed, changed = append(s.renewed, o.Initial.Password), true
+	}
 	s.sentinelUser, s.sentinelSecret = user, secret
 	return changed
 }
 
-// passwordLocked is the one in use. secrets.mu is held.
-func (u *Upstream) passwordLocked() string {
-	if u.secrets.changed {
-		return u.secrets.password
+// current is the password in use, which was initial in the beginning.
+func (s *secrets) current(initial string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.currentLocked(initial)
+}
+
+// currentLocked is current with mu held.
+func (s *secrets) currentLocked(initial string) string {
+	if n := len(s.renewed); n > 0 {
+		return s.renewed[n-1]
 	}
-	return u.Initial.Password
+	return initial
+}
+
+// has reports whether a password has come into use since the beginning.
+func (s *secrets) has(password string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.renewed, password)
 }
 
 func (u *Upstream) sentinelLogin() (user, password string) {
@@ -75,31 +89,41 @@ func (u *Upstream) sentinelLogin() (user, password string) {
 	return u.secrets.sentinelUser, u.secrets.sentinelSecret
 }
 
-// renewed is a setup with the password in use, if it logs in as the URL says.
-func (u *Upstream) renewed(setup [][]string) [][]string {
-	initial := u.Initial
-	if !initial.LoggedIn || len(setup) == 0 || !slices.Equal(setup[0], initial.Login()[0]) {
-		return setup
-	}
-	u.secrets.mu.Lock()
-	initial.Password = u.passwordLocked()
-	u.secrets.mu.Unlock()
-	setup = slices.Clone(setup)
-	setup[0] = initial.Login()[0]
-	return setup
-}
+// Login is what a connection is sent to be as Initial, with the password in use.
+func (u *Upstream) Login() [][]string { return u.current(u.Initial.Login()) }
 
-// renewedAfter is renewed after the setup before was refused. again is false if there is nothing
-// else to try.
-func (u *Upstream) renewedAfter(err error, setup, before [][]string) (next [][]string, again bool) {
-	refusal, ok := errors.AsType[*Refused](err)
-	if !ok || refusal.Step != "AUTH" || u.secrets.refused == nil || !u.Initial.LoggedIn ||
-		!slices.Equal(setup[0], u.Initial.Login()[0]) {
+// LoginAfter is Login after Redis has refused the one that was sent. again is false if there is no
+// other.
+func (u *Upstream) LoginAfter(sent [][]string) (next [][]string, again bool) {
+	if !u.isOwn(sent) {
 		return nil, false
 	}
 	u.askAgain()
-	next = u.renewed(setup)
-	return next, !slices.Equal(next[0], before[0])
+	next = u.current(sent)
+	return next, !slices.Equal(next[0], sent[0])
+}
+
+// isOwn reports whether a setup logs in as the proxy does, with a password that is or was in use.
+func (u *Upstream) isOwn(setup [][]string) bool {
+	if !u.Initial.LoggedIn || len(setup) == 0 {
+		return false
+	}
+	login := u.Initial.Login()[0]
+	last := len(login) - 1
+	return len(setup[0]) == len(login) && slices.Equal(setup[0][:last], login[:last]) &&
+		(setup[0][last] == login[last] || u.secrets.has(setup[0][last]))
+}
+
+// current is a setup with the password in use, if it logs in as the proxy does.
+func (u *Upstream) current(setup [][]string) [][]string {
+	if !u.isOwn(setup) {
+		return setup
+	}
+	setup = slices.Clone(setup)
+	own := u.Initial
+	own.Password = u.secrets.current(own.Password)
+	setup[0] = own.Login()[0]
+	return setup
 }
 
 // askAgain looks for other credentials, unless that was done just now.

@@ -74,8 +74,26 @@ func TestRenewedPasswordInACluster(t *testing.T) {
 	if got, err := own.Get(t.Context(), "b").Result(); got != "1" {
 		t.Errorf("GET b: %q, %v", got, err)
 	}
-	if u.Renew(url("two")) {
-		t.Error("the password has changed a second time")
+
+	// After RESET the connection has logged in by another password than in the beginning.
+	if got := ask("RESET"); got != "+RESET\r\n" {
+		t.Errorf("RESET: %q", got)
+	}
+	if got := ask(u.Login()[0]...); got != "+OK\r\n" {
+		t.Errorf("AUTH: %q", got)
+	}
+	if got := ask("GET", "a"); got != "$1\r\n1\r\n" {
+		t.Errorf("GET a: %q", got)
+	}
+	user(">three")
+	u.Renew(url("three"))
+	user("<two")
+	c.MasterOf(c.Slot("b")).Ask("CLIENT", "KILL", "USER", "app")
+	testwait.Until(t, "the connection to the node is opened again", func() bool {
+		return ask("GET", "b") == "$1\r\n1\r\n"
+	})
+	if u.Renew(url("three")) {
+		t.Error("the password has changed once more")
 	}
 }
 

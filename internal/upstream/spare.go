@@ -74,8 +74,7 @@ func (u *Upstream) reset(conn net.Conn) (nobody bool, err error) {
 	case string(replies[0].raw) != "+RESET\r\n":
 		return false, errNotReset
 	}
-	login := u.Initial.Login()
-	if len(login) > 0 || u.sentinels != nil {
+	if login := u.Initial.Login(); len(login) > 0 || u.sentinels != nil {
 		err = u.login(conn, u.Addr, login)
 	}
 	return !u.Initial.LoggedIn && letsNobodyIn(replies[1].Head), err
@@ -92,6 +91,9 @@ func (u *Upstream) SetUp(ctx context.Context, conn net.Conn, as Setup) error {
 		addr = conn.RemoteAddr().String()
 	}
 	cmds := as.commands()
+	if u.isOwn(cmds) { // the connection is logged in so
+		cmds = cmds[1:]
+	}
 	if as.DB == 0 && u.Initial.DB != 0 {
 		cmds = append(cmds, []string{"SELECT", "0"})
 	}

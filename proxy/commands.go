@@ -123,6 +123,7 @@ func (c *command) mustBeWhole() bool {
 func fenceable(args [][]byte) bool {
 	cmd := lookup(args[0])
 	r := routeOf(cmd, resp.Request{Args: args})
-	return cmd.Class == commands.Other ||
+	class := cmd.For(args).Class
+	return class == commands.Other || class == commands.Occupying ||
 		cmd.lock == nil && r.Effect == commands.NoEffect && r.Way != passthrough.Home
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
@@ -28,6 +29,13 @@ func TestRouteOf(t *testing.T) {
 		{"xreadgroup group streams me block 0 streams a >", own, commands.NoEffect},
 		{"xreadgroup group g streams block 0 streams a >", own, commands.NoEffect},
 		{"xreadgroup group g me streams a >", shared, commands.NoEffect},
+		{"flushall", own, commands.NoEffect},
+		{"flushall sync", own, commands.NoEffect},
+		{"FLUSHDB SYNC", own, commands.NoEffect},
+		{"flushdb async", own, commands.NoEffect},
+		{"cluster setslot 1 stable", own, commands.NoEffect},
+		{"cluster syncslots finish", own, commands.StickyState},
+		{"cluster info", shared, commands.NoEffect},
 		{"script load x", shared, commands.NoEffect},
 		{"script KILL", own, commands.NoEffect},
 		{"function kill", own, commands.NoEffect},
@@ -99,5 +107,19 @@ func TestLooseRequestsGoByTheClientsOwnConnection(t *testing.T) {
 	r := routeOf(lookup(args[0]), resp.Request{Args: args, Loose: true})
 	if r.Way != passthrough.Home {
 		t.Errorf("it goes by way %v", r.Way)
+	}
+}
+
+// A fence can run what Redis allows within a transaction and what leaves nothing on the connection,
+// wherever it goes otherwise.
+func TestFenceable(t *testing.T) {
+	for request, want := range map[string]bool{
+		"get a": true, "flushall": true, "flushdb sync": true, "nosuchcommand": true,
+		"blpop a 0": false, "xread block 0 streams a 0": false, "select 1": false, "lock a 1": false,
+		"subscribe a": false,
+	} {
+		if got := fenceable(bytes.Fields([]byte(request))); got != want {
+			t.Errorf("%s: %v", request, got)
+		}
 	}
 }

@@ -32,6 +32,9 @@ const (
 	// Slow commands don't either, but others must not wait behind them: scripts, and what Redis
 	// does in a thread.
 	Slow
+	// Occupying commands don't either, but Redis can hold back for seconds all that comes behind
+	// them by the same connection, unless they run within a transaction or a script.
+	Occupying
 	// MayBlock commands are Shared unless they say BLOCK: then they are Blocking.
 	MayBlock
 	// Blocking commands can wait for another client. They leave nothing on the connection.

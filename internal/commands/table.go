@@ -68,7 +68,9 @@ var table = []Command{
 	// All keys.
 	{Name: "dbsize", Class: Shared, Nodes: Masters, Join: Sum},
 	{Name: "keys", Class: Shared, Nodes: Masters, Join: Elements},
-	{Name: "flushall flushdb", Class: Shared, Nodes: Masters},
+	// Until a thread has freed what they delete, as of Redis 7.4, unless they say ASYNC.
+	{Name: "flushall flushdb", Class: Occupying, Nodes: Masters},
+	{Name: "sflush", Class: Occupying, Refused: oneNodesData},
 	{Name: "scan randomkey", Class: Shared}, // in a cluster one node after the other
 	{Name: "swapdb", Class: Shared},
 
@@ -161,9 +163,12 @@ var table = []Command{
 	{Name: `cluster|addslots cluster|addslotsrange cluster|bumpepoch cluster|delslots
 		cluster|delslotsrange cluster|failover cluster|flushslots cluster|forget cluster|meet
 		cluster|replicate cluster|reset cluster|saveconfig cluster|set-config-epoch
-		cluster|setslot cluster|migrateslots cluster|cancelslotmigrations cluster|migration
-		cluster|syncslots`,
+		cluster|migrateslots cluster|cancelslotmigrations cluster|migration`,
 		Class: Shared, Refused: aboutOneNode},
+	// Valkey 8 waits for its replicas.
+	{Name: "cluster|setslot", Class: Occupying, Refused: aboutOneNode},
+	// Between nodes: some get no reply.
+	{Name: "cluster|syncslots", Class: Stateful, Effect: StickyState, Refused: aboutOneNode},
 	{Name: "monitor", Class: Stateful, Effect: Monitor, Nodes: Masters},
 	{Name: "sync psync", Class: Stateful, Effect: Replicate, Refused: oneNodesData},
 	{Name: "replconf", Class: Stateful, Effect: StickyState}, // by arguments

@@ -50,7 +50,8 @@ var newer = strings.Fields(`
 	commandlog|reset delex delifeq digest hexpire hexpireat hexpiretime hgetdel hgetex
 	hpersist
 	hpexpire hpexpireat hpexpiretime hpttl hsetex httl msetex vadd vcard vdim vemb vgetattr vinfo
-	vismember vlinks vrandmember vrange vrem vsetattr vsim waitaof xackdel xdelex`)
+	vismember vlinks vrandmember vrange vrem vsetattr vsim waitaof xackdel xdelex
+	sflush`)
 
 // hidden are the commands that no Redis lists.
 var hidden = []string{"post", "host:", "fence", "lockproxy.wait", "debug|object", "debug|restart",
@@ -189,7 +190,7 @@ func checkClass(t *testing.T, e entry, row *Command) {
 		if !e.is("blocking") {
 			t.Errorf("%s is said to block, and Redis does not say so", e.name)
 		}
-	case Shared, Slow:
+	case Shared, Slow, Occupying:
 		switch {
 		case e.is("blocking") || e.in("@blocking"):
 			wrong("blocking", "Blocking or MayBlock")

@@ -30,8 +30,9 @@ const (
 	unneeded                // not used since
 )
 
-// openHome opens the home and sets it up as the client has set up the last one.
-func (s *homeSide) openHome(ctx context.Context) error {
+// openHome opens the home and sets it up as the client has set up the last one. A dialled one has
+// not been open before.
+func (s *homeSide) openHome(ctx context.Context, dialled bool) error {
 	loopguard.MayWait()
 	defer s.waits()()
 	if s.lastHome != nil {
@@ -42,7 +43,7 @@ func (s *homeSide) openHome(ctx context.Context) error {
 	s.mu.Lock()
 	setup, letIn := s.pending.setup(), s.pending.Admitted
 	s.mu.Unlock()
-	found, err := s.pool.findHome(ctx, setup, letIn)
+	found, err := s.pool.findHome(ctx, setup, letIn, dialled)
 	if err == nil {
 		s.beginHome(found)
 	}

@@ -45,7 +45,7 @@ func (s *laneSide) chooseLocked(way Way) (shares bool, kind poolKey) {
 	}
 	s.scripts = s.scripts || way == Scripts
 	free := s.route == byLane || s.route == byHome && s.pending.empty() && !s.within
-	shares = free && way != Home && s.pool.LanesPerKey > 0 && s.pool.sharing.allowed() &&
+	shares = free && way != Home && way != NewHome && s.pool.LanesPerKey > 0 && s.pool.sharing.allowed() &&
 		!s.needsHome.any() && s.pending.Shareable()
 	return shares, poolKey{s.pending.Identity, s.scripts}
 }

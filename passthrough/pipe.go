@@ -85,6 +85,7 @@ const (
 	Home    Way = iota // by the home
 	Shared             // by a lane
 	Scripts            // by a lane for clients that run scripts, which can take long
+	NewHome            // by the home; if none is open, by one on which nothing was sent before
 )
 
 // ErrWaits is the outcome of what would have to wait in an event loop. Nothing was done: the
@@ -106,7 +107,7 @@ func (p *Pipe) Route(ctx context.Context, way Way, it *eventloop.Iteration) erro
 	case p.route == gone:
 		defer p.mu.Unlock()
 		return p.neverSent()
-	case p.failed != nil && p.failedWay != Home:
+	case p.failed != nil && p.failedWay != Home && p.failedWay != NewHome:
 		p.mu.Unlock()
 		return p.failed // though there can be a lane by now
 	case p.pending.fresh:
@@ -146,7 +147,7 @@ func (p *Pipe) Route(ctx context.Context, way Way, it *eventloop.Iteration) erro
 	case it != nil:
 		return ErrWaits
 	case p.failed == nil:
-		p.failed, p.failedWay = p.openHome(ctx), way
+		p.failed, p.failedWay = p.openHome(ctx, way == NewHome), way
 	}
 	return p.failed
 }

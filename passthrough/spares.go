@@ -204,15 +204,15 @@ func (s *spares) close() {
 	s.list = nil
 }
 
-// findHome returns a connection for a home: a spare that is set up, or a new one. letIn is
-// popSpare's.
+// findHome returns a connection for a home: a spare that is set up, unless it is to be dialled, or a
+// new one. letIn is popSpare's.
 func (p *Pool) findHome(
-	ctx context.Context, setup upstream.Setup, letIn bool,
+	ctx context.Context, setup upstream.Setup, letIn, dialled bool,
 ) (found spare, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.DialTimeout)
 	defer cancel()
 	ok := false
-	if !p.Upstream.IsCluster() || setup.Identity == p.Upstream.Initial {
+	if !dialled && (!p.Upstream.IsCluster() || setup.Identity == p.Upstream.Initial) {
 		found, ok = p.popSpare(letIn)
 	}
 	if ok && setup != (upstream.Setup{Identity: p.Upstream.Initial}) {

@@ -47,7 +47,7 @@ func (d *dispatcher) addToBatch(req resp.Request, it *eventloop.Iteration) bool 
 	if d.batch.requests == maxBatch && !d.relayBatch(it) {
 		return false
 	}
-	d.client.count(cmd.kind)
+	d.began(cmd, cmd.Command)
 	d.in.start += len(req.Raw)
 	d.batch.requests++
 	d.batch.bytes += len(req.Raw)

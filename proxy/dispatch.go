@@ -16,6 +16,7 @@ type dispatcher struct {
 	locks     *locker
 	ends      lockEnds
 	batch     batch // requests that are relayed together
+	wrote     bool  // a request of the client's may have written
 	streaming bool  // a request too large to hold is on its way
 	lastDelay lastDelay
 	skipped   *syntax.Spec // it is this lock command, which is not relayed; nil for others
@@ -34,10 +35,10 @@ func (d *dispatcher) dispatch(req resp.Request, it *eventloop.Iteration) verdict
 		if !d.pipe.Relay(r, it) {
 			return waits
 		}
-		d.client.count(cmd.kind)
+		d.began(cmd, cmd.For(req.Args))
 		return goesOn
 	}
-	d.client.count(cmd.kind)
+	d.began(cmd, cmd.For(req.Args))
 	if cmd.lock != nil {
 		d.locks.runLock(cmd.lock, req)
 		return goesOn
@@ -53,7 +54,11 @@ func (d *dispatcher) dispatch(req resp.Request, it *eventloop.Iteration) verdict
 		// There is no node whose state it could change.
 		r.Way, r.Effect = passthrough.Shared, commands.NoEffect
 	}
-	if cmd.syncFirst != nil {
+	switch {
+	case cmd.syncFirst == nil:
+	case !d.wrote:
+		r.Way = passthrough.NewHome // what others have written by a spare would count
+	default:
 		defer d.pipe.Pin(passthrough.Unpinned) // the home, until the command goes there
 		var err error
 		if r.SyncsWrites, err = d.x.syncWrites(cmd.syncFirst); err != nil {
@@ -71,6 +76,12 @@ func (d *dispatcher) dispatch(req resp.Request, it *eventloop.Iteration) verdict
 		return ends
 	}
 	return goesOn
+}
+
+// began counts a request, and notes whether it may write: row is that of its subcommand.
+func (d *dispatcher) began(cmd *command, row *commands.Command) {
+	d.client.count(cmd.kind)
+	d.wrote = d.wrote || !row.Reads
 }
 
 // takesSteps reports whether a request takes more than to be relayed, or can.
@@ -174,7 +185,7 @@ func (d *dispatcher) addLock(req resp.Request, it *eventloop.Iteration) bool {
 			return false
 		}
 	}
-	d.client.count(cmd.kind)
+	d.began(cmd, cmd.Command)
 	d.in.start += len(req.Raw)
 	d.locks.startLock(cmd, req.Args, it)
 	return true

@@ -170,7 +170,7 @@ func (d *dispatcher) stream(argc int) {
 	args, _ := d.in.framer.Head(d.in.buf[:d.in.end], math.MaxInt)
 	cmd := lookupHead(args)
 	d.streaming, d.skipped = true, cmd.lock
-	d.client.count(cmd.kind)
+	d.began(cmd, cmd.Command)
 	raw := d.in.framer.Stream(d.in.buf[:d.in.end])
 	expect := passthrough.Expect{Effect: cmd.Effect, Count: argc - 1}
 	if cmd.Effect == commands.Hello {

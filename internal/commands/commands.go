@@ -13,6 +13,7 @@ type Command struct {
 	Of      *Command // what it is a subcommand of; nil if it is none
 	Class   Class
 	Effect  Effect
+	Reads   bool // it changes nothing that replicas are told of
 	Keys    Keys
 	Foreign foreign.Role // what it can do to a lock of a client that doesn't use LOCK
 	Nodes   Nodes        // of a cluster

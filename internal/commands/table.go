@@ -14,20 +14,22 @@ const (
 // alike.
 var table = []Command{
 	// Data.
-	{Name: `append bitcount bitfield bitfield_ro bitpos decr decrby digest dump
-		expiretime geoadd geodist geohash geopos georadius_ro georadiusbymember_ro
-		geosearch get getbit getdel getex getrange hdel hexists hexpire hexpireat hexpiretime
-		hget hgetall hgetdel hgetex hincrby hincrbyfloat hkeys hlen hmget hmset hpersist hpexpire
-		hpexpireat hpexpiretime hpttl hrandfield hscan hset hsetex hsetnx hstrlen httl hvals incr
-		incrby incrbyfloat lindex linsert llen lpop lpos lpush lpushx lrange lrem lset ltrim move
-		persist pexpiretime pfadd psetex pttl restore restore-asking rpop rpush
-		rpushx sadd scard setbit setex setrange sismember smembers smismember spop spublish
-		srandmember srem sscan strlen substr ttl type vcard vdim vemb vgetattr vinfo vismember
-		vlinks vrandmember vrange vrem vsetattr xack xackdel xadd xautoclaim xclaim xdel xdelex
-		xlen xpending xrange xrevrange xsetid xtrim zadd zcard zcount zincrby zlexcount zmscore
-		zpopmax zpopmin zrandmember zrange zrangebylex zrangebyscore zrank zrem zremrangebylex
-		zremrangebyrank zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore zrevrank zscan
-		zscore`, Class: Shared, Keys: at(1, 1, 1)},
+	{Name: `bitcount bitfield_ro bitpos digest dump expiretime geodist geohash geopos
+		georadius_ro georadiusbymember_ro geosearch get getbit getrange hexists hexpiretime
+		hget hgetall hkeys hlen hmget hpexpiretime hpttl hrandfield hscan hstrlen httl hvals
+		lindex llen lpos lrange pexpiretime pttl scard sismember smembers smismember
+		srandmember sscan strlen substr ttl type vcard vdim vemb vgetattr vinfo vismember
+		vlinks vrandmember vrange xlen xpending xrange xrevrange zcard zcount zlexcount
+		zmscore zrandmember zrange zrangebylex zrangebyscore zrank zrevrange zrevrangebylex
+		zrevrangebyscore zrevrank zscan zscore`,
+		Class: Shared, Reads: true, Keys: at(1, 1, 1)},
+	{Name: `append bitfield decr decrby geoadd getdel getex hdel hexpire hexpireat hgetdel
+		hgetex hincrby hincrbyfloat hmset hpersist hpexpire hpexpireat hset hsetex hsetnx incr
+		incrby incrbyfloat linsert lpop lpush lpushx lrem lset ltrim move persist pfadd psetex
+		restore restore-asking rpop rpush rpushx sadd setbit setex setrange spop spublish srem
+		vrem vsetattr xack xackdel xadd xautoclaim xclaim xdel xdelex xsetid xtrim zadd
+		zincrby zpopmax zpopmin zrem zremrangebylex zremrangebyrank zremrangebyscore`,
+		Class: Shared, Keys: at(1, 1, 1)},
 	{Name: "vadd vsim", Class: Slow, Keys: at(1, 1, 1)}, // in a thread
 	{Name: "set", Class: Shared, Keys: at(1, 1, 1), Foreign: foreign.Sets},
 	{Name: "setnx", Class: Shared, Keys: at(1, 1, 1), Foreign: foreign.SetsNX},
@@ -37,8 +39,9 @@ var table = []Command{
 	{Name: "delex delifeq", Class: Shared, Keys: at(1, 1, 1), Foreign: foreign.Deletes},
 	{Name: `pfcount pfmerge sdiff sdiffstore sinter sinterstore sunion sunionstore`, Class: Shared,
 		Keys: at(1, -1, 1)},
-	{Name: "mget", Class: Shared, Keys: at(1, -1, 1), Nodes: Split},
-	{Name: "exists touch", Class: Shared, Keys: at(1, -1, 1), Nodes: Split, Join: Sum},
+	{Name: "mget", Class: Shared, Reads: true, Keys: at(1, -1, 1), Nodes: Split},
+	{Name: "exists touch", Class: Shared, Reads: true, Keys: at(1, -1, 1), Nodes: Split,
+		Join: Sum},
 	{Name: "del unlink", Class: Shared, Keys: at(1, -1, 1), Nodes: Split, Join: Sum,
 		Foreign: foreign.Deletes},
 	{Name: "mset", Class: Shared, Keys: at(1, -1, 2), Nodes: Split},
@@ -54,7 +57,7 @@ var table = []Command{
 		Keys: found(destinationAnd(counted(2)))},
 	{Name: "georadius georadiusbymember", Class: Shared, Keys: found(keyAnd("store", "storedist"))},
 	{Name: "sort", Class: Shared, Keys: found(sorted)},
-	{Name: "sort_ro", Class: Shared, Keys: found(keyAnd())},
+	{Name: "sort_ro", Class: Shared, Reads: true, Keys: found(keyAnd())},
 	{Name: "migrate", Class: Shared, Keys: found(migrated)},
 	{Name: "xread xreadgroup", Class: MayBlock, Keys: found(streams)},
 	{Name: "blmove brpoplpush", Class: Blocking, Keys: at(1, 2, 1)},
@@ -66,12 +69,12 @@ var table = []Command{
 		xinfo|consumers xinfo|groups xinfo|stream`, Class: Shared, Keys: at(2, 2, 1)},
 
 	// All keys.
-	{Name: "dbsize", Class: Shared, Nodes: Masters, Join: Sum},
-	{Name: "keys", Class: Shared, Nodes: Masters, Join: Elements},
+	{Name: "dbsize", Class: Shared, Reads: true, Nodes: Masters, Join: Sum},
+	{Name: "keys", Class: Shared, Reads: true, Nodes: Masters, Join: Elements},
 	// Until a thread has freed what they delete, as of Redis 7.4, unless they say ASYNC.
 	{Name: "flushall flushdb", Class: Occupying, Nodes: Masters},
 	{Name: "sflush", Class: Occupying, Refused: oneNodesData},
-	{Name: "scan randomkey", Class: Shared}, // in a cluster one node after the other
+	{Name: "scan randomkey", Class: Shared, Reads: true}, // in a cluster one node after the other
 	{Name: "swapdb", Class: Shared},
 
 	// Scripts.
@@ -87,40 +90,40 @@ var table = []Command{
 	{Name: "script|debug", Class: Stateful, Effect: StickyState, Refused: debugsOneNode},
 
 	// Transactions.
-	{Name: "multi", Class: Stateful, Effect: Multi},
-	{Name: "exec", Class: Stateful, Effect: Exec},
-	{Name: "discard", Class: Stateful, Effect: Discard},
-	{Name: "watch", Class: Stateful, Effect: Watch, Keys: at(1, -1, 1)},
-	{Name: "unwatch", Class: Stateful, Effect: Unwatch},
+	{Name: "multi", Class: Stateful, Reads: true, Effect: Multi},
+	{Name: "exec", Class: Stateful, Reads: true, Effect: Exec},
+	{Name: "discard", Class: Stateful, Reads: true, Effect: Discard},
+	{Name: "watch", Class: Stateful, Reads: true, Effect: Watch, Keys: at(1, -1, 1)},
+	{Name: "unwatch", Class: Stateful, Reads: true, Effect: Unwatch},
 
 	// The connection.
-	{Name: "select", Class: Stateful, Effect: Select},
-	{Name: "auth", Class: Stateful, Effect: Auth},
-	{Name: "hello", Class: Stateful, Effect: Hello},
-	{Name: "reset", Class: Stateful, Effect: Reset},
-	{Name: "quit", Class: Stateful, Effect: Quit},
+	{Name: "select", Class: Stateful, Reads: true, Effect: Select},
+	{Name: "auth", Class: Stateful, Reads: true, Effect: Auth},
+	{Name: "hello", Class: Stateful, Reads: true, Effect: Hello},
+	{Name: "reset", Class: Stateful, Reads: true, Effect: Reset},
+	{Name: "quit", Class: Stateful, Reads: true, Effect: Quit},
 	// Redis closes: a browser was made to send it
 	{Name: "post host:", Class: Stateful, Effect: Closes},
-	{Name: "echo ping", Class: Shared},
+	{Name: "echo ping", Class: Shared, Reads: true},
 	{Name: "readonly readwrite asking", Class: Stateful, Effect: UnknownState},
-	{Name: "wait", Class: Stateful, Nodes: Masters, Join: Min},
-	{Name: "waitaof", Class: Stateful, Nodes: Masters, Join: MinEach},
+	{Name: "wait", Class: Stateful, Reads: true, Nodes: Masters, Join: Min},
+	{Name: "waitaof", Class: Stateful, Reads: true, Nodes: Masters, Join: MinEach},
 	{Name: "client client|no-evict client|no-touch client|capa client|import-source",
 		Class: Stateful, Effect: StickyState},
-	{Name: "client|setname", Class: Stateful, Effect: SetName},
-	{Name: "client|setinfo", Class: Stateful},
-	{Name: "client|setinfo|lib-name", Class: Stateful, Effect: SetLibName},
-	{Name: "client|setinfo|lib-ver", Class: Stateful, Effect: SetLibVer},
+	{Name: "client|setname", Class: Stateful, Reads: true, Effect: SetName},
+	{Name: "client|setinfo", Class: Stateful, Reads: true},
+	{Name: "client|setinfo|lib-name", Class: Stateful, Reads: true, Effect: SetLibName},
+	{Name: "client|setinfo|lib-ver", Class: Stateful, Reads: true, Effect: SetLibVer},
 	{Name: "client|tracking client|reply", Class: Stateful, Effect: StickyState},
 	{Name: "client|tracking|on", Class: Stateful, Effect: TrackingOn},
 	{Name: "client|tracking|off", Class: Stateful, Effect: TrackingOff},
 	{Name: "client|reply|on", Class: Stateful, Effect: ReplyOn},
 	{Name: "client|reply|off", Class: Stateful, Effect: ReplyOff},
 	{Name: "client|reply|skip", Class: Stateful, Effect: ReplySkip},
-	{Name: "client|help", Class: Shared},
-	{Name: "client|id client|info", Class: Stateful, Effect: KnownID},
-	{Name: "client|list", Class: Stateful, Effect: KnownID, Nodes: Masters, Join: Text},
-	{Name: "client|caching client|getname client|getredir client|trackinginfo", Class: Stateful},
+	{Name: "client|help", Class: Shared, Reads: true},
+	{Name: "client|id client|info", Class: Stateful, Reads: true, Effect: KnownID},
+	{Name: "client|list", Class: Stateful, Reads: true, Effect: KnownID, Nodes: Masters, Join: Text},
+	{Name: "client|caching client|getname client|getredir client|trackinginfo", Class: Stateful, Reads: true},
 	{Name: "client|kill client|unblock", Class: Stateful, Nodes: AnyMaster, Join: Max},
 	{Name: "client|pause", Class: Stateful, Nodes: Masters}, // its effect is by arguments
 	{Name: "client|unpause", Class: Stateful, Effect: Unpauses, Nodes: Masters},
@@ -139,7 +142,8 @@ var table = []Command{
 
 	// The server.
 	{Name: "command config acl slowlog latency cluster", Class: Shared},
-	{Name: "info role time lolwut failover replicaof slaveof", Class: Shared},
+	{Name: "info role time lolwut", Class: Shared, Reads: true},
+	{Name: "failover replicaof slaveof", Class: Shared},
 	{Name: "save bgsave bgrewriteaof memory|purge slowlog|reset config|resetstat", Class: Shared,
 		Nodes: Masters},
 	{Name: "lastsave", Class: Shared, Nodes: Masters, Join: Min},

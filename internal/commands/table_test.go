@@ -130,6 +130,9 @@ func TestTableAgainstRedis(t *testing.T) {
 		case row == Unknown:
 			t.Errorf("%s is not in the table", e.name)
 		default:
+			if row.Reads && (e.is("write") || e.is("may_replicate")) {
+				t.Errorf("%s is said to read, and is flagged %q", e.name, e.flags)
+			}
 			checkKeys(t, e, row)
 			checkClass(t, e, row)
 		}

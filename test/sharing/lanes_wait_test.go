@@ -140,3 +140,41 @@ func TestWaitaofCoversWritesByLanes(t *testing.T) {
 	c.Expect("WAITAOF 1 0 50", not)
 	c.Expect("GET a", "$1\r\n3\r\n")
 }
+
+// WAIT does not count for a client what others have written, by connections that it shares or that
+// they had before it. A client whose first request is WAIT is answered as by Redis. A client that
+// has only read is answered as by a Redis that counts only a client's own writes: up to 7.0 Redis
+// counts what others have written before the client's last request.
+func TestWaitOfAClientThatWroteNothing(t *testing.T) {
+	server := testredis.Start(t)
+	replica := testredis.StartReplicas(t, server, 1)[0]
+	p := sharing(t, server, 1)
+	writer := proxytest.SharedClient(t, p.Addr)
+	replica.Pause()
+	defer replica.Resume()
+	writer.Expect("SET a 1", "+OK\r\n")
+	leaver := proxytest.Dial(t, p.Addr) // one of the connections that are open has written
+	leaver.Expect("MULTI", "+OK\r\n")
+	leaver.Expect("SET a 2", "+QUEUED\r\n")
+	leaver.Expect("EXEC", "*1\r\n+OK\r\n")
+	leaver.Close()
+	testwait.Until(t, "its connection serves others", func() bool {
+		return p.Server.Stats().Connections.Homes == 0
+	})
+	for _, before := range [][]string{
+		{}, {"GET a"}, {"PING", "MGET a b"}, {"HGETALL h", "INFO server", "GET a"},
+	} {
+		direct, proxied := proxytest.Dial(t, server.Addr()), proxytest.Dial(t, p.Addr)
+		for _, command := range before {
+			direct.Do(command)
+			proxied.Do(command)
+		}
+		want := direct.Do("WAIT 1 50")
+		got := proxied.Do("WAIT 1 50")
+		if got != want && (len(before) == 0 || got != ":1\r\n") {
+			t.Errorf("after %q: %q, directly %q", before, got, want)
+		}
+		proxied.Expect("SET a 3", "+OK\r\n")
+		proxied.Expect("WAIT 1 50", ":0\r\n")
+	}
+}

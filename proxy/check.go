@@ -76,7 +76,7 @@ func (s *Server) look(
 		fault = s.missingReplicas(info)
 	}
 	switch {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, s.ranOutOfFiles("ask the upstream", fault):
 	case fault == nil:
 		s.status.serves(s.log, s.cfg.Upstream)
 	case once.Err() != nil:

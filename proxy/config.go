@@ -19,6 +19,7 @@ type Config struct {
 	Locks       lockcmd.Config
 	Limits      resp.Limits   // zero fields are Redis's own limits
 	MaxClients  int           // 0 is 10,000, as in Redis
+	Files       int           // how many can be open; 0 is what the system allows
 	DialTimeout time.Duration // of connecting and logging in to the upstream; 0 is 5 s
 	Logger      hclog.Logger  // nil logs nothing
 	Observer    Observer      // is told how long things took; nil for none
@@ -70,6 +71,7 @@ func (cfg *Config) spares() int {
 // setDefaults gives zero fields the values that they stand for.
 func (cfg *Config) setDefaults() {
 	cfg.MaxClients = cmp.Or(cfg.MaxClients, 10000)
+	cfg.Files = cmp.Or(cfg.Files, openFiles())
 	cfg.UpstreamConns = cmp.Or(cfg.UpstreamConns, 1)
 	if cfg.Dedicated {
 		cfg.UpstreamConns = 0

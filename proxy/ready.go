@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/upstream"
 )
 
 // errDraining is why a proxy that is stopping isn't ready.
@@ -18,7 +20,10 @@ func (s *Server) Ready(ctx context.Context) error {
 	if s.isUnready() {
 		return errDraining
 	}
-	if err := s.ping(ctx); err != nil {
+	switch err := s.ping(ctx); {
+	case upstream.OutOfFiles(err):
+		return fmt.Errorf("the proxy has too many open files: %s (%w)", raiseFiles, err)
+	case err != nil:
 		return fmt.Errorf("the upstream %s does not serve: %w", s.cfg.Upstream, err)
 	}
 	return nil

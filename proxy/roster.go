@@ -27,6 +27,7 @@ type roster struct {
 	state    serverState           // guarded by mu
 	ln       *listener             // guarded by mu; nil before Serve
 	max      int                   // guarded by mu; sessions at one time
+	room     func() int            // how many there are open files for
 	sessions map[*session]struct{} // guarded by mu
 	idleEnd  time.Time             // guarded by mu; when idle sessions end once the server drains
 }
@@ -52,7 +53,7 @@ func (r *roster) listen(ln net.Listener, start func()) (*listener, error) {
 func (r *roster) add(begin func() *session) (sess *session, full bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.state == serverStopped || len(r.sessions) >= r.max {
+	if r.state == serverStopped || len(r.sessions) >= min(r.max, r.room()) {
 		return nil, r.state != serverStopped
 	}
 	sess = begin()

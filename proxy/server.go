@@ -43,6 +43,7 @@ type Server struct {
 	status    upstreamStatus
 	buffers   bufferQuota // what sessions can hold of unfinished requests
 	scripts   scriptLoads
+	filesSaid atomic.Int64 // when ranOutOfFiles has logged last, as monotonic.Now; 0 for never
 }
 
 // New returns a Server that is not listening yet.
@@ -50,6 +51,7 @@ func New(cfg Config) *Server {
 	cfg.setDefaults()
 	s := &Server{cfg: cfg, log: cfg.Logger, id: newID(cfg.Host), started: time.Now()}
 	s.roster.max, s.roster.sessions = cfg.MaxClients, map[*session]struct{}{}
+	s.roster.room = s.cfg.clientsByFiles
 	s.buffers.max = max(maxBuffers, 4*int64(cfg.ClientBuffer))
 	batchScript := script.BatchSHA
 	if cfg.Locks.Cluster {
@@ -107,7 +109,11 @@ func (s *Server) Serve(ln net.Listener) error {
 	refuse := func(conn redcon.Conn, cmd redcon.Command) { conn.Close() }
 	addr := ln.Addr()
 	server := redcon.NewServerNetwork(addr.Network(), addr.String(), refuse, s.accept, nil)
-	server.AcceptError = func(err error) { s.log.Error("cannot accept clients", "error", err) }
+	server.AcceptError = func(err error) {
+		if !s.ranOutOfFiles("accept clients", err) {
+			s.log.Error("cannot accept clients", "error", err)
+		}
+	}
 	return server.Serve(accepts)
 }
 
@@ -115,6 +121,7 @@ func (s *Server) Serve(ln net.Listener) error {
 // read clients, homes and lanes, without which each is read by a goroutine, what follows the
 // upstream, and what ends stuck sessions. Close ends all.
 func (s *Server) start(sockets bool) {
+	s.warnOfFiles()
 	if sockets {
 		loops, err := eventloop.Start((runtime.GOMAXPROCS(0) + 1) / 2)
 		if err != nil {
@@ -194,6 +201,7 @@ func (s *Server) recordConnect(err error) {
 	switch {
 	case err == nil:
 		s.status.connects(s.log, s.cfg.Upstream)
+	case s.ranOutOfFiles("connect to the upstream", err):
 	case s.status.fails(noConnect, false):
 		s.log.Error("the upstream does not serve: clients are answered UPSTREAM until it does",
 			"upstream", s.cfg.Upstream, "error", err)

@@ -72,7 +72,8 @@ var flagHelp = map[string]string{
 	"tls-key": "The key of --tls-cert, PEM.",
 	"tls-client-ca": "Let in only clients with a certificate that one of these authorities has " +
 		"signed, PEM.",
-	"max-clients": "The most clients at one time; more are refused (default ${default}).",
+	"max-clients": "The most clients at one time, if there are open files for two connections of each " +
+		"(LimitNOFILE, ulimit -n); more are refused (default ${default}).",
 	"client-buffer": "The largest request that is held whole: a lock command, AUTH, HELLO, CLIENT or " +
 		"COMMAND; others are streamed. Sizes are written as in redis.conf: 64kb, 1mb," +
 		" 2gb (default ${default}).",

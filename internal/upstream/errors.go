@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 
 	"lockproxy/internal/resp"
 )
@@ -21,7 +22,17 @@ func (e *Error) Error() string {
 			"is unknown (%v)",
 			e.Addr, e.Err)
 	}
+	if OutOfFiles(e.Err) {
+		return fmt.Sprintf("the proxy has too many open files to connect to %s: nothing was sent, "+
+			"try again (%v)", e.Addr, e.Err)
+	}
 	return fmt.Sprintf("cannot reach %s: nothing was sent, try again (%v)", e.Addr, e.Err)
+}
+
+// OutOfFiles reports whether this process, or its machine, has no open file left: the upstream may
+// serve nevertheless.
+func OutOfFiles(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
 func (e *Error) Unwrap() error { return e.Err }

@@ -118,7 +118,28 @@ func (s *Server) warnOfUpstream(ctx context.Context, info map[string]string) {
 	default:
 		s.log.Debug("cannot look whether the upstream may evict locks: its user may not ask")
 	}
+	s.warnOfNoScripts(ctx)
 	s.checkFsync(ctx)
+}
+
+// timeScript is what warnOfNoScripts runs: each lock script reads the clock.
+const timeScript = "return redis.call('TIME')"
+
+// warnOfNoScripts warns if the upstream does not run scripts such as those of lock commands.
+func (s *Server) warnOfNoScripts(ctx context.Context) {
+	once, cancel := context.WithTimeout(ctx, s.cfg.DialTimeout)
+	defer cancel()
+	for _, ask := range [][]any{
+		{"EVALSHA", strings.Repeat("0", 40), "0"}, {"EVAL", timeScript, "0"},
+	} {
+		var said redis.Error
+		if err := s.prober.Do(once, ask...).Err(); errors.As(err, &said) {
+			if lacks := missingInScripts(said.Error()); lacks != "" {
+				s.log.Warn("every lock command is answered with an error", "error", lacks)
+				return
+			}
+		}
+	}
 }
 
 // mayNotAsk reports whether the upstream will always refuse a request: for want of a right, or

@@ -97,12 +97,35 @@ func serverErrorText(name, text string) string {
 		strings.Contains(text, "ACL failure in script") {
 		text = "NOPERM " + strings.TrimPrefix(strings.TrimPrefix(text, "NOPERM "), "ERR ")
 	}
+	if lacks := missingInScripts(text); lacks != "" {
+		return lacks
+	}
 	for _, sent := range []string{"'evalsha'", "'eval'"} {
 		if strings.HasPrefix(text, "ERR Can't execute "+sent) {
 			text = strings.Replace(text, sent, "'"+name+"'", 1)
 		}
 	}
 	return text
+}
+
+// missingInScripts is what a lock command is answered if the upstream does not know EVALSHA or what
+// scripts call: its own text has the arguments, which tell nobody what to do. It is "" for all else.
+func missingInScripts(text string) string {
+	_, name, unknown := strings.Cut(text, "nknown command ")
+	if name = strings.Trim(name, "'`\""); unknown && len(name) >= 4 {
+		for _, sent := range []string{"EVALSHA", "EVAL", "SCRIPT"} {
+			if len(name) >= len(sent) && strings.EqualFold(name[:len(sent)], sent) {
+				return "ERR this Redis runs no scripts (unknown command '" + sent + "'), and lock " +
+					"commands need them: see lockproxy check"
+			}
+		}
+	}
+	// Redis does not say which one.
+	if strings.Contains(text, "nknown Redis command called from") {
+		return "ERR this Redis does not know a command that the scripts of lock commands call, such " +
+			"as TIME: see lockproxy check"
+	}
+	return ""
 }
 
 var (

@@ -52,6 +52,12 @@ func (l *waits) waitTurn(
 	ctx context.Context, s session, w *queue.Wait, by asks, patience, pause time.Duration,
 ) error {
 	loopguard.MayWait()
+	if patience > 0 && time.Since(w.Joined) >= patience {
+		// To ask once more would take as long again.
+		if err, _ := w.Outage(time.Now()); err != nil {
+			return err
+		}
+	}
 	over := timerAfter(patience)
 	defer over.stop()
 	slow := l.seen.slowTimer()

@@ -35,6 +35,7 @@ const (
 func (s *homeSide) openHome(ctx context.Context, dialled bool) error {
 	loopguard.MayWait()
 	defer s.waits()()
+	begun := time.Now()
 	if s.lastHome != nil {
 		s.out.addMustRead(1) // its reader may wait for the client
 		<-s.lastHome.ended
@@ -43,6 +44,10 @@ func (s *homeSide) openHome(ctx context.Context, dialled bool) error {
 	s.mu.Lock()
 	setup, letIn := s.pending.setup(), s.pending.Admitted
 	s.mu.Unlock()
+	// The last home may have looked whether Redis answers: see closedAlone. That is part of it.
+	probed := min(time.Since(begun), maxProbe, s.pool.DialTimeout/2)
+	ctx, cancel := context.WithTimeout(ctx, s.pool.DialTimeout-probed)
+	defer cancel()
 	found, err := s.pool.findHome(ctx, setup, letIn, dialled)
 	if err == nil {
 		s.beginHome(found)

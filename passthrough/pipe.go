@@ -35,8 +35,10 @@ type Pipe struct {
 	homeSide
 	failed    error // why the last Route failed, until Flush
 	failedWay Way   // for what
-	lingering *time.Timer
-	login     [][]string // what logInAgain sent last
+	// until when failed counts, if it is of Enter; zero for others
+	failedUntil time.Time
+	lingering   *time.Timer
+	login       [][]string // what logInAgain sent last
 	// Waiter is told of the answers to what an event loop asks. Set it before the first request.
 	Waiter Waiter
 }
@@ -74,9 +76,16 @@ func (p *Pipe) Enter(ctx context.Context) {
 		p.pool.wantSpares()
 		return
 	}
-	p.Route(ctx, Home, nil) // if that fails, the first request tries again
+	if p.Route(ctx, Home, nil) != nil {
+		// The requests that have come meanwhile are answered by the error, instead of another dial.
+		p.failedUntil = time.Now().Add(enterFailure)
+		return
+	}
 	p.Flush(nil)
 }
+
+// enterFailure is for how long a failure to open the first home counts for requests.
+const enterFailure = time.Second
 
 // Way says how a request can go.
 type Way uint8
@@ -100,6 +109,9 @@ var ErrWaits = errors.New("this has to wait")
 // iteration. A goroutine calls them with nil.
 func (p *Pipe) Route(ctx context.Context, way Way, it *eventloop.Iteration) error {
 	p.mu.Lock()
+	if p.failed != nil && !p.failedUntil.IsZero() && time.Now().After(p.failedUntil) {
+		p.failed = nil
+	}
 	switch {
 	case it != nil && (p.failed != nil || p.pending.fresh || p.end != notEnding || p.route == gone):
 		p.mu.Unlock()
@@ -239,7 +251,7 @@ func (p *Pipe) Flush(it *eventloop.Iteration) (all bool) {
 	if fresh {
 		p.logInAgain()
 	}
-	p.failed = nil
+	p.failed, p.failedUntil = nil, time.Time{}
 	p.send()
 	return true
 }

@@ -209,8 +209,6 @@ func (s *spares) close() {
 func (p *Pool) findHome(
 	ctx context.Context, setup upstream.Setup, letIn, dialled bool,
 ) (found spare, err error) {
-	ctx, cancel := context.WithTimeout(ctx, p.DialTimeout)
-	defer cancel()
 	ok := false
 	if !dialled && (!p.Upstream.IsCluster() || setup.Identity == p.Upstream.Initial) {
 		found, ok = p.popSpare(letIn)

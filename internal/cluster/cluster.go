@@ -55,6 +55,15 @@ func (cl *Cluster) Masters() (masters int, whole bool) {
 	return len(m.masters), m.whole()
 }
 
+// Hostname is what the node at addr announces as its name beside its address; "" if that is not
+// known.
+func (cl *Cluster) Hostname(addr string) string {
+	if m := cl.slots.Load(); m != nil {
+		return m.hostnames[addr]
+	}
+	return ""
+}
+
 // OnReplaced sets f, which is called when a replica has become a master, before the new map sends
 // requests to it. A redirection may have sent it some earlier. f must not block.
 func (cl *Cluster) OnReplaced(f func(master string)) { cl.replaced.Store(&f) }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -24,6 +25,8 @@ type slotMap struct {
 	lowest   []int         // the lowest slot of each master
 	ids      []string      // of the masters; "" if unknown
 	replicas []string
+	// hostnames are those that nodes announce beside an address; by host:port
+	hostnames map[string]string
 }
 
 // master is the node that serves a slot; "" is none.
@@ -39,7 +42,8 @@ func (m *slotMap) nodes() []string { return append(slices.Clone(m.masters), m.re
 
 func (m *slotMap) equal(o *slotMap) bool {
 	return m.owner == o.owner && slices.Equal(m.masters, o.masters) &&
-		slices.Equal(m.ids, o.ids) && slices.Equal(m.replicas, o.replicas)
+		slices.Equal(m.ids, o.ids) && slices.Equal(m.replicas, o.replicas) &&
+		maps.Equal(m.hostnames, o.hostnames)
 }
 
 // promoted is the masters that were replicas in an older map, or have taken the place of a master:
@@ -99,7 +103,7 @@ func parseMap(raw []byte, asked string) (*slotMap, error) {
 	}
 	ranges := v.Elems
 	slices.SortFunc(ranges, func(a, b resp.Value) int { return int(firstInt(a) - firstInt(b)) })
-	m := &slotMap{}
+	m := &slotMap{hostnames: map[string]string{}}
 	for _, r := range ranges {
 		if len(r.Elems) < 3 {
 			return nil, errNoMap
@@ -112,6 +116,7 @@ func parseMap(raw []byte, asked string) (*slotMap, error) {
 		if err != nil {
 			return nil, err
 		}
+		m.learnHostname(master, r.Elems[2])
 		i := slices.Index(m.masters, master)
 		if i < 0 {
 			i = len(m.masters)
@@ -126,6 +131,7 @@ func parseMap(raw []byte, asked string) (*slotMap, error) {
 			replica, _, err := parseNode(elem, asked)
 			if err == nil && !slices.Contains(m.replicas, replica) {
 				m.replicas = append(m.replicas, replica)
+				m.learnHostname(replica, elem)
 			}
 		}
 	}
@@ -133,6 +139,20 @@ func parseMap(raw []byte, asked string) (*slotMap, error) {
 		return nil, errors.New("no node serves any slot")
 	}
 	return m, nil
+}
+
+// learnHostname takes the hostname of the node at addr from its entry in CLUSTER SLOTS, whose fourth
+// element has names and values, as of Redis 7.
+func (m *slotMap) learnHostname(addr string, node resp.Value) {
+	if len(node.Elems) < 4 {
+		return
+	}
+	more := node.Elems[3].Elems
+	for i := 0; i+1 < len(more); i += 2 {
+		if name := string(more[i+1].Text); string(more[i].Text) == "hostname" && name != "" {
+			m.hostnames[addr] = name
+		}
+	}
 }
 
 var errNoMap = errors.New("the answer to CLUSTER SLOTS is no map")

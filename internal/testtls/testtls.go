@@ -54,22 +54,32 @@ func NewAuthority(t testing.TB) *Authority {
 // Issue makes a certificate for servers and clients alike, for name and 127.0.0.1.
 func (a *Authority) Issue(t testing.TB, name string) Pair {
 	t.Helper()
+	return a.issue(t, name, time.Now().Add(time.Hour), loopback)
+}
+
+// IssueName makes one for a name alone, and for no address.
+func (a *Authority) IssueName(t testing.TB, name string) Pair {
+	t.Helper()
 	return a.issue(t, name, time.Now().Add(time.Hour))
 }
 
 // IssueExpired makes one that was valid until a minute ago.
 func (a *Authority) IssueExpired(t testing.TB, name string) Pair {
 	t.Helper()
-	return a.issue(t, name, time.Now().Add(-time.Minute))
+	return a.issue(t, name, time.Now().Add(-time.Minute), loopback)
 }
 
-func (a *Authority) issue(t testing.TB, name string, until time.Time) Pair {
+var loopback = net.IPv4(127, 0, 0, 1)
+
+func (a *Authority) issue(
+	t testing.TB, name string, until time.Time, addresses ...net.IP,
+) Pair {
 	t.Helper()
 	key := newKey(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: until,
-		DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		DNSNames: []string{name}, IPAddresses: addresses,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -132,7 +133,8 @@ func Raw(conn net.Conn) io.ReadWriter {
 }
 
 // secure puts TLS around raw, if the upstream has it. The certificate must have the name that the
-// configuration says, or otherwise addr's host.
+// configuration says, or otherwise addr's host. Instead of an address, that of a cluster's node can
+// have the name that the cluster has told for this node, on a connection that was verified.
 func (u *Upstream) secure(ctx context.Context, raw net.Conn, addr string) (net.Conn, error) {
 	cfg := u.TLS()
 	if cfg == nil {
@@ -140,11 +142,49 @@ func (u *Upstream) secure(ctx context.Context, raw net.Conn, addr string) (net.C
 	}
 	if cfg.ServerName == "" {
 		cfg = cfg.Clone()
-		cfg.ServerName, _, _ = net.SplitHostPort(addr)
+		host, _, _ := net.SplitHostPort(addr)
+		cfg.ServerName = host
+		if name := u.announced(addr); name != "" && !cfg.InsecureSkipVerify {
+			verifyEither(cfg, name, host)
+		}
 	}
 	nc := tls.Client(raw, cfg)
 	if err := nc.HandshakeContext(ctx); err != nil {
 		return nil, &Error{Addr: addr, Err: fmt.Errorf("TLS: %w", err)}
 	}
 	return &tlsConn{Conn: nc, raw: raw}, nil
+}
+
+// announced is the name that a cluster has told for its node at addr, if addr is an address; ""
+// otherwise.
+func (u *Upstream) announced(addr string) string {
+	if to, err := netip.ParseAddrPort(addr); err != nil || !to.IsValid() || u.cluster == nil {
+		return ""
+	}
+	return u.cluster.Hostname(addr)
+}
+
+// verifyEither makes cfg ask the server for its certificate for name, and accept it if it has that
+// name or is for the address. Package tls knows one name only, so that its own verification is
+// replaced by the same one for each of the two.
+func verifyEither(cfg *tls.Config, name, address string) {
+	cfg.ServerName, cfg.InsecureSkipVerify = name, true
+	now := cfg.Time
+	if now == nil {
+		now = time.Now
+	}
+	cfg.VerifyConnection = func(state tls.ConnectionState) (err error) {
+		chain := state.PeerCertificates // of a server it has one at least
+		options := x509.VerifyOptions{Roots: cfg.RootCAs, CurrentTime: now(),
+			Intermediates: x509.NewCertPool()}
+		for _, further := range chain[1:] {
+			options.Intermediates.AddCert(further)
+		}
+		for _, options.DNSName = range []string{address, name} {
+			if _, err = chain[0].Verify(options); err == nil {
+				return nil
+			}
+		}
+		return &tls.CertificateVerificationError{UnverifiedCertificates: chain, Err: err}
+	}
 }

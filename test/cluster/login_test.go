@@ -3,12 +3,14 @@ package cluster_test
 import (
 	"crypto/tls"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
 	"lockproxy/internal/testtls"
+	"lockproxy/internal/testwait"
 )
 
 // Every node is logged in to as the client is, also those that it comes to later.
@@ -69,6 +71,13 @@ func TestClusterTLS(t *testing.T) {
 	c, addrs := testredis.StartTLSCluster(t, 3, "--tls-cert-file", pair.CertFile, "--tls-key-file",
 		pair.KeyFile,
 		"--tls-ca-cert-file", ca.File, "--tls-auth-clients", "optional")
+	// Its certificate is for its address, and stays good.
+	c.Nodes[0].Ask("CONFIG", "SET", "cluster-announce-hostname", "elsewhere.test")
+	testwait.Until(t, "all nodes know its name", func() bool {
+		return !slices.ContainsFunc(c.Nodes, func(node *testredis.Server) bool {
+			return !strings.Contains(node.Ask("CLUSTER", "SLOTS"), "elsewhere.test")
+		})
+	})
 	p := proxytest.Start(t, "rediss+cluster://"+strings.Join(addrs, ","),
 		proxytest.UpstreamTLS(func(cfg *tls.Config) { cfg.RootCAs = ca.Pool }))
 	k := proxytest.Dial(t, p.Addr)

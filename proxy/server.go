@@ -74,6 +74,8 @@ func New(cfg Config) *Server {
 	s.prober = cfg.Upstream.Client(cfg.Upstream.Initial)
 	s.locks = lockcmd.New(cfg.Locks, s.id, cfg.Upstream.Client, cfg.Logger)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.warnOfFiles()
+	s.warnOfMemoryFiles()
 	return s
 }
 
@@ -121,7 +123,6 @@ func (s *Server) Serve(ln net.Listener) error {
 // read clients, homes and lanes, without which each is read by a goroutine, what follows the
 // upstream, and what ends stuck sessions. Close ends all.
 func (s *Server) start(sockets bool) {
-	s.warnOfFiles()
 	if sockets {
 		loops, err := eventloop.Start((runtime.GOMAXPROCS(0) + 1) / 2)
 		if err != nil {

@@ -49,3 +49,31 @@ func TestFewOpenFiles(t *testing.T) {
 		t.Errorf("it says:\n%s", said)
 	}
 }
+
+// The start says so if replies that clients leave unread would be kept in memory.
+func TestTemporaryFilesInMemory(t *testing.T) {
+	t.Parallel()
+	const said = "replies that clients leave unread are kept in memory"
+	disk, memory := "/var/tmp", "/dev/shm"
+	for dir, want := range map[string]bool{disk: isTmpfs(disk), memory: isTmpfs(memory)} {
+		p := spawn(t, []string{"TMPDIR=" + dir}, "--listen", "127.0.0.1:0")
+		p.waitFor("serving")
+		if got := strings.Contains(p.said(), said); got != want {
+			t.Errorf("%s, in memory %v:\n%s", dir, want, p.said())
+		}
+	}
+}
+
+// isTmpfs reports whether a directory is on tmpfs, by what the kernel says of its mounts.
+func isTmpfs(dir string) bool {
+	mounts, _ := os.ReadFile("/proc/mounts")
+	is, longest := false, 0
+	for line := range strings.Lines(string(mounts)) {
+		words := strings.Fields(line)
+		if at := words[1]; (dir == at || strings.HasPrefix(dir, strings.TrimSuffix(at, "/")+"/")) &&
+			len(at) >= longest {
+			is, longest = words[2] == "tmpfs", len(at)
+		}
+	}
+	return is
+}

@@ -168,6 +168,10 @@ func (d *demux) cut(c *client, data []byte, limit int) (at, replies int, err err
 		}
 		e, ok := q.complete(d.scan.Head())
 		q.Untracked = q.Untracked || d.scan.Head().PushWithin
+		if head := d.scan.Head(); ok && e.setsUp && !head.IsOK() && !head.IsError() {
+			cut(at)
+			return at, replies, errUnasked
+		}
 		if ok && e.Replied != nil {
 			e.Replied(d.scan.Head())
 		}

@@ -71,7 +71,7 @@ func (s *homeSide) takeHome() (taken bool) {
 	if taken {
 		s.beginHome(found)
 		for _, cmd := range setup.Labels.Commands() {
-			s.expect(pendingReply{kind: discarded})
+			s.expect(pendingReply{kind: discarded, setsUp: true})
 			s.gather(resp.AppendCommand(nil, cmd...))
 		}
 	}

@@ -14,6 +14,7 @@ type pendingReply struct {
 	local  []byte    // the proxy's reply, for kinds overridden and local
 	kind   replyKind // what happens to Redis's reply
 	answer *Answer   // for kinds internal and barrier
+	setsUp bool      // for kind discarded: if the reply is neither OK nor an error, it is another's
 	// for kind internal without an answer, which no session waits for: it is given Redis's reply,
 	// and must neither wait nor keep it
 	took func(raw []byte)

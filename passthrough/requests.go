@@ -105,7 +105,7 @@ func (p *Pipe) logInAgain() {
 	}
 	p.login = p.pool.Upstream.Login()
 	for _, cmd := range p.login {
-		p.enqueue(pendingReply{kind: discarded, Expect: Expect{Effect: logsIn}},
+		p.enqueue(pendingReply{kind: discarded, setsUp: true, Expect: Expect{Effect: logsIn}},
 			resp.AppendCommand(nil, cmd...), nil)
 	}
 	if len(p.login) == 0 {

@@ -136,28 +136,39 @@ func (c *Conn) NotifyReader(notify func(*eventloop.Iteration)) {
 	notify(nil) // there can be something already
 }
 
-// Quiet reports whether the Conn can be used further, no reply is missing, and nothing but pushes
-// is left to read.
-func (c *Conn) Quiet() bool {
+// Quiet reports whether the Conn can be used further, no reply is missing, and nothing is left to
+// read, but for pushes if these may be.
+func (c *Conn) Quiet(pushes bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.err == nil && !c.writeClosed && len(c.in.rest) == 0 && c.replies.onlyPushes() &&
-		c.tx.open == nil && c.tx.watched.part == nil
+	return c.quiet(pushes)
 }
 
-// Fresh reports whether the Conn is as it was when it was opened, with connections to all masters.
+// quiet is Quiet with mu held.
+func (c *Conn) quiet(pushes bool) bool {
+	return c.err == nil && !c.writeClosed && len(c.in.rest) == 0 && c.replies.onlyPushes() &&
+		(pushes || c.replies.head == nil) && c.tx.open == nil && c.tx.watched.part == nil
+}
+
+// Fresh reports whether the Conn is as it was when it was opened, with connections to all masters,
+// and nothing has come by any since that it has not read.
 func (c *Conn) Fresh() bool {
-	if !c.Quiet() {
-		return false
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.quiet(false) || c.answers.writesLost {
+		return false
+	}
 	c.nodes.applyMap(c.cluster.slots.Load())
-	return !c.answers.writesLost && (c.nodes.slots == nil ||
+	for _, n := range c.nodes.byAddr {
+		if n.in.scan.Began() || n.socket != nil && n.hasUnread() {
+			return false
+		}
+	}
+	return c.nodes.slots == nil ||
 		!slices.ContainsFunc(c.nodes.slots.masters, func(addr string) bool {
 			n := c.nodes.byAddr[addr]
 			return n == nil || n.nc == nil
-		}))
+		})
 }
 
 // KeepAlive sends a request to the nodes that could take the Conn for idle. Nobody sees the answers.

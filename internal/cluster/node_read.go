@@ -49,6 +49,12 @@ func (n *node) Ready(it *eventloop.Iteration, _ bool) eventloop.Next {
 	return eventloop.Stay
 }
 
+// hasUnread reports whether something has come that is not read yet, be it the end. c.mu is held.
+func (n *node) hasUnread() bool {
+	_, err := n.socket.Peek()
+	return err != syscall.EAGAIN
+}
+
 // attend lets the event loop read, or reads itself.
 func (n *node) attend() {
 	if !n.reg.Park() {

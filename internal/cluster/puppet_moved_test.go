@@ -163,6 +163,30 @@ func TestFreshBehindALoss(t *testing.T) {
 	}
 }
 
+// What a node has sent since the last client asked it is not for the next one, be it a push, and
+// whether it has been read or not.
+func TestFreshBehindWhatNobodyAskedFor(t *testing.T) {
+	for _, said := range []string{">1", "$3"} {
+		p := newPuppets(t, "a:1")
+		a := p.opens("a:1")
+		if !p.conn.Fresh() {
+			t.Fatal("no other client gets the Conn")
+		}
+		a.says(said)
+		p.await(func() bool { return p.conn.nodes.byAddr["a:1"].in.scan.Began() })
+		if p.conn.Fresh() {
+			t.Errorf("behind %q another client can get the Conn", said)
+		}
+	}
+	p := newPuppets(t, "a:1")
+	a := p.opens("a:1")
+	a.says(">1", "+push")
+	p.await(func() bool { return p.conn.replies.head != nil })
+	if p.conn.Fresh() {
+		t.Error("behind a push that is not read another client can get the Conn")
+	}
+}
+
 // awaitLost waits until a connection has ended.
 func (p *puppets) awaitLost(addr string) {
 	p.t.Helper()

@@ -125,7 +125,7 @@ func (c *ownConn) Close() error {
 // SyscallConn is for go-redis, which looks whether anything has come on an idle connection: then it
 // cannot be used. It has no use for the socket: TLS may have read what has come.
 func (c *ownConn) SyscallConn() (syscall.RawConn, error) {
-	if c.spoiled.Load() || !isIdle(c.Conn) {
+	if c.spoiled.Load() || !isIdle(c.Conn, false) {
 		return nil, errUnexpectedReply
 	}
 	return nothingCame{}, nil

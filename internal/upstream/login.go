@@ -103,7 +103,8 @@ var errUnexpectedReply = errors.New("the upstream has closed the connection, " +
 	"or sent a reply that nobody asked for")
 
 // roundTrip sends requests by a connection on which nothing else is under way, and returns the
-// replies: if it fails, as many as have come. It reads nothing beyond the last. After an error the
+// replies: if it fails, as many as have come. It reads nothing beyond the last. A reply that is none
+// to its request is an error, since those behind it are not told apart either. After an error the
 // connection can't be used.
 func roundTrip(conn net.Conn, cmds ...[]string) (replies []reply, err error) {
 	var out []byte
@@ -113,18 +114,45 @@ func roundTrip(conn net.Conn, cmds ...[]string) (replies []reply, err error) {
 	if _, err := conn.Write(out); err != nil {
 		return nil, err
 	}
-	for range cmds {
+	for _, cmd := range cmds {
 		raw, head, err := resp.ReadReply(conn, maxSetupReply)
+		if err == nil && !answers(cmd, head) {
+			err = errUnexpectedReply
+		}
 		if err != nil {
 			return replies, err
 		}
 		replies = append(replies, reply{head, raw})
 	}
 	// With TLS a push can't be told from a reply before it is read.
-	if _, isTLS := conn.(*tlsConn); !isTLS && !isIdle(conn) {
+	if _, isTLS := conn.(*tlsConn); !isTLS && !isIdle(conn, true) {
 		return replies, errUnexpectedReply
 	}
 	return replies, nil
+}
+
+// answers reports whether a reply can be Redis's to a request of the proxy's own.
+func answers(cmd []string, h resp.Head) bool {
+	kinds, line := "", ""
+	switch name := strings.ToUpper(cmd[0]); {
+	case h.IsError():
+		return true
+	case name == "AUTH", name == "SELECT", isLabel(cmd):
+		kinds, line = "+", "OK"
+	case name == "RESET":
+		kinds, line = "+", "RESET"
+	case name == probe:
+		kinds, line = "+", "PONG"
+	case name == "HELLO":
+		kinds = "*%"
+	case name == askRole:
+		kinds = "*"
+	case name == "INFO", name == "CLIENT" && strings.EqualFold(cmd[1], "INFO"):
+		kinds = "$="
+	default:
+		return true
+	}
+	return strings.IndexByte(kinds, h.Type) >= 0 && (line == "" || string(h.Line) == line)
 }
 
 // errAfterHandshake is how TLS 1.3 refuses a client's certificate. What the upstream says of it can
@@ -145,22 +173,21 @@ type looks interface {
 }
 
 // isIdle reports whether a connection on which nothing is expected is open, and nothing has come on
-// it but pushes, which the next reader can tell from replies. With TLS it is not idle after a push
-// either.
-func isIdle(conn net.Conn) bool {
+// it. A push may have, which the next reader of the same client can tell from replies, if pushes is
+// true; but not with TLS.
+func isIdle(conn net.Conn, pushes bool) bool {
 	if whole, ok := conn.(*cluster.Conn); ok {
-		return whole.Quiet()
+		return whole.Quiet(pushes)
 	}
 	if c, ok := conn.(looks); ok {
 		n, ended := c.Unread()
 		return n == 0 && !ended
 	}
-	plain := true
 	if s, ok := conn.(*tlsConn); ok {
 		if s.hasRead() {
 			return false
 		}
-		conn, plain = s.raw, false
+		conn, pushes = s.raw, false
 	}
 	sc, ok := conn.(syscall.Conn)
 	if !ok {
@@ -174,7 +201,7 @@ func isIdle(conn net.Conn) bool {
 	err = control.Control(func(fd uintptr) {
 		var b [1]byte
 		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		silent = errors.Is(err, syscall.EAGAIN) || plain && n == 1 && b[0] == '>'
+		silent = errors.Is(err, syscall.EAGAIN) || pushes && n == 1 && b[0] == '>'
 	})
 	return err == nil && silent
 }

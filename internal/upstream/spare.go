@@ -11,12 +11,13 @@ import (
 	"lockproxy/internal/cluster"
 )
 
-// Fresh reports whether a connection is as it was when it was opened.
+// Fresh reports whether a connection is as it was when it was opened. Whatever has come on it since
+// is not for the next client, be it a push.
 func Fresh(conn net.Conn) bool {
 	if whole, ok := conn.(*cluster.Conn); ok {
 		return whole.Fresh()
 	}
-	return isIdle(conn)
+	return isIdle(conn, false)
 }
 
 // Prepare finds out which server a new connection leads to, and whether that has said on it that a

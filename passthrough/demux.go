@@ -196,9 +196,9 @@ func (d *demux) cut(c *client, data []byte, limit int) (at, replies int, err err
 
 // scanReply scans the current reply. A push within it is an error, which ends the connection, since
 // what follows can't be matched with requests: others' on a lane, the proxy's own at home. Only a
-// home that owes nothing but what goes to its client as it comes goes on, Untracked.
+// home that owes nothing but what its client sees goes on, Untracked.
 func (d *demux) scanReply(q *pendingQueue, data []byte) (n int, done bool, err error) {
-	relays := d.dest == relayed && !d.undecided && q.aside == 0
+	relays := d.dest == relayed && !d.undecided && q.unseen == 0
 	if !d.shared && (q.Untracked || relays) {
 		return d.scan.ScanWithPushes(data)
 	}

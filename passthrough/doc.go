@@ -38,7 +38,7 @@
 // proxy can reply itself in turn (Reply) and keep a reply from the client (Do). Nothing is sent
 // twice. What is lost with a connection is answered as lost. A push within a reply, whose end is
 // unknown then, ends the lane or home before anything of that reply is passed on. Only a home that
-// owes nothing but what it passes on goes on, and its replies are not told apart any more
+// owes nothing but what its client sees goes on, and its replies are not told apart any more
 // (demux.scanReply).
 //
 // When Redis closes a home, the client is closed too, as without the proxy. Exceptions: a client

@@ -11,7 +11,6 @@ type replyFIFO struct {
 	entries []pendingReply
 	first   int // index of the first entry in the queue
 	unseen  int // entries of which the client gets nothing
-	aside   int // entries that are not relayed
 	effects int // entries with an Effect
 	held    int // bytes that the entries keep in memory
 }
@@ -57,9 +56,6 @@ func (q *replyFIFO) add(e pendingReply) {
 	if e.unseen() {
 		q.unseen++
 	}
-	if e.kind != relayed {
-		q.aside++
-	}
 	q.entries = append(q.entries, e)
 }
 
@@ -93,9 +89,6 @@ func (q *replyFIFO) pop() {
 	}
 	if q.entries[q.first].unseen() {
 		q.unseen--
-	}
-	if q.entries[q.first].kind != relayed {
-		q.aside--
 	}
 	q.held -= q.entries[q.first].held
 	q.entries[q.first] = pendingReply{}

@@ -111,10 +111,6 @@ func TestPushWithinAReplyEndsAHomeThatOwesTheProxy(t *testing.T) {
 			u.Do(nil, []byte(probing))
 		},
 		"a reply that is not passed on": func(u *unplugged) { u.Relay(Request{Discarded: true}, nil) },
-		"a reply of the proxy behind": func(u *unplugged) {
-			u.ask(commands.NoEffect)
-			u.Relay(Request{Instead: []byte("+mine\r\n")}, nil)
-		},
 	} {
 		u := newUnplugged(upstream.Identity{LoggedIn: true, Proto: 3})
 		ask(u)

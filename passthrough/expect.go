@@ -20,9 +20,12 @@ type Expect struct {
 	Proto  int     // for a Hello without Change
 	Text   *string // for SetName, SetLibName, SetLibVer, and for Hello if it sets a name
 	Blocks bool    // it can wait for what another client does
+	// Numbers says that it shows the numbers of other connections, or has Redis remember one.
+	Numbers bool
 	// Replied, unless nil, is called with the reply's head, which is valid until it returns. It
 	// must not wait, nor call a Pipe.
 	Replied func(resp.Head)
 
-	held int // bytes of the request that it keeps in memory
+	held  int      // bytes of the request that it keeps in memory
+	shows *numbers // told when the request is sent and answered; nil if it does not show any
 }

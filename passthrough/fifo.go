@@ -52,6 +52,9 @@ func (q *replyFIFO) add(e pendingReply) {
 		q.effects++
 	}
 	q.held += e.held
+	if e.shows != nil {
+		e.shows.asks()
+	}
 	e.count = e.replies()
 	if e.unseen() {
 		q.unseen++
@@ -72,6 +75,9 @@ func (q *replyFIFO) removeLast() {
 		q.effects--
 	}
 	q.held -= last.held
+	if last.shows != nil {
+		last.shows.answered()
+	}
 	*last = pendingReply{}
 	q.entries = q.entries[:len(q.entries)-1]
 }
@@ -91,6 +97,9 @@ func (q *replyFIFO) pop() {
 		q.unseen--
 	}
 	q.held -= q.entries[q.first].held
+	if shows := q.entries[q.first].shows; shows != nil {
+		shows.answered()
+	}
 	q.entries[q.first] = pendingReply{}
 	q.first++
 	switch {

@@ -22,9 +22,10 @@ type home struct {
 	id      int64         // guarded by mu; see ClientID
 	asked   chan struct{} // guarded by mu; closed once id is known; nil if it was not asked for
 	// guarded by mu; runs closeIdle once everything is answered; nil if it must not: see leaveFirst
-	leaveTimer *time.Timer
-	given      spare // guarded by mu; what the pool gets when the reader has left
-	asNew      bool  // guarded by mu; and whether that is as new already
+	leaveTimer   *time.Timer
+	numbersShown uint64 // a spare's
+	given        spare  // guarded by mu; what the pool gets when the reader has left
+	asNew        bool   // guarded by mu; and whether that is as new already
 	// Only the reader: pushes that came while the lane replied, the last one perhaps in part.
 	early []byte
 	said  firstWords // only the reader

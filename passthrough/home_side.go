@@ -80,7 +80,7 @@ func (s *homeSide) takeHome() (taken bool) {
 
 // beginHome makes a connection the client's home. It does not wait.
 func (s *homeSide) beginHome(found spare) {
-	h := &home{client: s.client, heardAt: found.heardAt}
+	h := &home{client: s.client, heardAt: found.heardAt, numbersShown: found.numbersShown}
 	if found.waited {
 		h.said = more // an error that comes first is no refusal of the connection
 	}

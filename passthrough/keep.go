@@ -38,11 +38,11 @@ func (c *client) releaseHomeLocked() (released bool) {
 	// A reader that waits for the client would not leave.
 	unread, _, _ := c.out.status()
 	if unread || h == nil || h.closing || !idle || c.within || c.needsHome.any() || c.pending.fresh ||
-		!c.pending.newByReset() || !c.pool.takesSpare() {
+		!c.pending.newByReset() || !c.pool.numbers.hidden(h.numbersShown) || !c.pool.takesSpare() {
 		return false
 	}
 	h.given = spare{Conn: h.conn, server: c.where.server, term: c.where.term, used: true,
-		heardAt: h.heardAt}
+		heardAt: h.heardAt, numbersShown: h.numbersShown}
 	// RESET ends the silence of one that Redis could soon take for idle.
 	h.asNew = c.pending.asNew() && c.pending.Admitted &&
 		monotonic.Since(h.heardAt) < c.pool.spareLife()

@@ -48,7 +48,8 @@ func (e *pendingReply) call() *Call {
 
 // isPlain reports whether e is as others are that share an entry.
 func (e *pendingReply) isPlain() bool {
-	return e.Effect == commands.NoEffect && e.kind == relayed && e.Replied == nil && !e.Blocks
+	return e.Effect == commands.NoEffect && e.kind == relayed && e.Replied == nil && !e.Blocks &&
+		e.shows == nil
 }
 
 // unseen reports whether the client gets nothing for it.
@@ -82,6 +83,9 @@ func (q *pendingQueue) uncounted(e *pendingReply) bool {
 // skipUncounted records an uncounted request, which gets no entry.
 func (q *pendingQueue) skipUncounted(e *pendingReply) {
 	q.skipNext = false
+	if e.shows != nil { // nobody will know when it is answered
+		e.shows.shown.Add(1)
+	}
 	if e.Effect == commands.Monitor && !q.Untracked {
 		q.monitorAgain++
 	}

@@ -39,6 +39,7 @@ type Pipe struct {
 	failedUntil time.Time
 	lingering   *time.Timer
 	login       [][]string // what logInAgain sent last
+	numbers     bool       // the client has asked for what shows numbers: EXEC may, too
 	// Waiter is told of the answers to what an event loop asks. Set it before the first request.
 	Waiter Waiter
 }

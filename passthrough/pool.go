@@ -57,6 +57,7 @@ type Pool struct {
 	homes      homes
 	door       door
 	spares     spares
+	numbers    numbers
 	outage     outageCheck
 	newest     newest
 	goroutines sync.WaitGroup

@@ -4,6 +4,7 @@ package passthrough
 // replies.
 
 import (
+	"lockproxy/internal/commands"
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/loopguard"
 	"lockproxy/internal/resp"
@@ -43,6 +44,10 @@ func (p *Pipe) Relay(r Request, it *eventloop.Iteration) (done bool) {
 		return false
 	}
 	e := r.entry()
+	p.numbers = p.numbers || r.Numbers
+	if r.Numbers || p.numbers && r.Effect == commands.Exec {
+		e.shows = &p.pool.numbers
+	}
 	switch {
 	case r.Instead != nil:
 		e.kind, e.local = overridden, r.Instead

@@ -40,6 +40,8 @@ type spare struct {
 	nobody bool
 	used   bool // a client has had it
 	waited bool // it was in the list: Redis has not refused it
+	// numbersShown is numbers.shown when it was dialled: see numbers.hidden
+	numbersShown uint64
 	// heardAt is when Redis last said something on it, as monotonic.Now.
 	heardAt int64
 }
@@ -72,6 +74,7 @@ func (p *Pool) popSpare(letIn bool) (found spare, ok bool) {
 		s.list = slices.Delete(s.list, i, i+1)
 		at := whereabouts{server: found.server, known: true}
 		ok = ok && found.term == term && !p.newest.elsewhere(&at) &&
+			found.numbersShown == p.numbers.shown.Load() &&
 			monotonic.Since(found.heardAt) < p.spareLife() && upstream.Fresh(found.Conn)
 		if !ok {
 			useless = append(useless, found)
@@ -139,7 +142,7 @@ func (p *Pool) fillSpare() {
 func (p *Pool) openSpare() (found spare, err error) {
 	ctx, cancel := context.WithTimeout(p.ctx, p.DialTimeout)
 	defer cancel()
-	found.term = p.currentTerm()
+	found.term, found.numbersShown = p.currentTerm(), p.numbers.shown.Load()
 	found.Conn, err = p.dialHome(ctx, upstream.Setup{Identity: p.Upstream.Initial})
 	if err != nil {
 		return spare{}, err
@@ -221,7 +224,7 @@ func (p *Pool) findHome(
 	if ok && (err == nil || errors.As(err, &refused)) {
 		return found, err
 	}
-	found = spare{term: p.currentTerm()}
+	found = spare{term: p.currentTerm(), numbersShown: p.numbers.shown.Load()}
 	if found.Conn, err = p.dialHome(ctx, setup); err == nil {
 		found.server, found.heardAt = p.Upstream.ServerOf(found.Conn), monotonic.Now()
 	}

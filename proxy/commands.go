@@ -34,20 +34,23 @@ func init() { table = commandTable() } // not in the declaration, since answers 
 
 func commandTable() []command {
 	own := map[string]command{
-		"select":         {inspect: inspectSelect},
-		"auth":           {inspect: inspectLogin},
-		"hello":          {inspect: inspectLogin},
-		"client|pause":   {inspect: inspectPause},
-		"client|unblock": {answer: answerUnblock},
-		"replconf":       {inspect: inspectReplconf},
-		"wait":           {syncFirst: &syncing{[]string{"WAIT", "0", "0"}, publish}},
-		"waitaof":        {syncFirst: &syncing{[]string{"WAITAOF", "0", "0", "0"}, swap}},
-		"command":        {answer: answerCommand, kind: Introspects},
-		"info":           {answer: answerInfo},
-		"cluster":        {answer: answerCluster},
-		"readonly":       {perNode: true},
-		"readwrite":      {perNode: true},
-		"asking":         {perNode: true},
+		"select":             {inspect: inspectSelect},
+		"auth":               {inspect: inspectLogin},
+		"hello":              {inspect: inspectLogin},
+		"client|pause":       {inspect: inspectPause},
+		"client|list":        {inspect: inspectNumbers},
+		"acl|log":            {inspect: inspectNumbers},
+		"client|tracking|on": {inspect: inspectTracking},
+		"client|unblock":     {answer: answerUnblock},
+		"replconf":           {inspect: inspectReplconf},
+		"wait":               {syncFirst: &syncing{[]string{"WAIT", "0", "0"}, publish}},
+		"waitaof":            {syncFirst: &syncing{[]string{"WAITAOF", "0", "0", "0"}, swap}},
+		"command":            {answer: answerCommand, kind: Introspects},
+		"info":               {answer: answerInfo},
+		"cluster":            {answer: answerCluster},
+		"readonly":           {perNode: true},
+		"readwrite":          {perNode: true},
+		"asking":             {perNode: true},
 	}
 	for i := range syntax.Specs {
 		spec := &syntax.Specs[i]
@@ -125,5 +128,6 @@ func fenceable(args [][]byte) bool {
 	r := routeOf(cmd, resp.Request{Args: args})
 	class := cmd.For(args).Class
 	return class == commands.Other || class == commands.Occupying ||
-		cmd.lock == nil && r.Effect == commands.NoEffect && r.Way != passthrough.Home
+		cmd.lock == nil && r.Effect == commands.NoEffect && r.Way != passthrough.Home &&
+			!r.Numbers
 }

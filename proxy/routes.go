@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,6 +94,21 @@ func inspectPause(r passthrough.Request, args [][]byte) passthrough.Request {
 		ms, _ := resp.ParseInt(args[2])
 		r.Effect, r.Count = commands.Pauses, int(max(0, min(ms, maxPause)))
 	}
+	return r
+}
+
+// inspectNumbers is for what shows the numbers of all connections.
+func inspectNumbers(r passthrough.Request, _ [][]byte) passthrough.Request {
+	r.Numbers = true
+	return r
+}
+
+// inspectTracking reads CLIENT TRACKING ON … REDIRECT number. Redis goes on to send invalidations to
+// the connection of that number, and says nothing if its client does not exist any more.
+func inspectTracking(r passthrough.Request, args [][]byte) passthrough.Request {
+	r.Numbers = slices.ContainsFunc(args[3:], func(arg []byte) bool {
+		return bytes.EqualFold(arg, []byte("redirect"))
+	})
 	return r
 }
 

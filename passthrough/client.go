@@ -3,6 +3,7 @@ package passthrough
 import (
 	"math"
 	"sync"
+	"sync/atomic"
 
 	"lockproxy/internal/commands"
 )
@@ -16,6 +17,7 @@ type client struct {
 	// OnWait is called when Route begins to wait for a connection, and what it returns when that has
 	// ended; nil for none.
 	OnWait func() (end func())
+	doubt  atomic.Uint64 // a doubt: see mustLogIn
 
 	mu        sync.Mutex
 	room      *sync.Cond

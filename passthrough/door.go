@@ -5,7 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"lockproxy/internal/eventloop"
 	"lockproxy/internal/loopguard"
+	"lockproxy/internal/upstream"
 )
 
 // saidFor is for how long what Redis has said of new clients holds. It is asked again when half of
@@ -18,7 +20,8 @@ type verdict int
 const (
 	unknown verdict = iota // it has not answered
 	admitted
-	refused
+	refused    // it lets in none, or cannot be reached
+	loginFirst // it lets in those that log in
 )
 
 // door knows whether Redis lets new clients in. Redis lets go on what it has let in before a
@@ -26,30 +29,35 @@ const (
 // Its zero value is ready.
 type door struct {
 	mu    sync.Mutex
+	asked uint64        // guarded by mu; how often Redis was asked, also by the way: see asks
 	begun time.Time     // guarded by mu; when Redis was asked last
 	done  chan struct{} // guarded by mu; closed when it has answered, or never will; nil at first
 	hangs bool          // guarded by mu; a client gave up waiting for this answer
 	last  verdict       // guarded by mu; what it said last; unknown if it did not
 	of    time.Time     // guarded by mu; when it was asked for that
+	lastN uint64        // guarded by mu; which question that was
+	goodN uint64        // guarded by mu; the last question to which it said admitted
 }
 
-// ask returns what Redis has said within saidFor. It has run call, by which Redis is asked on a
-// connection of its own, and waits for it, no longer than patience. start runs a function on a
-// goroutine.
-func (d *door) ask(patience time.Duration, start func(func()), call func() verdict) verdict {
+// doubt is of a client that came after Redis was asked whether it lets clients in: which question
+// that was, from 1. 0 is no doubt.
+type doubt uint64
+
+// ask returns what Redis has said within saidFor, and whether a client that comes now is to be judged
+// again: see since. It has run call, by which Redis is asked on a connection of its own, and waits
+// for it, no longer than patience. start runs a function on a goroutine.
+func (d *door) ask(
+	patience time.Duration, start func(func()), call func() verdict,
+) (said verdict, of doubt) {
 	loopguard.MayWait()
 	d.mu.Lock()
-	answered := d.done != nil && isClosed(d.done)
-	if d.done == nil || answered && time.Since(d.begun) >= saidFor/2 {
-		d.hangs = answered && d.last == unknown
-		d.beginLocked(start, call)
-	}
-	known, last := d.last != unknown && time.Since(d.of) < saidFor, d.last
-	done, hangs := d.done, d.hangs
+	before := d.asked
+	d.askLocked(start, call)
+	known, last, done, hangs := d.last != unknown && time.Since(d.of) < saidFor, d.last, d.done, d.hangs
 	d.mu.Unlock()
 	switch {
 	case known:
-		return last
+		return last, doubt(before)
 	case !hangs:
 		timer := time.NewTimer(patience)
 		defer timer.Stop()
@@ -63,28 +71,143 @@ func (d *door) ask(patience time.Duration, start func(func()), call func() verdi
 	if d.done == done {
 		d.hangs = !isClosed(done)
 	}
-	if d.hangs {
-		return unknown
+	switch {
+	case d.hangs:
+		return unknown, 0
+	case d.lastN <= before:
+		of = doubt(before)
 	}
-	return d.last
+	return d.last, of
 }
 
-// beginLocked has call run. mu is held.
-func (d *door) beginLocked(start func(func()), call func() verdict) {
-	begun, done := time.Now(), make(chan struct{})
-	d.begun, d.done = begun, done
+// since is what Redis has said to a question that was asked after a client had come with a doubt:
+// admitted or loginFirst. It is unknown while Redis has said neither. Then Redis is asked, if it is
+// time. since does not wait.
+func (d *door) since(of doubt, start func(func()), call func() verdict) verdict {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.goodN > uint64(of):
+		return admitted
+	case d.lastN > uint64(of) && d.last == loginFirst:
+		return loginFirst
+	}
+	d.askLocked(start, call)
+	return unknown
+}
+
+// askLocked asks Redis, unless that was done just now. mu is held.
+func (d *door) askLocked(start func(func()), call func() verdict) {
+	answered := d.done != nil && isClosed(d.done)
+	if d.done != nil && (!answered || time.Since(d.begun) < saidFor/2) {
+		return
+	}
+	d.hangs = answered && d.last == unknown
+	q, done := d.asksLocked(), make(chan struct{})
+	d.begun, d.done = q.begun, done
 	start(func() {
 		got := call()
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.last, d.of = got, begun
+		d.answeredLocked(q, got)
 		close(done)
 	})
 }
 
+// question is one that Redis is asked by a new connection, or one that is made as new.
+type question struct {
+	n     uint64
+	begun time.Time
+}
+
+// asks records that Redis is about to be asked by the way, by a connection that is opened for another
+// reason.
+func (d *door) asks() question {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.asksLocked()
+}
+
+func (d *door) asksLocked() question {
+	d.asked++
+	return question{d.asked, time.Now()}
+}
+
+// answered records what Redis has said to what was asked by the way.
+func (d *door) answered(q question, said verdict) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.answeredLocked(q, said)
+}
+
+func (d *door) answeredLocked(q question, said verdict) {
+	if q.n > d.lastN { // otherwise something newer is known
+		d.last, d.of, d.lastN = said, q.begun, q.n
+	}
+	if said == admitted {
+		d.goodN = max(d.goodN, q.n)
+	}
+}
+
+// judged is how often Redis was asked, and the last time that it let the new connection in.
+func (d *door) judged() (asked, good uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.asked, d.goodN
+}
+
+// letsIn is what a connection shows that Redis has opened, or reset: nobody says that it demands a
+// login there.
+func letsIn(nobody bool) verdict {
+	if nobody {
+		return loginFirst
+	}
+	return admitted
+}
+
 // admits is what Redis says of new clients, no longer than saidFor ago. It can wait for that.
-func (p *Pool) admits() verdict {
+func (p *Pool) admits() (said verdict, of doubt) {
 	return p.door.ask(p.patience(), p.goroutines.Go, p.askDoor)
+}
+
+// mustLogIn reports whether Redis has said since the client came that clients must log in first: what
+// has let this one in was said before. It does not wait.
+func (c *client) mustLogIn() bool {
+	of := c.doubt.Load()
+	if of == 0 {
+		return false
+	}
+	said := c.pool.door.since(doubt(of), c.pool.goroutines.Go, c.pool.askDoor)
+	if said == admitted {
+		c.doubt.Store(0)
+	}
+	return said == loginFirst
+}
+
+// judgeAgain has Redis itself judge a client that must log in, by a new connection. In an event loop
+// it reports false if it would have to wait.
+func (p *Pipe) judgeAgain(it *eventloop.Iteration) (done bool) {
+	if !p.leaveLane(it) {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.pending.own():
+		p.doubt.Store(0) // Redis has judged that login
+	case p.needsHome.any(), !p.pending.empty(), p.pending.fresh:
+		// later: what is under way is the home's
+	case p.pending.replaceable():
+		p.doubt.Store(0)
+		p.pending.Admitted = false
+		if p.home != nil {
+			p.home.close()
+			p.home = nil
+		}
+	default:
+		p.closeLocked(ErrClosed)
+	}
+	return true
 }
 
 // askDoor asks Redis, on a connection of its own, whether it lets new clients in. So it also finds
@@ -100,6 +223,8 @@ func (p *Pool) askDoor() verdict {
 	switch {
 	case ctx.Err() != nil:
 		return unknown
+	case upstream.IsLoginDemand(err):
+		return loginFirst
 	case err != nil:
 		return refused
 	}

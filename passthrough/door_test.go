@@ -19,7 +19,8 @@ func TestDoorOfASilentServer(t *testing.T) {
 		ask := func() (verdict, time.Duration) {
 			began := time.Now()
 			call := func() verdict { asked++; return <-answer }
-			return d.ask(patience, func(f func()) { go f() }, call), time.Since(began)
+			said, _ := d.ask(patience, func(f func()) { go f() }, call)
+			return said, time.Since(began)
 		}
 		expect := func(what string, want verdict, waits time.Duration) {
 			t.Helper()
@@ -58,7 +59,8 @@ func TestDoorAsksOnceForAll(t *testing.T) {
 		for range 10 {
 			go func() {
 				call := func() verdict { asked++; return <-answer }
-				got <- d.ask(patience, func(f func()) { go f() }, call)
+				said, _ := d.ask(patience, func(f func()) { go f() }, call)
+				got <- said
 			}()
 		}
 		synctest.Wait()
@@ -89,7 +91,7 @@ func TestDoorAsksAhead(t *testing.T) {
 		}
 		for i := range 100 {
 			began := time.Now()
-			got := d.ask(patience, func(f func()) { go f() }, call)
+			got, _ := d.ask(patience, func(f func()) { go f() }, call)
 			if waited := time.Since(began); waited > 0 && i > 0 {
 				t.Errorf("client %d waits for %v", i, waited)
 			}

@@ -276,7 +276,12 @@ func (h *home) isSpareLocked() bool {
 func (h *home) closeClient(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.client.loseUpstream(err)
-	h.out.finish()
-	h.room.Broadcast()
+	h.closeLocked(err)
+}
+
+// closeLocked closes the client, whose session then closes the home. mu is held.
+func (c *client) closeLocked(err error) {
+	c.loseUpstream(err)
+	c.out.finish()
+	c.room.Broadcast()
 }

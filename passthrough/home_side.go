@@ -93,6 +93,9 @@ func (s *homeSide) beginHome(found spare) {
 		}
 	}
 	s.home, s.lastHome, s.homeUse = h, h, held
+	if found.doubt != 0 {
+		s.doubt.Store(uint64(found.doubt))
+	}
 	s.pending.Admitted = s.pending.Admitted || s.pending.LoggedIn // Redis has accepted that
 	s.where = whereabouts{server: found.server, known: true, term: found.term}
 	if s.end >= ClientGone {
@@ -276,6 +279,10 @@ func (s *homeSide) closeIdle() {
 	}
 	busy := s.needsHome.any() || s.route != byLane && !s.pending.empty() ||
 		!s.pending.replaceable() || s.pending.fresh // see Pipe.logInAgain
+	if s.home != nil && !s.pending.own() && !s.pending.replaceable() && s.mustLogIn() {
+		s.closeLocked(ErrClosed) // it may never ask for anything again, as a subscriber
+		return
+	}
 	switch {
 	case s.home == nil:
 	case s.homeUse == recent:

@@ -88,8 +88,12 @@ func (p *Pool) giveBack(given spare, asNew, open bool) {
 		ctx, cancel := context.WithTimeout(p.ctx, p.DialTimeout)
 		defer cancel()
 		var err error
+		asked := p.door.asks()
 		given.server, given.nobody, err = p.Upstream.Reset(ctx, given.Conn, given.server)
 		given.heardAt = monotonic.Now()
+		if err == nil {
+			p.door.answered(asked, letsIn(given.nobody))
+		}
 		p.spareCame(given, err == nil)
 	})
 }

@@ -70,12 +70,15 @@ func NewPipe(lanes *Pool, client net.Conn, direct *socket.Socket, encode func(er
 // Enter begins for a new client. If Redis lets in new clients, this one needs no home yet. Otherwise
 // it gets one at once, where Redis itself answers it.
 func (p *Pipe) Enter(ctx context.Context) {
-	if p.pool.LanesPerKey > 0 && p.pool.sharing.allowed() && p.pool.admits() == admitted {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.pending.Admitted = true
-		p.pool.wantSpares()
-		return
+	if p.pool.LanesPerKey > 0 && p.pool.sharing.allowed() {
+		if said, of := p.pool.admits(); said == admitted {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.pending.Admitted = true
+			p.doubt.Store(uint64(of))
+			p.pool.wantSpares()
+			return
+		}
 	}
 	if p.Route(ctx, Home, nil) != nil {
 		// The requests that have come meanwhile are answered by the error, instead of another dial.
@@ -109,6 +112,9 @@ var ErrWaits = errors.New("this has to wait")
 // Route, Relay, Do, Ask and Flush wait if they must, unless an event loop calls them in an
 // iteration. A goroutine calls them with nil.
 func (p *Pipe) Route(ctx context.Context, way Way, it *eventloop.Iteration) error {
+	if p.mustLogIn() && !p.judgeAgain(it) {
+		return ErrWaits
+	}
 	p.mu.Lock()
 	if p.failed != nil && !p.failedUntil.IsZero() && time.Now().After(p.failedUntil) {
 		p.failed = nil

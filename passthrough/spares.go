@@ -42,6 +42,7 @@ type spare struct {
 	waited bool // it was in the list: Redis has not refused it
 	// numbersShown is numbers.shown when it was dialled: see numbers.hidden
 	numbersShown uint64
+	doubt        doubt // of the client that gets it
 	// heardAt is when Redis last said something on it, as monotonic.Now.
 	heardAt int64
 }
@@ -55,12 +56,12 @@ func (p *Pool) popSpare(letIn bool) (found spare, ok bool) {
 	if open, _ := s.count(); open == 0 {
 		return spare{}, false
 	}
-	keeps := letIn // those that are not for this client are for others
+	keeps, doubted := letIn, doubt(0) // those that are not for this client are for others
 	if letIn {
 		p.look(p.Upstream.Initial)
 	} else {
-		verdict := p.admits()
-		letIn, keeps = verdict == admitted, verdict == unknown
+		said, of := p.admits()
+		letIn, keeps, doubted = said == admitted, said == unknown, of
 	}
 	term := p.currentTerm()
 	var useless []spare
@@ -82,6 +83,9 @@ func (p *Pool) popSpare(letIn bool) (found spare, ok bool) {
 	}
 	if ok && found.used {
 		s.reused++
+	}
+	if found.doubt = 0; letIn {
+		found.doubt = doubted
 	}
 	p.dropLocked(useless)
 	return found, ok
@@ -143,11 +147,15 @@ func (p *Pool) openSpare() (found spare, err error) {
 	ctx, cancel := context.WithTimeout(p.ctx, p.DialTimeout)
 	defer cancel()
 	found.term, found.numbersShown = p.currentTerm(), p.numbers.shown.Load()
+	asked := p.door.asks()
 	found.Conn, err = p.dialHome(ctx, upstream.Setup{Identity: p.Upstream.Initial})
 	if err != nil {
 		return spare{}, err
 	}
 	found.server, found.nobody, err = p.Upstream.Prepare(ctx, found.Conn)
+	if err == nil && !p.Upstream.IsCluster() { // there Prepare asks nothing
+		p.door.answered(asked, letsIn(found.nobody))
+	}
 	found.heardAt = monotonic.Now()
 	return found, err
 }

@@ -73,6 +73,10 @@ func (d *door) says(v verdict, ago time.Duration) {
 	defer d.mu.Unlock()
 	d.begun, d.done, d.last = time.Now().Add(-ago), make(chan struct{}), v
 	d.of = d.begun
+	d.asked++
+	if d.lastN = d.asked; v == admitted {
+		d.goodN = d.asked
+	}
 	close(d.done)
 }
 

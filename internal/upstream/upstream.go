@@ -118,10 +118,20 @@ func (u *Upstream) StillAdmits(ctx context.Context) (server Server, err error) {
 		return u.askServer(conn, u.Initial.User)
 	}
 	replies, err := roundTrip(conn, []string{askAll})
-	if len(replies) > 0 && (letsNobodyIn(replies[0].Head) || FailureIn(replies[0].raw) != nil) {
+	switch {
+	case len(replies) > 0 && demandsLogin(replies[0].Head):
+		err = errNoAuth
+	case len(replies) > 0 && (letsNobodyIn(replies[0].Head) || FailureIn(replies[0].raw) != nil):
 		err = errors.New(replies[0].said())
 	}
 	return Server{}, err
+}
+
+// IsLoginDemand reports whether StillAdmits has failed because clients must log in first, or because
+// what they start as is not accepted any more.
+func IsLoginDemand(err error) bool {
+	refused, ok := errors.AsType[*Refused](err)
+	return errors.Is(err, errNoAuth) || ok && refused.Step == "AUTH"
 }
 
 // askAll is a request that all masters of a cluster answer.
@@ -130,7 +140,11 @@ const askAll = "DBSIZE"
 // letsNobodyIn reports whether a reply says that a new connection can't be used: the server demands
 // a login, or closes what it says it to. Other errors are about the probe itself.
 func letsNobodyIn(h resp.Head) bool {
-	return h.IsError() && (strings.HasPrefix(string(h.Line), "NOAUTH") || isRefusal(h))
+	return demandsLogin(h) || isRefusal(h)
+}
+
+func demandsLogin(h resp.Head) bool {
+	return h.IsError() && strings.HasPrefix(string(h.Line), "NOAUTH")
 }
 
 // isRefusal reports whether a reply is no reply, but what Redis says to a connection before it

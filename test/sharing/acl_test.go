@@ -15,6 +15,7 @@ func TestLanesAreForLoggedInClients(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)
 	before := proxytest.SharedClient(t, p.Addr)
+	proxytest.AwaitLetIn(t, p)
 	admin := proxytest.Dial(t, server.Addr())
 	admin.Expect("CONFIG SET requirepass secret", "+OK\r\n")
 	newClientsMustLogIn(t, p)

@@ -20,7 +20,7 @@ func TestPasswordChangedWhileAllClientsAreBusy(t *testing.T) {
 		p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
 			cfg.Dedicated, cfg.MaxClients = false, 20
 		})
-		p.Server.SetMaxClients(clients)
+		p.Server.SetMaxClients(clients + 1) // AwaitLetIn needs one
 		admin := proxytest.Dial(t, server.Addr())
 		admin.Expect("ACL SETUSER ann on >old ~* &* +@all", "+OK\r\n")
 		var all []*proxytest.Conn
@@ -33,6 +33,7 @@ func TestPasswordChangedWhileAllClientsAreBusy(t *testing.T) {
 			c.Expect("CLIENT GETNAME", "$-1\r\n") // opens its home, which it would not get later
 			all = append(all, c)
 		}
+		proxytest.AwaitLetIn(t, p)
 		admin.Expect("ACL SETUSER ann resetpass >new", "+OK\r\n")
 		admin.Expect("CONFIG SET requirepass new", "+OK\r\n")
 		for i, c := range all {
@@ -80,7 +81,7 @@ func TestConnectedBeforeThereWasAPassword(t *testing.T) {
 			return st.Clients == 1 && (!dedicated || st.Connections.Homes == 1)
 		})
 		if !dedicated {
-			proxytest.SharedClient(t, p.Addr).Close() // it has been let in before a later one
+			proxytest.AwaitLetIn(t, p)
 		}
 		admin.Expect("CONFIG SET requirepass new", "+OK\r\n")
 		if !dedicated {

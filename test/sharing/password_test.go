@@ -109,6 +109,9 @@ func TestPasswordChangedWhileConnected(t *testing.T) {
 					}
 				}
 			}
+			if l.login == "" || l.login == "HELLO 3" {
+				proxytest.AwaitLetIn(t, p)
+			}
 			for _, admin := range admins {
 				admin.WriteRaw(l.after + "\r\n")
 				if got := admin.Reply(); got != "+OK\r\n" {
@@ -279,6 +282,7 @@ func TestPasswordHoldsForNewClients(t *testing.T) {
 				before := []*proxytest.Conn{proxytest.SharedClient(t, p.Addr),
 					proxytest.SharedClient(t, p.Addr)}
 				before[0].Expect("SET a b", "+OK\r\n")
+				proxytest.AwaitLetIn(t, p)
 				admin := proxytest.Dial(t, server.Addr())
 				admin.Expect(test.change, "+OK\r\n")
 				newClientsMustLogIn(t, p)

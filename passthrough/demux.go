@@ -3,6 +3,7 @@ package passthrough
 import (
 	"bytes"
 	"errors"
+	"strconv"
 
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
@@ -34,7 +35,10 @@ type demux struct {
 // maxRefusal bounds the error with which Redis refuses a batch of calls, bytes.
 const maxRefusal = 64 << 10
 
-// openBatch takes the header off the reply to a batch of calls: their replies follow. If Redis has
+// errBatch is why a connection can't be used any more: what follows are not the calls' replies.
+var errBatch = errors.New("the upstream's reply to a batch of scripts is not one")
+
+// openBatch takes the header off the reply to a batch of calls: as many replies follow. If Redis has
 // refused the batch they all get the error. It returns the rest of data.
 func (d *demux) openBatch(data []byte, calls int) (rest []byte, err error) {
 	end := bytes.IndexByte(data, '\n') + 1
@@ -45,9 +49,11 @@ func (d *demux) openBatch(data []byte, calls int) (rest []byte, err error) {
 	data = data[end:]
 	switch head := d.batchHead; {
 	case len(head) > maxRefusal || head[0] != '*' && head[0] != '-':
-		return nil, errors.New("the upstream's reply to a batch of scripts is not one")
+		return nil, errBatch
 	case head[len(head)-1] != '\n':
 		return data, nil
+	case head[0] == '*' && string(head) != "*"+strconv.Itoa(calls)+"\r\n":
+		return nil, errBatch
 	case head[0] == '-':
 		d.refusing = calls
 		data = append(bytes.Repeat(head, calls), data...)

@@ -37,7 +37,8 @@ func (c *client) releaseHomeLocked() (released bool) {
 	idle := c.route == byLane || c.route == byHome && c.pending.empty()
 	// A reader that waits for the client would not leave.
 	unread, _, _ := c.out.status()
-	if unread || h == nil || h.closing || !idle || c.within || c.needsHome.any() || c.pending.fresh ||
+	if unread || h == nil || h.closing || !idle || c.within || h.early != nil ||
+		h.replies.scan.Began() || c.needsHome.any() || c.pending.fresh ||
 		!c.pending.newByReset() || !c.pool.numbers.hidden(h.numbersShown) || !c.pool.takesSpare() {
 		return false
 	}

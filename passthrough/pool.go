@@ -72,6 +72,7 @@ type Pool struct {
 	// guarded by mu; when a lane last ended that the pool had not closed
 	laneLost time.Time
 	term     uint64 // guarded by mu; see laneReadOnly
+	termEnds int64  // guarded by mu; when it may end, as monotonic.Now
 }
 
 // homes counts the homes of all sessions.

@@ -153,16 +153,18 @@ func (p *Pool) retire(which func(*lane) bool) {
 
 // laneReadOnly follows a write that a lane's server has refused as a replica: where do new
 // connections lead? If servers cannot be told from one another, what was dialled before and what is
-// dialled from now on are not used together: a term has ended.
+// dialled from now on are not used together: a term has ended. A client's script can say what a
+// replica says, so a term lasts for lookEvery.
 func (p *Pool) laneReadOnly(l *lane) {
 	if p.Upstream.IsCluster() {
 		return // its connections follow the cluster
 	}
 	if l.server.Question() == nil {
 		p.mu.Lock()
-		current := l.term == p.term
+		current := l.term == p.term && monotonic.Now() >= p.termEnds
 		if current {
 			p.term++
+			p.termEnds = monotonic.Now() + int64(lookEvery)
 		}
 		p.mu.Unlock()
 		if current {

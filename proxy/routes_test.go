@@ -64,6 +64,8 @@ func TestRouteOf(t *testing.T) {
 		{"host:", own, commands.Closes},
 		{"shutdown", own, commands.Closes},
 		{"monitor", own, commands.Monitor},
+		{"cluster syncslots ack", own, commands.Replicate},
+		{"cluster nodes", shared, commands.NoEffect},
 		{"wait 1 0", own, commands.NoEffect},
 		{"debug sleep 0", own, commands.StickyState},
 		{"readonly", own, commands.UnknownState},

@@ -171,8 +171,8 @@ var table = []Command{
 		Class: Shared, Refused: aboutOneNode},
 	// Valkey 8 waits for its replicas.
 	{Name: "cluster|setslot", Class: Occupying, Refused: aboutOneNode},
-	// Between nodes: some get no reply.
-	{Name: "cluster|syncslots", Class: Stateful, Effect: StickyState, Refused: aboutOneNode},
+	// between nodes: some forms get no reply, and others a stream
+	{Name: "cluster|syncslots", Class: Stateful, Effect: Replicate, Refused: aboutOneNode},
 	{Name: "monitor", Class: Stateful, Effect: Monitor, Nodes: Masters},
 	{Name: "sync psync", Class: Stateful, Effect: Replicate, Refused: oneNodesData},
 	{Name: "replconf", Class: Stateful, Effect: StickyState}, // by arguments

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockproxy/internal/loopguard"
+	"lockproxy/internal/panics"
 )
 
 // Status is what a session needs to know of its Pipe in addition to State.
@@ -67,6 +68,12 @@ func (p *Pipe) End(when Ending) {
 	if when == AtOnce && lane != nil {
 		lane.wakeWaiting()
 	}
+}
+
+// AwaitFree ends the process if a panic has left the Pipe's state locked: see panics.Free.
+func (p *Pipe) AwaitFree(fault *panics.Panic) {
+	loopguard.MayWait()
+	panics.Free(&p.mu, fault)
 }
 
 // Awaiting says that the session begins or stops to wait for an Answer. The beginning sends what is

@@ -10,6 +10,7 @@ import (
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/loopguard"
 	"lockproxy/internal/monotonic"
+	"lockproxy/internal/panics"
 	"lockproxy/internal/upstream"
 )
 
@@ -44,6 +45,7 @@ const (
 // consume gives the client what was read. Redis, which has limits for it, keeps what follows until
 // the client has read that: see clientWriter.waitBelow.
 func (h *home) consume(data []byte, it *eventloop.Iteration) (err error) {
+	defer panics.Contain(&err)
 	for len(data) > 0 && err == nil {
 		data, err = h.deliver(data)
 		h.replies.tellWaiters(it)
@@ -193,6 +195,10 @@ func (h *home) isEnded() bool {
 // connection, except for missing replies, the session goes on with another home. Otherwise it ends,
 // as the client's connection would without the proxy.
 func (h *home) reportLoss(err error) {
+	if fault := panics.In(err); fault != nil {
+		h.breakOff(fault)
+		return
+	}
 	ended := time.Now()
 	h.mu.Lock()
 	asksFirst := h.home == h && h.route == byHome && h.pending.relaysOnly() &&

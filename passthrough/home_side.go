@@ -8,6 +8,7 @@ import (
 
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/loopguard"
+	"lockproxy/internal/panics"
 	"lockproxy/internal/resp"
 )
 
@@ -272,6 +273,13 @@ func (s *homeSide) leaveFirst(byLane bool) {
 
 // closeIdle closes the home if it was not used since the last call.
 func (s *homeSide) closeIdle() {
+	var err error
+	defer func() {
+		if fault := panics.In(err); fault != nil {
+			s.breakOff(fault)
+		}
+	}()
+	defer panics.Contain(&err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.end >= ClientGone || s.route == gone {

@@ -30,7 +30,7 @@ type lane struct {
 	batchScript string // see Config
 	connReader
 	// called once, when all that was asked has been answered or reported lost
-	onEnd func()
+	onEnd func(why error)
 	// called when its server has refused a write as a replica. It must not wait.
 	onReadOnly func()
 
@@ -308,7 +308,7 @@ func (l *lane) connEnded(err error) {
 	l.reportLoss(err)
 	l.writers.Wait()
 	close(l.ended)
-	l.onEnd()
+	l.onEnd(err)
 }
 
 // reportLoss tells every session what it has lost. Nothing is gathered after it.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"lockproxy/internal/commands"
+	"lockproxy/internal/loopguard"
+	"lockproxy/internal/panics"
 	"lockproxy/internal/upstream"
 )
 
@@ -60,6 +62,18 @@ func (c *client) loseUpstream(err error) (text []byte, awaited bool) {
 		c.setRoute(gone)
 	}
 	return c.failAll()
+}
+
+// breakOff disconnects the client after a panic in what runs for it alone.
+func (c *client) breakOff(fault *panics.Panic) {
+	loopguard.MayWait()
+	panics.Free(&c.mu, fault)
+	c.pool.OnPanic(c.out.conn.RemoteAddr(), fault)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.loseUpstream(ErrClosed)
+	c.out.conn.Close() // its session ends
+	c.room.Broadcast()
 }
 
 const (

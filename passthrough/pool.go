@@ -12,6 +12,7 @@ import (
 
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/loopguard"
+	"lockproxy/internal/panics"
 	"lockproxy/internal/upstream"
 )
 
@@ -41,6 +42,9 @@ type Config struct {
 	// OnDropped is called for each client that is closed because of this or another bound on what
 	// it leaves unread. It must not wait.
 	OnDropped func(client net.Addr, err error)
+	// OnPanic is called for each client that is disconnected because of a panic in what a home has
+	// said to it, and with nil for a lane that has ended so.
+	OnPanic func(client net.Addr, fault *panics.Panic)
 	// OnMoved is called when new connections lead to another server than before. It must not wait.
 	OnMoved func(to upstream.Server)
 }
@@ -269,7 +273,10 @@ func (p *Pool) open(key poolKey, group *laneGroup) {
 	l.server, l.term = server, term
 	group.lanes = append(group.lanes, l)
 	p.goroutines.Add(1)
-	l.onEnd = func() {
+	l.onEnd = func(err error) {
+		if fault := panics.In(err); fault != nil { // in its connections to a cluster's nodes
+			p.OnPanic(nil, fault)
+		}
 		p.remove(l)
 		p.goroutines.Done()
 	}

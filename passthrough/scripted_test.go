@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/panics"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/socket"
 	"lockproxy/internal/testwait"
@@ -37,7 +38,8 @@ type scripted struct {
 
 func newPool(redis *upstream.Upstream, lanes int) *Pool {
 	return NewPool(Config{Upstream: redis, LanesPerKey: lanes, DialTimeout: testwait.Patience,
-		OnDial: func(error) {}, OnMoved: func(upstream.Server) {}, MaxUnread: 1 << 30, OnDropped: func(net.Addr, error) {}})
+		OnDial: func(error) {}, OnMoved: func(upstream.Server) {}, MaxUnread: 1 << 30, OnDropped: func(net.Addr, error) {},
+		OnPanic: func(net.Addr, *panics.Panic) {}})
 }
 
 func newScripted(t testing.TB, lanes int) *scripted {

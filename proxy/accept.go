@@ -27,14 +27,7 @@ func (s *Server) accept(conn redcon.Conn) bool {
 	s.counters.accepted.Add(1)
 	// The goroutine ends with its client, by drain or kill, or when the session is parked. Shutdown
 	// and Close wait for the session.
-	go func() {
-		if s.handshake(sess.x.ctx, sess.client) {
-			sess.serve()
-		} else {
-			sess.cancel()
-			s.ended(sess)
-		}
-	}()
+	go sess.serve()
 	return false
 }
 

@@ -75,6 +75,7 @@ func (st Stats) section() string {
 	line("connected_clients", st.Clients)
 	line("total_connections_received", st.Accepted)
 	line("rejected_connections", st.Rejected)
+	line("panics", st.Panics)
 	line("total_net_input_bytes", st.BytesIn)
 	line("total_net_output_bytes", st.BytesOut)
 	line("relayed_commands", st.Commands[Relayed])

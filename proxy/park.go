@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/panics"
 )
 
 // park leaves the client to the event loop. It returns false if the goroutine must read on: no loop
@@ -18,7 +19,9 @@ func (s *session) park() bool {
 // Ready reads what has arrived, finishes the lock commands that have been answered, and relays. It
 // leaves to the goroutine what must wait. It reads first: the goroutine handles what has been read,
 // and may park before it reads more.
-func (s *session) Ready(it *eventloop.Iteration, arrived bool) eventloop.Next {
+func (s *session) Ready(it *eventloop.Iteration, arrived bool) (next eventloop.Next) {
+	next = eventloop.Leave // after a panic
+	defer panics.Contain(&s.broken)
 	if s.client.drains() {
 		return eventloop.Leave
 	}

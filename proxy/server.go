@@ -18,6 +18,7 @@ import (
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/loopguard"
 	"lockproxy/internal/names"
+	"lockproxy/internal/panics"
 	"lockproxy/internal/upstream"
 	"lockproxy/lockcmd"
 	"lockproxy/lockcmd/script"
@@ -69,6 +70,13 @@ func New(cfg Config) *Server {
 		OnDropped: func(client net.Addr, err error) {
 			s.log.Warn("client disconnected: it left too many replies unread",
 				"client", clientAddr(client), "error", err)
+		},
+		OnPanic: func(client net.Addr, fault *panics.Panic) {
+			name := "several"
+			if client != nil {
+				name = clientAddr(client)
+			}
+			s.panicked(name, fault)
 		},
 	})
 	s.prober = cfg.Upstream.Client(cfg.Upstream.Initial)
@@ -207,6 +215,13 @@ func (s *Server) recordConnect(err error) {
 		s.log.Error("the upstream does not serve: clients are answered UPSTREAM until it does",
 			"upstream", s.cfg.Upstream, "error", err)
 	}
+}
+
+// panicked counts and logs a panic that was contained.
+func (s *Server) panicked(client string, fault *panics.Panic) {
+	s.counters.panics.Add(1)
+	s.log.Error("lockproxy has a fault, please report it: the client is disconnected, others are "+
+		"served", "client", client, "panic", fault.What, "stack", fault.Stack)
 }
 
 // Locks are the lock commands of this proxy.

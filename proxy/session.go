@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockproxy/internal/loopguard"
+	"lockproxy/internal/panics"
 	"lockproxy/passthrough"
 )
 
@@ -18,6 +19,7 @@ type session struct {
 	requests dispatcher
 	cancel   context.CancelFunc // ends exchange.ctx
 	idleEnd  time.Time          // set before the phase is draining: when an idle client is closed
+	broken   error              // a panic in one of its requests; it ends, and runs nothing further
 }
 
 // common is what all parts of a session use.
@@ -27,8 +29,29 @@ type common struct {
 	pipe   *passthrough.Pipe
 }
 
-// serve serves a client whose handshake is done.
+// serve serves a client once its handshake is done.
 func (s *session) serve() {
+	switch {
+	case !s.handshaken():
+		if s.broken != nil {
+			s.server.panicked(s.client.holder.Addr, panics.In(s.broken))
+		}
+		s.cancel()
+		s.server.ended(s)
+	case !s.begin():
+		s.Resume()
+	}
+}
+
+// handshaken does the client's handshake, and reports whether the client can be served.
+func (s *session) handshaken() (ok bool) {
+	defer panics.Contain(&s.broken)
+	return s.server.handshake(s.x.ctx, s.client)
+}
+
+// begin begins to serve the client. It returns false if the session is not parked.
+func (s *session) begin() (parked bool) {
+	defer panics.Contain(&s.broken)
 	if s.client.setPhase(serving) == draining {
 		s.client.SetReadDeadline(s.idleEnd)
 	}
@@ -38,14 +61,27 @@ func (s *session) serve() {
 	s.client.reg.Register()
 	s.pipe.Enter(s.x.ctx)
 	s.pipe.OnWait = s.x.watchWaiting
-	if !s.park() {
-		s.Resume()
-	}
+	return s.park()
 }
 
 // Resume serves the client until it or the proxy ends the session, or the session is parked.
 func (s *session) Resume() {
-	for s.in.readErr == nil || s.in.unhandled {
+	if s.broken == nil && s.run() {
+		return
+	}
+	if s.broken != nil {
+		s.breakOff()
+	}
+	s.finish()
+	s.in.reserve(0)
+	s.cancel()
+	s.server.ended(s)
+}
+
+// run serves the client until nothing more is read from it, or the session is parked.
+func (s *session) run() (parked bool) {
+	defer panics.Contain(&s.broken)
+	for s.broken == nil && (s.in.readErr == nil || s.in.unhandled) {
 		if !s.in.unhandled {
 			s.in.read()
 		}
@@ -62,13 +98,23 @@ func (s *session) Resume() {
 			s.linger()
 		}
 		if s.in.readErr == nil && s.park() {
-			return
+			return true
 		}
 	}
-	s.finish()
-	s.in.reserve(0)
-	s.cancel()
-	s.server.ended(s)
+	return false
+}
+
+// breakOff disconnects a client in one of whose requests the proxy has panicked. Locks that it was
+// about to take are finished, so that finish releases them. Another panic ends the process.
+func (s *session) breakOff() {
+	loopguard.MayWait()
+	s.server.panicked(s.client.holder.Addr, panics.In(s.broken))
+	s.pipe.AwaitFree(panics.In(s.broken))
+	s.kill()
+	if s.in.readErr == nil {
+		s.in.readErr, s.in.readEnded = s.broken, time.Now()
+	}
+	s.locks.finishLocks(false)
 }
 
 // linger ends the session. The client is sent the end of the connection behind all that it is owed.

@@ -18,6 +18,7 @@ type Stats struct {
 	Clients  int
 	Accepted uint64 // connections
 	Rejected uint64 // connections, since there were --max-clients already
+	Panics   uint64 // that have disconnected a client, and ended nothing else
 	Commands [maxKinds]uint64
 	BytesIn  uint64 // from clients, without TLS and PROXY headers
 	BytesOut uint64 // to clients, likewise
@@ -48,7 +49,8 @@ type counters struct {
 	rejected atomic.Uint64
 	connects atomic.Uint64
 	failures atomic.Uint64
-	down     atomic.Bool   // the last connect has failed
+	down     atomic.Bool // the last connect has failed
+	panics   atomic.Uint64
 	tooLate  atomic.Uint64 // clients that sent commands as their connections ended
 	ended    traffic       // of the sessions that have ended
 
@@ -83,6 +85,7 @@ func (s *Server) Stats() Stats {
 	st := Stats{
 		Version: s.cfg.Version, Started: s.started,
 		Accepted: s.counters.accepted.Load(), Rejected: s.counters.rejected.Load(),
+		Panics: s.counters.panics.Load(),
 		UpstreamStats: UpstreamStats{
 			Upstream: up.String(), UpstreamUp: !s.counters.down.Load(), Cluster: up.IsCluster(),
 			Connects: s.counters.connects.Load(), ConnectFailures: s.counters.failures.Load(),

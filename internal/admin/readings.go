@@ -26,6 +26,9 @@ var readings = []reading{
 	gauge("draining", "1 while the proxy is shutting down: it finishes what it was sent and "+
 		"takes nothing new.",
 		func(st *proxy.Stats) float64 { return flag(st.Draining) }),
+	counter("panics_total", "Faults of lockproxy itself that have disconnected a client, each with "+
+		"its stack in the log.",
+		func(st *proxy.Stats) uint64 { return st.Panics }),
 
 	gauge("upstream_up",
 		"0 if the last attempt to connect a client to the upstream has failed, or the last probe "+

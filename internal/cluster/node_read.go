@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/panics"
 	"lockproxy/internal/resp"
 )
 
@@ -18,7 +19,9 @@ const (
 )
 
 // Ready relays the replies that have arrived.
-func (n *node) Ready(it *eventloop.Iteration, _ bool) eventloop.Next {
+func (n *node) Ready(it *eventloop.Iteration, _ bool) (next eventloop.Next) {
+	next = eventloop.Leave // after a panic
+	defer panics.Contain(&n.in.failed)
 	room := n.in.room()
 	k, err := n.socket.TryRead(room)
 	switch {
@@ -29,15 +32,8 @@ func (n *node) Ready(it *eventloop.Iteration, _ bool) eventloop.Next {
 		return eventloop.Leave
 	}
 	n.in.filled(k)
-	c, q := n.c, &n.c.replies
-	c.mu.Lock()
-	q.inLoop = true
-	n.in.failed = n.relay(room[:k])
-	full, due := n.full(), q.due
-	q.inLoop, q.due = false, false
-	notify := q.notify
-	c.mu.Unlock()
-	if due {
+	full, notify, err := n.relayInLoop(room[:k])
+	if n.in.failed = err; notify != nil {
 		notify(it)
 	}
 	switch {
@@ -55,6 +51,23 @@ func (n *node) hasUnread() bool {
 	return err != syscall.EAGAIN
 }
 
+// relayInLoop is relay in an event loop. full says that no more is to be read now; notify, if it is
+// not nil, that there is something to read.
+func (n *node) relayInLoop(data []byte) (
+	full bool, notify func(*eventloop.Iteration), err error,
+) {
+	c, q := n.c, &n.c.replies
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	q.inLoop = true
+	err = n.relay(data)
+	if q.due {
+		notify = q.notify
+	}
+	q.inLoop, q.due = false, false
+	return n.full(), notify, err
+}
+
 // attend lets the event loop read, or reads itself.
 func (n *node) attend() {
 	if !n.reg.Park() {
@@ -65,6 +78,9 @@ func (n *node) attend() {
 // Resume reads until the connection ends or the event loop can read it again. Close waits for it,
 // but not within Park, which calls the Conn's reader.
 func (n *node) Resume() {
+	if fault := panics.In(n.in.failed); fault != nil {
+		n.breakOff(fault)
+	}
 	for n.begin() {
 		ended := n.read()
 		n.c.goroutines.Done()
@@ -73,6 +89,16 @@ func (n *node) Resume() {
 		}
 	}
 	n.reg.Unregister()
+}
+
+// breakOff ends the Conn after a panic in what a node has said to it.
+func (n *node) breakOff(fault *panics.Panic) {
+	c := n.c
+	panics.Free(&c.mu, fault)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.replies.inLoop = false
+	c.end(fault)
 }
 
 // begin makes Close wait. It returns false if the Conn has ended, and so have its nodes.
@@ -92,6 +118,9 @@ func (n *node) read() (ended bool) {
 	if err == nil {
 		return false
 	}
+	if fault := panics.In(err); fault != nil {
+		n.breakOff(fault)
+	}
 	n.reg.Unregister()
 	n.close()
 	n.c.mu.Lock()
@@ -100,17 +129,23 @@ func (n *node) read() (ended bool) {
 	return true
 }
 
+// relayRead is relay in a goroutine. full says that no more is to be read now.
+func (n *node) relayRead(data []byte) (full bool, err error) {
+	n.c.mu.Lock()
+	defer n.c.mu.Unlock()
+	err = n.relay(data)
+	return n.full(), err
+}
+
 // copyReplies returns why the connection has ended, or nil if a loop can read on.
-func (n *node) copyReplies() error {
+func (n *node) copyReplies() (err error) {
+	defer panics.Contain(&err)
 	for n.in.failed == nil {
 		n.awaitRoom()
 		room := n.in.room()
 		k, err := n.nc.Read(room)
 		n.in.filled(k)
-		n.c.mu.Lock()
-		failed := n.relay(room[:k])
-		full := n.full()
-		n.c.mu.Unlock()
+		full, failed := n.relayRead(room[:k])
 		switch {
 		case failed != nil:
 			return failed

@@ -122,7 +122,7 @@ func (r *connReader) Resume() {
 	if err == errLeft {
 		r.conn.SetReadDeadline(time.Time{})
 	} else {
-		r.conn.Close()
+		upstream.CloseAndWait(r.conn)
 	}
 	r.to.connEnded(err)
 }

@@ -78,7 +78,7 @@ func (p *Pool) takesSpare() bool {
 }
 
 // giveBack makes a spare of what a client does not need any more, if it is still open. It does not
-// wait. The reader of the connection has ended.
+// wait for Redis. The reader of the connection has ended.
 func (p *Pool) giveBack(given spare, asNew, open bool) {
 	if asNew || !open {
 		p.spareCame(given, open && upstream.Fresh(given.Conn))
@@ -107,6 +107,6 @@ func (p *Pool) spareCame(given spare, good bool) {
 	added := good && p.addLocked(given)
 	s.mu.Unlock()
 	if !added {
-		given.Close()
+		upstream.CloseAndWait(given.Conn)
 	}
 }

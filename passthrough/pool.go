@@ -253,7 +253,7 @@ func (p *Pool) open(key poolKey, group *laneGroup) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err == nil && p.closed {
-		conn.Close()
+		defer upstream.CloseAndWait(conn)
 		err = ErrClosed
 	}
 	group.opening.err = err

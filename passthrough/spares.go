@@ -91,15 +91,14 @@ func (p *Pool) popSpare(letIn bool) (found spare, ok bool) {
 	return found, ok
 }
 
-// dropLocked closes spares that nobody is to have. It does not wait: the end of a connection to a
-// cluster takes a moment. spares.mu is held.
+// dropLocked closes spares that nobody is to have. It does not wait for their end. spares.mu is held.
 func (p *Pool) dropLocked(useless []spare) {
 	if len(useless) == 0 {
 		return
 	}
 	p.goroutines.Go(func() { // ends when they are closed; Close waits for it
 		for _, found := range useless {
-			found.Close()
+			upstream.CloseAndWait(found.Conn)
 		}
 	})
 }
@@ -139,7 +138,7 @@ func (p *Pool) fillSpare() {
 	added := err == nil && p.addLocked(found)
 	s.mu.Unlock()
 	if err == nil && !added {
-		found.Close()
+		upstream.CloseAndWait(found.Conn)
 	}
 }
 
@@ -210,7 +209,7 @@ func (s *spares) close() {
 		s.expiry.Stop()
 	}
 	for _, found := range s.list {
-		found.Close()
+		upstream.CloseAndWait(found.Conn)
 	}
 	s.list = nil
 }

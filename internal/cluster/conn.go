@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/resp"
 )
 
@@ -90,6 +91,7 @@ func newConn(cl *Cluster, o Options) *Conn {
 
 // Read returns replies in the order of the requests, and pushes between them.
 func (c *Conn) Read(b []byte) (n int, err error) {
+	loopguard.MayWait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
@@ -185,16 +187,21 @@ func (c *Conn) KeepAlive(raw []byte) {
 	}
 }
 
-// Close ends all connections at once, and returns when nothing of the Conn runs any more.
+// Close ends all connections at once. It does not wait: see Wait.
 func (c *Conn) Close() error {
+	defer c.cluster.remove(c)
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.end(net.ErrClosed)
 	c.readBy.stop()
 	c.writeBy.stop()
-	c.mu.Unlock()
-	c.cluster.remove(c)
-	c.goroutines.Wait()
 	return nil
+}
+
+// Wait returns when nothing of the Conn, which has been closed, runs any more.
+func (c *Conn) Wait() {
+	loopguard.MayWait()
+	c.goroutines.Wait()
 }
 
 // CloseWrite tells each node that no more requests come. A node then answers, gives up what blocks,
@@ -253,7 +260,7 @@ func (c *Conn) end(err error) {
 
 // after calls do, with mu held, after delay, unless the Conn has ended by then. mu is held.
 func (l *lifetime) after(delay time.Duration, do func()) {
-	l.goroutines.Go(func() { // ends after delay, or with ctx; Close waits for it
+	l.goroutines.Go(func() { // ends after delay, or with ctx; Wait waits for it
 		select {
 		case <-time.After(delay):
 		case <-l.ctx.Done():
@@ -311,7 +318,7 @@ func (c *Conn) refreshMap() {
 		return
 	}
 	login := c.settings.login()
-	c.goroutines.Go(func() { // ends after askTimeout for each node, or with ctx; Close waits for it
+	c.goroutines.Go(func() { // ends after askTimeout for each node, or with ctx; Wait waits for it
 		c.cluster.refresh(c.ctx, c.Dial, login, refreshGap)
 	})
 }

@@ -38,7 +38,7 @@
 // Goroutines: each node has one that opens the connection (node.start), then one that reads unless
 // a loop does (node.Resume), and one to send what it does not take at once (node.send). A
 // Conn can have one that refreshes the map, and some that wait for a delay. All end with the Conn:
-// Close waits for them. Follow runs in its caller's goroutine.
+// Wait waits for them. Follow runs in its caller's goroutine.
 //
 // Memory of a Conn: requests without an answer up to maxUnanswered, and replies that wait for
 // earlier ones up to maxUnread. A reply that is joined with others is held whole, at most maxJoined

@@ -116,7 +116,7 @@ func (n *node) sendLater(rest net.Buffers) {
 		return
 	}
 	n.sending = true
-	n.c.goroutines.Go(func() { n.send(rest) }) // ends when all is sent; Close waits for it
+	n.c.goroutines.Go(func() { n.send(rest) }) // ends when all is sent; Wait waits for it
 }
 
 // sendNow sends n.out: as much as the node takes at once before it returns, so that no later

@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/panics"
 	"lockproxy/internal/resp"
 )
@@ -75,7 +76,7 @@ func (n *node) attend() {
 	}
 }
 
-// Resume reads until the connection ends or the event loop can read it again. Close waits for it,
+// Resume reads until the connection ends or the event loop can read it again. Wait waits for it,
 // but not within Park, which calls the Conn's reader.
 func (n *node) Resume() {
 	if fault := panics.In(n.in.failed); fault != nil {
@@ -101,7 +102,7 @@ func (n *node) breakOff(fault *panics.Panic) {
 	c.end(fault)
 }
 
-// begin makes Close wait. It returns false if the Conn has ended, and so have its nodes.
+// begin makes Wait wait. It returns false if the Conn has ended, and so have its nodes.
 func (n *node) begin() bool {
 	n.c.mu.Lock()
 	defer n.c.mu.Unlock()
@@ -198,6 +199,7 @@ func (n *node) full() bool {
 
 // awaitRoom waits while the client leaves too much unread.
 func (n *node) awaitRoom() {
+	loopguard.MayWait()
 	n.c.mu.Lock()
 	defer n.c.mu.Unlock()
 	for n.full() {

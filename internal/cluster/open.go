@@ -6,6 +6,8 @@ import (
 	"net"
 	"slices"
 	"time"
+
+	"lockproxy/internal/loopguard"
 )
 
 // candidateTimeout bounds the attempt to begin a Conn at one node while there are others: a node
@@ -61,6 +63,7 @@ func (cl *Cluster) Open(ctx context.Context, o Options) (*Conn, error) {
 
 // openEarly begins to open the connections to all masters, and returns when one is open.
 func (cl *Cluster) openEarly(ctx context.Context, o Options) (*Conn, error) {
+	loopguard.MayWait()
 	c := newConn(cl, o)
 	cl.add(c)
 	stop := context.AfterFunc(ctx, func() {
@@ -75,6 +78,7 @@ func (cl *Cluster) openEarly(ctx context.Context, o Options) (*Conn, error) {
 	c.mu.Unlock()
 	if err != nil {
 		c.Close()
+		c.Wait()
 		return nil, err
 	}
 	return c, nil
@@ -83,6 +87,7 @@ func (cl *Cluster) openEarly(ctx context.Context, o Options) (*Conn, error) {
 // awaitOne waits until a connection is open, which is the default node's. c.mu is held, but not all
 // the time.
 func (s *nodeSet) awaitOne(ctx context.Context) error {
+	loopguard.MayWait()
 	for {
 		for _, n := range s.byAddr {
 			if n.nc != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/resp"
 )
 
@@ -37,6 +38,7 @@ var errNoNode = errors.New("no node is known")
 func (cl *Cluster) Follow(
 	ctx context.Context, dial Dialer, login [][]string, report func(err error),
 ) {
+	loopguard.MayWait()
 	tick := time.NewTicker(refreshInterval)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -64,6 +66,7 @@ func (cl *Cluster) beginRefresh() bool {
 func (cl *Cluster) refresh(
 	ctx context.Context, dial Dialer, login [][]string, gap time.Duration,
 ) error {
+	loopguard.MayWait()
 	cl.mu.Lock()
 	wait := time.NewTimer(time.Until(cl.refreshed.Add(gap)))
 	cl.refreshed = time.Now()

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/resp"
 )
 
@@ -39,6 +40,7 @@ var errTooLong = errors.New("a request that must be seen whole to be sent to the
 // returns, each node has been sent what it takes without waiting. Write waits while too much is
 // unanswered.
 func (c *Conn) Write(b []byte) (int, error) {
+	loopguard.MayWait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.write(b); err != nil {

@@ -11,7 +11,8 @@ import (
 )
 
 // packages are those that loops run.
-var packages = []string{"proxy", "passthrough", "lockcmd", "lockcmd/background"}
+var packages = []string{"proxy", "passthrough", "lockcmd", "lockcmd/background", "internal/cluster",
+	"internal/panics", "internal/upstream"}
 
 // Each function that waits calls MayWait. Functions within a function count by themselves: others
 // run those, mostly in goroutines of their own, which is for their callers to see to.

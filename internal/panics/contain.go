@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"lockproxy/internal/loopguard"
 )
 
 // Panic is a panic that was contained. Neither field has a byte of what a client has sent.
@@ -53,6 +55,7 @@ const (
 // client cannot be ended, and whoever else needs the mutex would wait for ever. Others lock it for
 // moments only. Free can wait.
 func Free(mu *sync.Mutex, p *Panic) {
+	loopguard.MayWait()
 	for range tries {
 		if mu.TryLock() {
 			mu.Unlock()

@@ -119,7 +119,7 @@ func (c *ownConn) Close() error {
 	c.of.mu.Lock()
 	delete(c.of.open, c)
 	c.of.mu.Unlock()
-	return c.Conn.Close()
+	return CloseAndWait(c.Conn)
 }
 
 // SyscallConn is for go-redis, which looks whether anything has come on an idle connection: then it

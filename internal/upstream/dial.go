@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"lockproxy/internal/cluster"
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/peer"
 	"lockproxy/internal/socket"
 )
@@ -117,6 +119,17 @@ func (c *tlsConn) hasRead() bool {
 	defer c.SetReadDeadline(time.Time{})
 	n, err := c.Read(make([]byte, 1))
 	return n > 0 || !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// CloseAndWait closes an upstream connection, and returns when nothing of it runs any more: that to a
+// cluster has goroutines. Close alone does not wait.
+func CloseAndWait(conn net.Conn) error {
+	loopguard.MayWait()
+	err := conn.Close()
+	if c, ok := conn.(*cluster.Conn); ok {
+		c.Wait()
+	}
+	return err
 }
 
 // Raw is how the bytes of an upstream connection are read and written: directly by its socket if

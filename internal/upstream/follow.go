@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/resp"
 )
 
@@ -44,6 +45,7 @@ func (u *Upstream) SetSentinelLogin(user, password string) (ok bool) {
 // that was found at first. Of a cluster Follow keeps track of which node serves which slots. For an
 // upstream at a fixed address it returns at once.
 func (u *Upstream) Follow(ctx context.Context, log hclog.Logger, replaced func()) {
+	loopguard.MayWait()
 	if u.cluster != nil {
 		u.followCluster(ctx, log, replaced)
 		return
@@ -93,6 +95,7 @@ func (f *follower) watchSentinel(ctx context.Context, addr string) {
 // listen asks a Sentinel at once, whenever it reports another master, and every sentinelPoll, until
 // that fails.
 func (f *follower) listen(ctx context.Context, addr string, answered func()) error {
+	loopguard.MayWait()
 	conn, err := f.upstream.dialSentinel(ctx, addr)
 	if err != nil {
 		return err
@@ -246,6 +249,7 @@ func (u *Upstream) dialSentinel(ctx context.Context, addr string) (net.Conn, err
 }
 
 func sleep(ctx context.Context, d time.Duration) {
+	loopguard.MayWait()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

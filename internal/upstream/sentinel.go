@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/resp"
 )
 
@@ -153,6 +154,7 @@ const firstVoteTimeout = time.Second
 
 // current is the master's address.
 func (s *sentinels) current(ctx context.Context) (string, error) {
+	loopguard.MayWait()
 	timeout := time.NewTimer(firstVoteTimeout)
 	defer timeout.Stop()
 	select {

@@ -112,7 +112,7 @@ func (u *Upstream) StillAdmits(ctx context.Context) (server Server, err error) {
 	if err != nil {
 		return Server{}, err
 	}
-	defer conn.Close()
+	defer CloseAndWait(conn)
 	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
 	if u.cluster == nil {
 		return u.askServer(conn, u.Initial.User)

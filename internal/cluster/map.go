@@ -20,18 +20,52 @@ func Slot(key []byte) int { return slot.Of(key) }
 // slotMap says which node serves which slot, as one node saw it at one moment. A slotMap does not
 // change after it was made.
 type slotMap struct {
-	owner    [Slots]uint16 // of each slot: 1 + its index in masters; 0 is none
-	masters  []string      // host:port, in the order of the lowest slot that each serves
-	lowest   []int         // the lowest slot of each master
-	ids      []string      // of the masters; "" if unknown
+	owner    slotOwners // of each slot: 1 + its index in masters; 0 is none
+	masters  []string   // host:port, in the order of the lowest slot that each serves
+	lowest   []int      // the lowest slot of each master
+	ids      []string   // of the masters; "" if unknown
 	replicas []string
 	// hostnames are those that nodes announce beside an address; by host:port
 	hostnames map[string]string
 }
 
+// slotOwners is a number for each slot. Copies share the chunks in which they do not differ: while
+// slots move, there is a new map for each.
+type slotOwners [Slots / ownersChunk]*[ownersChunk]uint16
+
+// ownersChunk is how many slots are copied together.
+const ownersChunk = 256
+
+func (o *slotOwners) of(slot int) uint16 {
+	if chunk := o[slot/ownersChunk]; chunk != nil {
+		return chunk[slot%ownersChunk]
+	}
+	return 0
+}
+
+// set sets the number of a slot. No copy sees it.
+func (o *slotOwners) set(slot int, owner uint16) {
+	chunk := [ownersChunk]uint16{}
+	if old := o[slot/ownersChunk]; old != nil {
+		chunk = *old
+	}
+	chunk[slot%ownersChunk] = owner
+	o[slot/ownersChunk] = &chunk
+}
+
+// setRange sets the number of all slots from one to another.
+func (o *slotOwners) setRange(from, to int, owner uint16) {
+	for slot := from; slot <= to; slot++ {
+		if slot == from || slot%ownersChunk == 0 {
+			o.set(slot, owner) // from here on the chunk is this map's alone
+		}
+		o[slot/ownersChunk][slot%ownersChunk] = owner
+	}
+}
+
 // master is the node that serves a slot; "" is none.
 func (m *slotMap) master(slot int) string {
-	if i := m.owner[slot]; i > 0 {
+	if i := m.owner.of(slot); i > 0 {
 		return m.masters[i-1]
 	}
 	return ""
@@ -41,7 +75,12 @@ func (m *slotMap) master(slot int) string {
 func (m *slotMap) nodes() []string { return append(slices.Clone(m.masters), m.replicas...) }
 
 func (m *slotMap) equal(o *slotMap) bool {
-	return m.owner == o.owner && slices.Equal(m.masters, o.masters) &&
+	for slot := range Slots {
+		if m.owner.of(slot) != o.owner.of(slot) {
+			return false
+		}
+	}
+	return slices.Equal(m.masters, o.masters) &&
 		slices.Equal(m.ids, o.ids) && slices.Equal(m.replicas, o.replicas) &&
 		maps.Equal(m.hostnames, o.hostnames)
 }
@@ -53,9 +92,9 @@ func (m *slotMap) promoted(old *slotMap) (masters []string) {
 		if j := slices.Index(old.masters, master); j >= 0 && old.ids[j] != "" {
 			continue // it has been one for longer than since a redirection
 		}
-		for slot, owner := range m.owner {
+		for slot := range Slots {
 			before := old.master(slot)
-			if owner == uint16(i+1) && (slices.Contains(old.replicas, master) ||
+			if m.owner.of(slot) == uint16(i+1) && (slices.Contains(old.replicas, master) ||
 				before != "" && !slices.Contains(m.masters, before)) {
 				masters = append(masters, master)
 				break
@@ -66,7 +105,11 @@ func (m *slotMap) promoted(old *slotMap) (masters []string) {
 }
 
 // whole reports whether every slot has a master.
-func (m *slotMap) whole() bool { return !slices.Contains(m.owner[:], 0) }
+func (m *slotMap) whole() bool {
+	return !slices.ContainsFunc(m.owner[:], func(chunk *[ownersChunk]uint16) bool {
+		return chunk == nil || slices.Contains(chunk[:], 0)
+	})
+}
 
 // toldPromoted is the id, as long as it is unknown, of a replica that a redirection has shown to be a
 // master.
@@ -88,7 +131,7 @@ func (m *slotMap) with(slot int, addr string) *slotMap {
 		changed.replicas = slices.DeleteFunc(slices.Clone(m.replicas),
 			func(replica string) bool { return replica == addr })
 	}
-	changed.owner[slot] = uint16(i + 1)
+	changed.owner.set(slot, uint16(i+1))
 	return &changed
 }
 
@@ -124,9 +167,7 @@ func parseMap(raw []byte, asked string) (*slotMap, error) {
 			m.lowest = append(m.lowest, int(from))
 			m.ids = append(m.ids, id)
 		}
-		for slot := from; slot <= to; slot++ {
-			m.owner[slot] = uint16(i + 1)
-		}
+		m.owner.setRange(int(from), int(to), uint16(i+1))
 		for _, elem := range r.Elems[3:] {
 			replica, _, err := parseNode(elem, asked)
 			if err == nil && !slices.Contains(m.replicas, replica) {

@@ -10,8 +10,8 @@ func lowestAt(addr string) *slotMap {
 	m := allAt("a:1").with(Slot([]byte("other")), "b:1")
 	if addr == "b:1" {
 		m.masters = []string{"b:1", "a:1"}
-		for i := range m.owner {
-			m.owner[i] = 3 - m.owner[i]
+		for i := range Slots {
+			m.owner.set(i, 3-m.owner.of(i))
 		}
 	}
 	return m

@@ -28,7 +28,7 @@ func mapOf(n int, master func(slot int) int) *slotMap {
 			m.lowest = append(m.lowest, slot)
 			index[i] = uint16(len(m.masters))
 		}
-		m.owner[slot] = index[i]
+		m.owner.set(slot, index[i])
 	}
 	return m
 }
@@ -381,4 +381,44 @@ func TestPromoted(t *testing.T) {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
 	}
+}
+
+// A map is what it was told, and one that differs in a slot leaves the older one alone, and shares
+// with it all but the slots around that one.
+func TestSlotOwners(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var owners slotOwners
+		var plain [Slots]uint16
+		aSlot, anOwner := rapid.IntRange(0, Slots-1), rapid.Uint16Range(0, 9)
+		for range rapid.IntRange(1, 20).Draw(t, "ranges") {
+			from, to, owner := aSlot.Draw(t, "from"), aSlot.Draw(t, "to"), anOwner.Draw(t, "owner")
+			owners.setRange(from, to, owner)
+			for slot := from; slot <= to; slot++ {
+				plain[slot] = owner
+			}
+		}
+		before := owners
+		moved, owner := aSlot.Draw(t, "moved"), anOwner.Draw(t, "to owner")
+		owners.set(moved, owner)
+		same := 0
+		for i := range before {
+			if before[i] == owners[i] {
+				same++
+			}
+		}
+		if same != len(before)-1 {
+			t.Errorf("%d of %d chunks are shared", same, len(before))
+		}
+		for slot := range Slots {
+			if before.of(slot) != plain[slot] {
+				t.Fatalf("slot %d: %d, not %d, in the older map", slot, before.of(slot), plain[slot])
+			}
+			if slot == moved {
+				plain[slot] = owner
+			}
+			if owners.of(slot) != plain[slot] {
+				t.Fatalf("slot %d: %d, not %d", slot, owners.of(slot), plain[slot])
+			}
+		}
+	})
 }

@@ -84,6 +84,7 @@ var own = names(`
 	lockproxy/internal/cluster.settings
 	lockproxy/internal/cluster.slotMap
 	lockproxy/internal/cluster.slotOrder
+	lockproxy/internal/cluster.slotOwners
 	lockproxy/internal/cluster.subscriptions
 	lockproxy/internal/cluster.txState`)
 

@@ -120,11 +120,11 @@ func TestNoLaneWithinAPush(t *testing.T) {
 	kind := poolKey{Identity: u.pending.Identity}
 	u.lane = newLane(kind, near, &Pool{})
 	u.answer(t, ">2\r\n$10\r\ninval")
-	if uses, _ := u.useLane(t.Context(), kind, nil); uses || u.route != byHome {
+	if uses, _ := u.useLane(t.Context(), kind, false, nil); uses || u.route != byHome {
 		t.Error("within a push a lane is used")
 	}
 	u.answer(t, "idate\r\n_\r\n")
-	if uses, _ := u.useLane(t.Context(), kind, nil); !uses {
+	if uses, _ := u.useLane(t.Context(), kind, false, nil); !uses {
 		t.Error("behind the push no lane is used")
 	}
 }

@@ -45,38 +45,45 @@ func (s *laneSide) chooseLocked(way Way) (shares bool, kind poolKey) {
 	}
 	s.scripts = s.scripts || way == Scripts
 	free := s.route == byLane || s.route == byHome && s.pending.empty() && !s.within
-	shares = free && way != Home && way != NewHome && s.pool.LanesPerKey > 0 && s.pool.sharing.allowed() &&
-		!s.needsHome.any() && s.pending.Shareable()
+	shares = free && way != Home && way != NewHome && s.pool.LanesPerKey > 0 &&
+		s.pool.sharing.allowed() && !s.needsHome.any() &&
+		(s.pending.Shareable() || way == Apart && s.keepsApart())
 	return shares, poolKey{s.pending.Identity, s.scripts}
 }
+
+// keepsApart reports whether Apart differs from Shared for the client. mu is held.
+func (s *laneSide) keepsApart() bool { return s.pool.LanesPerKey > 0 && s.pending.onlyTracks() }
 
 // isOn reports whether the session has a lane of a kind, that it can go on using.
 func (s *laneSide) isOn(kind poolKey) bool {
 	return s.lane != nil && s.lane.key == kind && s.lane.serves()
 }
 
-// waitsForLane reports whether useLane waits for a lane that is being opened, though there is a home.
-func (s *laneSide) waitsForLane(kind poolKey) bool {
-	return !s.isOn(kind) && s.pool.Upstream.LearnsByLogin()
+// waitsForLane reports whether useLane waits for a lane, though there is a home: see Apart.
+func (s *laneSide) waitsForLane(kind poolKey, apart bool) bool {
+	return !s.isOn(kind) && (apart || s.pool.Upstream.LearnsByLogin())
 }
 
 // useLane sets the route to a lane, and reports whether there is one, and in an event loop whether
 // it need not wait. An error says that none could be opened for a session that has no home, and why
 // it would get none either.
 func (s *laneSide) useLane(
-	ctx context.Context, kind poolKey, it *eventloop.Iteration,
+	ctx context.Context, kind poolKey, apart bool, it *eventloop.Iteration,
 ) (uses bool, err error) {
 	if !s.isOn(kind) {
 		if !s.leaveLane(it) {
 			return false, nil
 		}
-		opening, homeless := s.join(kind)
+		opening, homeless := s.join(kind, apart)
 		if s.lane == nil && opening != nil && it == nil &&
-			(homeless || s.pool.Upstream.LearnsByLogin()) {
+			(homeless || apart || s.pool.Upstream.LearnsByLogin()) {
 			if err := s.awaitLane(ctx, opening, homeless); err != nil {
 				return false, err
 			}
-			s.join(kind)
+			s.join(kind, apart)
+		}
+		if apart && s.lane == nil && s.awaitWhere() {
+			s.join(kind, apart)
 		}
 	}
 	s.mu.Lock()
@@ -91,7 +98,7 @@ func (s *laneSide) awaitLane(ctx context.Context, opening *opening, homeless boo
 	defer s.waits()()
 	whole := s.pool.Upstream.IsCluster()
 	var patience <-chan time.Time
-	if homeless && whole && !s.pool.Upstream.LearnsByLogin() {
+	if whole && !s.pool.Upstream.LearnsByLogin() {
 		// a lane takes all masters; by a home the client can use those that answer
 		timer := time.NewTimer(s.pool.patience())
 		defer timer.Stop()
@@ -111,11 +118,23 @@ func (s *laneSide) awaitLane(ctx context.Context, opening *opening, homeless boo
 	return nil
 }
 
+// awaitWhere waits while the home is asked which server it leads to. It reports whether it was.
+func (s *laneSide) awaitWhere() (asked bool) {
+	loopguard.MayWait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.where.asking && s.home != nil && s.route != gone {
+		asked = true
+		s.room.Wait()
+	}
+	return asked
+}
+
 // join is Pool.join. It also reports whether the session has no home.
-func (s *laneSide) join(kind poolKey) (opening *opening, homeless bool) {
+func (s *laneSide) join(kind poolKey, apart bool) (opening *opening, homeless bool) {
 	s.mu.Lock()
 	where := s.where
-	where.home = s.home != nil
+	where.home, where.apart = s.home != nil, apart
 	s.mu.Unlock()
 	l, question, opening := s.pool.join(s, kind, &where)
 	s.mu.Lock()

@@ -99,6 +99,9 @@ const (
 	Shared             // by a lane
 	Scripts            // by a lane for clients that run scripts, which can take long
 	NewHome            // by the home; if none is open, by one on which nothing was sent before
+	// Apart is Shared also for a client with CLIENT TRACKING, if a lane can be had and the home owes
+	// nothing: what the proxy itself reads for the client is not tracked.
+	Apart
 )
 
 // ErrWaits is the outcome of what would have to wait in an event loop. Nothing was done: the
@@ -135,13 +138,14 @@ func (p *Pipe) Route(ctx context.Context, way Way, it *eventloop.Iteration) erro
 		p.mu.Lock()
 	}
 	shares, kind := p.chooseLocked(way)
+	apart := way == Apart && p.keepsApart()
 	large := !shares && p.needsHome.large > 0
 	p.mu.Unlock()
-	if it != nil && (large || shares && p.waitsForLane(kind)) {
+	if it != nil && (large || shares && p.waitsForLane(kind, apart) || apart && !shares) {
 		return ErrWaits
 	}
 	if shares {
-		uses, err := p.useLane(ctx, kind, it)
+		uses, err := p.useLane(ctx, kind, apart, it)
 		if err != nil {
 			p.failed, p.failedWay = err, way
 			return err

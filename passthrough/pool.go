@@ -141,7 +141,8 @@ func (p *Pool) Suspend(suspended bool, timeout time.Duration) {
 func (p *Pool) join(
 	s *laneSide, key poolKey, at *whereabouts,
 ) (l *lane, question []byte, opening *opening) {
-	if (at.home || key.Scripts) && s.alone.Load() && s.aloneIn == key {
+	served := at.home && !at.apart || key.Scripts // as well without a lane
+	if served && s.alone.Load() && s.aloneIn == key {
 		return nil, nil, nil
 	}
 	p.lookForOwn(key.Identity)
@@ -174,7 +175,7 @@ func (p *Pool) join(
 		return nil, nil, nil
 	case l != nil && (l.users < laneSessions || len(group.lanes) >= p.LanesPerKey):
 	case group.opening != nil:
-	case (at.home || key.Scripts) && len(group.lanes) == 0 && group.alone == nil &&
+	case served && len(group.lanes) == 0 && group.alone == nil &&
 		!p.Upstream.LearnsByLogin():
 		group.alone, s.aloneIn = s, key
 		s.alone.Store(true)

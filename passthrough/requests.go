@@ -194,6 +194,13 @@ func (p *Pipe) Barrier() *Answer {
 	return a
 }
 
+// AwaitsApart reports whether requests can go Apart only once what the home owes has come.
+func (p *Pipe) AwaitsApart() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.keepsApart() && p.route == byHome && !p.pending.empty()
+}
+
 // When says when the client gets a reply of the proxy.
 type When uint8
 

@@ -56,6 +56,11 @@ func (s *State) Shareable() bool {
 	return s.likeNew() && s.Admitted
 }
 
+// onlyTracks reports whether requests could go by a lane if the connection did not track keys.
+func (s *State) onlyTracks() bool {
+	return s.tracking && s.likeNewOrTracks() && s.Admitted
+}
+
 // replaceable reports whether a new home can take the place of this one.
 func (s *State) replaceable() bool {
 	return s.likeNew() && !s.knownID && !s.own()
@@ -67,9 +72,11 @@ func (s *State) own() bool {
 }
 
 // likeNew reports whether the connection differs from a new one only by what setup says.
-func (s *State) likeNew() bool {
-	return s.Plain() && !s.Watching && !s.tracking && !s.unknownState && !s.stickyState &&
-		!s.LoginFailed
+func (s *State) likeNew() bool { return s.likeNewOrTracks() && !s.tracking }
+
+// likeNewOrTracks is likeNew, also of a connection that tracks keys.
+func (s *State) likeNewOrTracks() bool {
+	return s.Plain() && !s.Watching && !s.unknownState && !s.stickyState && !s.LoginFailed
 }
 
 // Subscribed reports whether the connection is in RESP2's subscribe mode, in which few commands are

@@ -20,6 +20,7 @@ import (
 type whereabouts struct {
 	server  upstream.Server
 	home    bool   // for Pool.join: there is one, which a lane must agree with
+	apart   bool   // for Pool.join: a lane is wanted all the same
 	known   bool   // the client has used a connection
 	term    uint64 // Pool.term when it was dialled
 	asking  bool   // its answer is missing

@@ -124,9 +124,14 @@ func (s *lockSession) ask(q *question, it *eventloop.Iteration) bool {
 	case q.phase == confirming: // by the route of the script, since it is pinned
 		return q.await(s.pipe.Do(it, s.confirmRequest(q)))
 	}
-	way := passthrough.Shared
-	if len(q.Do) > 0 && !q.Reads || q.confirms() { // WAIT holds up everything behind it
+	way := passthrough.Apart
+	switch {
+	case len(q.Do) > 0 && !q.Reads || q.confirms(): // WAIT holds up everything behind it
 		way = passthrough.Home
+	case len(q.Do) > 0:
+		way = passthrough.Shared // the client reads, not the proxy
+	case it == nil && s.pipe.AwaitsApart():
+		s.x.await(s.pipe.Barrier())
 	}
 	if q.again && it == nil {
 		s.pipe.Flush(nil)

@@ -78,3 +78,50 @@ func TestClusterTracking(t *testing.T) {
 		untrack(t, node, key)
 	}
 }
+
+// A client with CLIENT TRACKING that locks is told of the keys that it has read, and not of the
+// records of locks, on whichever nodes they are.
+func TestTrackingClientsInAClusterAreNotToldOfRecords(t *testing.T) {
+	t.Parallel()
+	if proxytest.Dedicated {
+		return // each client has its own connections there, which track all that is read
+	}
+	cluster := testredis.StartCluster(t, 3, 0)
+	p := proxytest.Start(t, cluster.URL(), nil)
+	c, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	c.Do("HELLO 3")
+	c.Expect("CLIENT TRACKING ON", "+OK\r\n")
+	told := ""
+	ask := func(command string) {
+		c.Send(command)
+		reply := c.Reply()
+		for ; reply[0] == '>'; reply = c.Reply() {
+			told += reply
+		}
+		if reply[0] == '-' {
+			t.Fatalf("%s: %q", command, reply)
+		}
+	}
+	keys := []string{"a", "b", "c", "d"} // on all nodes
+	for _, key := range keys {
+		ask("GET " + key)
+		ask("LOCK " + key + " 600")
+	}
+	for _, key := range keys {
+		other.Expect("UNLOCK "+key+" FORCE", ":1\r\n")
+		ask("GET marker:" + key)
+		other.Lock(key + " 600")
+		cluster.MasterOf(cluster.Slot("marker:"+key)).Ask("SET", "marker:"+key, "1")
+		for !strings.Contains(told, "\r\nmarker:"+key+"\r\n") {
+			told += c.Reply()
+		}
+	}
+	for _, key := range keys {
+		if n := strings.Count(told, "\r\n"+key+"\r\n"); n != 1 {
+			t.Errorf("told %d times of %s, which it has read once", n, key)
+		}
+	}
+	if strings.Contains(told, ":lockproxy:") {
+		t.Errorf("told of records: %q", told)
+	}
+}

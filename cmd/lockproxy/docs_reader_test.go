@@ -183,9 +183,17 @@ func (r *reader) read(s step) (lines []string) {
 // in between: those of what it has begun already.
 func (r *reader) start(s step, command string) {
 	r.t.Helper()
+	if strings.HasPrefix(command, "go run ") { // to compile takes as long as it takes
+		compile := exec.Command("bash", "-c", command+" --version")
+		compile.Dir, compile.Env = r.shell.Dir, r.env
+		if said, err := compile.CombinedOutput(); err != nil {
+			r.t.Fatalf("line %d: %s: %v\n%s", s.line, s.command, err, said)
+		}
+	}
 	p := &process{t: r.t, cmd: exec.Command("bash", "-c", "exec "+command),
 		ended: make(chan struct{})}
 	p.cmd.Dir, p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = r.shell.Dir, r.env, p, p
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // go run starts another process
 	if err := p.cmd.Start(); err != nil {
 		r.t.Fatal(err)
 	}
@@ -193,7 +201,7 @@ func (r *reader) start(s step, command string) {
 		defer close(p.ended)
 		p.cmd.Wait()
 	}()
-	r.t.Cleanup(func() { p.cmd.Process.Kill(); <-p.ended })
+	r.t.Cleanup(func() { syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL); <-p.ended })
 	var lines []string
 	if !testwait.Holds(func() bool {
 		lines = strings.Split(p.said(), "\n")

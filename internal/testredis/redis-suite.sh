@@ -7,6 +7,9 @@
 # With CLUSTER=yes it is in cluster mode: directly on a cluster of one node, and through lockproxy
 # in front of three masters.
 #
+# TRANSPORT=tls or TRANSPORT=unix is how lockproxy reaches the servers; the suite itself knows TCP
+# only. Certificates need openssl. A cluster has no Unix sockets.
+#
 # redis-suite-shared.txt and redis-suite-cluster.txt name the tests that are left out through
 # lockproxy, and why.
 #
@@ -18,6 +21,14 @@ cache=${LOCKPROXY_SUITE:-${TMPDIR:-/tmp}/lockproxy-redis-suite}
 unset LOCKPROXY_SUITE # lockproxy refuses a LOCKPROXY_ variable that names no flag
 bound=150
 cluster=${CLUSTER:-}
+transport=${TRANSPORT:-tcp}
+case $transport${cluster:+ cluster} in
+tcp | tls | unix | 'tcp cluster' | 'tls cluster') ;;
+*)
+	echo "TRANSPORT is tcp, tls or, without CLUSTER, unix" >&2
+	exit 1
+	;;
+esac
 
 # fetch unpacks the source package below $cache and prints where its tests are.
 fetch() {
@@ -64,15 +75,40 @@ listens() {
 	return 1
 }
 
+# certify makes a certificate for 127.0.0.1 that is its own authority.
+certify() {
+	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=localhost \
+		-addext subjectAltName=IP:127.0.0.1 -keyout "$work/key.pem" -out "$work/cert.pem" 2>"$work/log" || {
+		cat "$work/log" >&2
+		return 1
+	}
+}
+
 # serve starts a redis-server with these options. Its port is in $behind, and in $ports with those of
-# all others, its process in $processes.
+# all others, how lockproxy reaches it in $upstream, its process in $processes. The nodes of a cluster
+# know it by the port that is in $peers.
 serve() {
+	local also=() peer
 	behind=$(free)
 	mkdir -p "$work/data/$behind"
+	upstream="redis${cluster:++cluster}://127.0.0.1:$behind" peer=$behind
+	case $transport in
+	tls)
+		peer=$(free)
+		upstream="rediss${cluster:++cluster}://127.0.0.1:$peer"
+		also=(--tls-port "$peer" --tls-cert-file "$work/cert.pem" --tls-key-file "$work/key.pem" \
+			--tls-ca-cert-file "$work/cert.pem" --tls-auth-clients no ${cluster:+--tls-cluster yes --tls-replication yes})
+		;;
+	unix)
+		upstream="unix://$work/data/$behind/socket"
+		also=(--unixsocket "$work/data/$behind/socket")
+		;;
+	esac
 	redis-server --port "$behind" --dir "$work/data/$behind" --save '' --enable-debug-command yes \
-		--enable-protected-configs yes --enable-module-command yes "$@" >"$work/redis.log" 2>&1 &
+		--enable-protected-configs yes --enable-module-command yes "${also[@]}" "$@" >"$work/redis.log" 2>&1 &
 	processes+=($!)
 	ports+=("$behind")
+	peers+=("$peer")
 	listens "$behind"
 }
 
@@ -82,7 +118,7 @@ form() {
 	for ((i = 0; i < n; i++)); do
 		redis-cli -p "${ports[i]}" cluster set-config-epoch $((i + 1))
 		redis-cli -p "${ports[i]}" cluster addslotsrange $((i * 16384 / n)) $(((i + 1) * 16384 / n - 1))
-		redis-cli -p "${ports[i]}" cluster meet 127.0.0.1 "${ports[0]}"
+		redis-cli -p "${ports[i]}" cluster meet 127.0.0.1 "${peers[0]}"
 	done >/dev/null 2>&1
 	for port in "${ports[@]}"; do
 		for ((i = 0; i < 300; i++)); do
@@ -102,8 +138,8 @@ leave_out() {
 
 # try runs a unit in a mode and reports whether it passes. Its output is in $work/out.
 try() {
-	local mode=$1 unit=$2 port behind status=0 upstream
-	local processes=() ports=() options=() tags='-slow -needs:debug -large-memory'
+	local mode=$1 unit=$2 port behind status=0 upstream trust=()
+	local processes=() ports=() peers=() options=() tags='-slow -needs:debug -large-memory'
 	if [ -z "$cluster" ]; then
 		serve
 		[ "$mode" != shared ] || leave_out shared
@@ -121,7 +157,8 @@ try() {
 	port=$behind
 	if [ "$mode" != direct ]; then
 		port=$(free)
-		"$work/lockproxy" --upstream "redis${cluster:++cluster}://127.0.0.1:$behind" --listen "127.0.0.1:$port" \
+		[ "$transport" != tls ] || trust=(--upstream-tls-ca "$work/cert.pem")
+		"$work/lockproxy" --upstream "$upstream" "${trust[@]}" --listen "127.0.0.1:$port" \
 			--upstream-mode "$mode" >"$work/proxy.log" 2>&1 &
 		processes+=($!)
 		listens "$port"
@@ -145,6 +182,7 @@ for tool in redis-server redis-cli redis-benchmark; do
 done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+[ "$transport" != tls ] || certify
 "${GO:-go}" build -o "$work/lockproxy" ./cmd/lockproxy
 # integration/ starts its own servers, as does unit/tls and unit/cluster/: none of that is asked through the proxy.
 units=${UNITS:-$(cd "$suite" && ./runtest --list-tests | grep '^unit/' | grep -v 'unit/tls\|unit/cluster/')}

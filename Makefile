@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10m
 
-.PHONY: all build test test-race test-virtual test-plain test-memory test-pages test-stress test-lockbench format compile test-dedicated test-packaging test-darwin release deb man test-clients test-rights test-torture test-older test-libraries test-deadlocks test-clients-cluster test-cluster test-failovers test-versions test-redis-suite test-redis-suite-cluster test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks bench-once bench-park bench-scale deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
+.PHONY: all build test test-race test-virtual test-plain test-memory test-pages test-stress test-lockbench format compile test-dedicated test-transports test-packaging test-darwin release deb man test-clients test-rights test-torture test-older test-libraries test-deadlocks test-clients-cluster test-cluster test-failovers test-versions test-redis-suite test-redis-suite-cluster test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks bench-once bench-park bench-scale deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
 
 all: build
 
@@ -103,6 +103,13 @@ test-dedicated: deps
 	LOCKPROXY_TEST_UPSTREAM_MODE=dedicated $(GO) test -tags memory -race -count=1 -timeout 8m -run 'Differential|Upstream|Hostile|Attack|Limits|Leak' \
 		./test/relay ./test/sharing ./test/locks
 
+# The tests of whole proxies by each transport, of upstreams before the slash and of clients behind it. make test chooses
+# one for each server and proxy, by a seed that it prints if it fails: LOCKPROXY_TEST_TRANSPORT can be that seed, too.
+TRANSPORTS = tcp/tcp tls/unix unix/tls
+test-transports: deps
+	for by in $(TRANSPORTS); do LOCKPROXY_TEST_TRANSPORT=$$by $(RACE) $(GO) test -vet=off -count=1 -timeout $(TIMEOUT) \
+		-p 2 -parallel 3 ./test/locks ./test/cluster ./test/sharing ./test/relay || exit 1; done
+
 # Everything, with the tests that have a build tag.
 vet: format
 	$(NORACE) $(GO) vet -tags 'admin clients faults memory pages' ./...
@@ -170,7 +177,7 @@ test-versions: deps
 	sh internal/testredis/test-versions.sh
 
 # Redis's own test suite through lockproxy, in shared and in dedicated mode, in about 15 minutes; fetches it first. UNITS="unit/pubsub unit/multi"
-# names units, ROUNDS=3 runs all three times.
+# names units, ROUNDS=3 runs all three times. TRANSPORT=tls or TRANSPORT=unix is how lockproxy reaches Redis.
 test-redis-suite: deps
 	GO="$(GO)" bash internal/testredis/redis-suite.sh
 

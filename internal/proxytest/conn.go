@@ -28,10 +28,13 @@ func Dial(t testing.TB, addr string) *Conn {
 	return Dialed(t, nc)
 }
 
+// TryDial connects to addr, as the clients of the proxy there do, if it is one.
+func TryDial(addr string) (net.Conn, error) { return dial(Ctx, "tcp", addr) }
+
 // DialRaw connects to addr. The test closes the connection.
 func DialRaw(t testing.TB, addr string) net.Conn {
 	t.Helper()
-	nc, err := dial(Ctx, "tcp", addr)
+	nc, err := TryDial(addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,6 +98,9 @@ func (c *Conn) Close() error {
 	}
 	return c.Conn.Close()
 }
+
+// CloseWrite closes the sending side.
+func (c *Conn) CloseWrite() error { return c.Conn.(interface{ CloseWrite() error }).CloseWrite() }
 
 // Arrived reports, without waiting, whether something has come that is not read yet: a reply, a
 // part of one, or the end of the connection.

@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"lockproxy/internal/faults/relay"
+	"lockproxy/internal/testredis"
 )
 
 // LinkTo makes a link to a server that can be made bad, in the server's network.
 func LinkTo(t testing.TB, server interface{ Addr() string }) *relay.Relay {
 	t.Helper()
-	link := relay.NewOn(listen(t, server.Addr()), dial, server.Addr(), 1)
+	link := relay.NewOn(listen(t, server.Addr(), testredis.TCP), dial, server.Addr(), 1)
 	t.Cleanup(link.Close)
 	return link
 }

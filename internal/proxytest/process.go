@@ -57,9 +57,13 @@ func Binary(t testing.TB) string {
 }
 
 // Main runs a package's tests and ends what they have left for each other: the lasting servers and
-// the built command. It is for TestMain.
-func Main(m *testing.M) {
+// the built command. It is for TestMain. The connections of these sides go by all transports.
+func Main(m *testing.M, byAllTransports ...testredis.Side) {
+	again := testredis.RotateTransports(byAllTransports...)
 	status := m.Run()
+	if status != 0 && len(byAllTransports) > 0 {
+		fmt.Printf("the same transports again: %s=%s\n", testredis.TransportVariable, again)
+	}
 	Lasting.End()
 	os.RemoveAll(binaryDir)
 	os.Exit(status)

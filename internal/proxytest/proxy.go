@@ -2,6 +2,7 @@ package proxytest
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -17,6 +18,7 @@ import (
 	"lockproxy/internal/journal"
 	"lockproxy/internal/loopguard"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testtls"
 	"lockproxy/internal/testwait"
 	"lockproxy/internal/upstream"
 	"lockproxy/internal/virtualnet"
@@ -68,9 +70,11 @@ func unread(t testing.TB, nc net.Conn) (n int, ended bool) {
 
 // Proxy is a proxy in this process, on its own loopback port.
 type Proxy struct {
-	Addr   string
-	Server *proxy.Server
-	Shares bool // its clients use lanes
+	Addr     string
+	Upstream string // its upstream's address: host:port, a path, or the group's name
+	Server   *proxy.Server
+	Shares   bool // its clients use lanes
+	tls      bool // its clients use TLS
 }
 
 // testProxies are those that were started, by address.
@@ -83,7 +87,21 @@ var Dedicated = os.Getenv("LOCKPROXY_TEST_UPSTREAM_MODE") == "dedicated"
 // nil.
 func Start(t testing.TB, url string, change func(*proxy.Config)) *Proxy {
 	t.Helper()
-	return StartOn(t, listen(t, parse(t, url).Addr), url, change)
+	return StartBy(t, testredis.ChooseTransport(t, testredis.Clients, testredis.TLS,
+		testredis.Unix), url, change)
+}
+
+// StartBy is Start for a test that is about a transport: clients come by that. Dial knows it.
+func StartBy(
+	t testing.TB, by testredis.Transport, url string, change func(*proxy.Config),
+) *Proxy {
+	t.Helper()
+	upstream := parse(t, url).Addr
+	var secured *tls.Config
+	if by == testredis.TLS && !virtualnet.Has(upstream) {
+		secured = testtls.ServerConfig()
+	}
+	return startOn(t, listen(t, upstream, by), secured, url, change)
 }
 
 // StartAt is Start at an address of this machine.
@@ -99,7 +117,20 @@ func StartAt(t testing.TB, at, url string, change func(*proxy.Config)) *Proxy {
 // StartOn is Start for the clients of a listener.
 func StartOn(t testing.TB, ln net.Listener, url string, change func(*proxy.Config)) *Proxy {
 	t.Helper()
-	target := parse(t, url)
+	return startOn(t, ln, nil, url, change)
+}
+
+// startOn is StartOn for clients with TLS, unless secured is nil or the test has its own.
+func startOn(
+	t testing.TB, ln net.Listener, secured *tls.Config, url string, change func(*proxy.Config),
+) *Proxy {
+	t.Helper()
+	target := parse(t, testredis.Reach(url))
+	if cfg := target.TLS(); cfg != nil {
+		cfg = cfg.Clone()
+		cfg.RootCAs = testtls.Common().Pool
+		target.SetTLS(cfg)
+	}
 	patience := testwait.Patience / 4 // a Redis of a loaded machine can take seconds
 	if virtualnet.Has(target.Addr) {
 		target.Dialer, patience = virtualnet.Dial, 0
@@ -112,13 +143,16 @@ func StartOn(t testing.TB, ln net.Listener, url string, change func(*proxy.Confi
 			History: 4 << 20},
 		Logger: hclog.New(&hclog.LoggerOptions{Output: log}),
 		// The same tests run in both modes: see the Makefile.
-		Dedicated: Dedicated,
+		Dedicated:        Dedicated,
+		TLS:              secured,
+		HandshakeTimeout: testwait.Patience,
 	}
 	if change != nil {
 		change(&cfg)
 	}
 	loopguard.On()
-	p := &Proxy{Addr: ln.Addr().String(), Server: proxy.New(cfg), Shares: !cfg.Dedicated}
+	p := &Proxy{Addr: ln.Addr().String(), Upstream: target.Addr, Server: proxy.New(cfg), Shares: !cfg.Dedicated,
+		tls: secured != nil && cfg.TLS == secured}
 	testProxies.Store(p.Addr, p)
 	served := make(chan error, 1)
 	go func() { served <- p.Server.Serve(ln) }()

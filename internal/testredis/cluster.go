@@ -18,6 +18,8 @@ const (
 	clusterImpatience = 1500
 
 	nodeTimeout = "--cluster-node-timeout"
+	clusterNode = "--cluster-enabled"
+	tlsCluster  = "--tls-cluster"
 )
 
 // Cluster is a Redis Cluster. The first Masters of its nodes are masters at the start, with the
@@ -29,6 +31,7 @@ type Cluster struct {
 	t       testing.TB
 	args    []string
 	timeout string         // the node timeout that the test has asked for, if it has
+	tls     bool           // its nodes serve TLS too, and proxies use that
 	far     *time.Duration // the round trip of each node's link; nil without links
 }
 
@@ -36,7 +39,7 @@ type Cluster struct {
 // it of those ports alone. args must have the certificates. The addresses for clients are returned.
 func StartTLSCluster(t testing.TB, masters int, args ...string) (c *Cluster, addrs []string) {
 	t.Helper()
-	c = StartCluster(t, masters, 0, append([]string{"--tls-cluster", "yes"}, args...)...)
+	c = StartClusterBy(t, TCP, masters, 0, append([]string{tlsCluster, "yes"}, args...)...)
 	for _, s := range c.Nodes {
 		addrs = append(addrs, "127.0.0.1:"+s.busPort())
 	}
@@ -45,8 +48,8 @@ func StartTLSCluster(t testing.TB, masters int, args ...string) (c *Cluster, add
 
 // busPort is the port that other nodes know a node by.
 func (s *Server) busPort() string {
-	if i := slices.Index(s.args, "--tls-port"); i >= 0 {
-		return s.args[i+1]
+	if port, ok := s.tlsPort(); ok {
+		return port
 	}
 	return strconv.Itoa(s.port)
 }
@@ -55,7 +58,14 @@ func (s *Server) busPort() string {
 // node takes it for whole. The arguments are for each node, as for Start.
 func StartCluster(t testing.TB, masters, replicas int, args ...string) *Cluster {
 	t.Helper()
-	return startCluster(t, nil, masters, replicas, args...)
+	return StartClusterBy(t, ChooseTransport(t, Upstreams, TLS), masters, replicas, args...)
+}
+
+// StartClusterBy is StartCluster for a test that is about a transport: with TLS the nodes serve that,
+// too, and proxies use it.
+func StartClusterBy(t testing.TB, by Transport, masters, replicas int, args ...string) *Cluster {
+	t.Helper()
+	return startCluster(t, &Cluster{tls: by == TLS}, masters, replicas, args...)
 }
 
 // StartLinkedCluster is StartCluster with a link to each node, by which clients and replicas reach
@@ -63,16 +73,15 @@ func StartCluster(t testing.TB, masters, replicas int, args ...string) *Cluster 
 func StartLinkedCluster(t testing.TB, roundTrip time.Duration, masters, replicas int,
 	args ...string) *Cluster {
 	t.Helper()
-	return startCluster(t, &roundTrip, masters, replicas, args...)
+	return startCluster(t, &Cluster{far: &roundTrip}, masters, replicas, args...)
 }
 
-func startCluster(t testing.TB, far *time.Duration, masters, replicas int,
-	args ...string) *Cluster {
+func startCluster(t testing.TB, c *Cluster, masters, replicas int, args ...string) *Cluster {
 	t.Helper()
 	if i := slices.Index(args, "--requirepass"); i >= 0 {
 		args = append(slices.Clone(args), "--masterauth", args[i+1])
 	}
-	c := &Cluster{t: t, Masters: masters, args: args, far: far}
+	c.t, c.Masters, c.args = t, masters, args
 	if i := slices.Index(args, nodeTimeout); i >= 0 {
 		c.timeout, c.args = args[i+1], slices.Delete(slices.Clone(args), i, i+2)
 	}
@@ -112,14 +121,18 @@ func (c *Cluster) newNode() *Server {
 	s := &Server{t: c.t, port: FreePort(c.t, busOffset), dir: serverDir(c.t)}
 	s.args = append([]string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir",
 		s.dir, "--save", "",
-		"--cluster-enabled", "yes", nodeTimeout,
+		clusterNode, "yes", nodeTimeout,
 		strconv.Itoa(clusterPatience),
 		"--cluster-replica-validity-factor", "0", "--repl-diskless-sync", "no",
 		"--repl-ping-replica-period", "1"}, c.args...)
 	if canFixRoles() {
 		s.args = append(s.args, "--cluster-allow-replica-migration", "no")
 	}
-	if slices.Contains(c.args, "--tls-cluster") {
+	switch {
+	case c.tls:
+		s.serveTLS(busOffset)
+		s.args = append(append(s.args, tlsCluster, "yes"), betweenServers...)
+	case slices.Contains(c.args, tlsCluster):
 		s.args = append(s.args, "--tls-port", strconv.Itoa(FreePort(c.t, busOffset)))
 	}
 	c.t.Cleanup(func() {

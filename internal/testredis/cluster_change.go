@@ -70,8 +70,8 @@ func (m *Migration) each(s *Server, command ...string) {
 // MoveKey moves one key.
 func (m *Migration) MoveKey(key string) {
 	m.c.t.Helper()
-	host, port, _ := net.SplitHostPort(m.to.Addr())
-	got := m.from.Ask(append([]string{"MIGRATE", host, port, key, "0", "120000"}, m.auth()...)...)
+	host, _, _ := net.SplitHostPort(m.to.Addr())
+	got := m.from.Ask(append([]string{"MIGRATE", host, m.to.busPort(), key, "0", "120000"}, m.auth()...)...)
 	if got != "+OK" && got != "+NOKEY" {
 		m.c.t.Fatalf("MIGRATE %q: %s", key, got)
 	}

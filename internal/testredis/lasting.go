@@ -67,6 +67,7 @@ type lastingTB struct {
 }
 
 func (*lastingTB) Helper()               {}
+func (*lastingTB) Name() string          { return "lasting" }
 func (*lastingTB) Failed() bool          { return false }
 func (*lastingTB) Logf(string, ...any)   {}
 func (b *lastingTB) Cleanup(what func()) { b.cleanups = append(b.cleanups, what) }

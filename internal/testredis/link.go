@@ -2,12 +2,14 @@ package testredis
 
 import (
 	"bytes"
+	"crypto/tls"
 	"net"
 	"sync"
 	"testing"
 	"time"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/testtls"
 )
 
 // Link is a network path to a server that a test can break: what goes by it while it is held is
@@ -48,15 +50,28 @@ func StartLink(t testing.TB, addr string) *Link { return StartFarLink(t, addr, 0
 // faults/relay, it delays bytes without bounding how many are on their way.
 func StartFarLink(t testing.TB, addr string, roundTrip time.Duration) *Link {
 	t.Helper()
+	return startLink(t, addr, roundTrip, ChooseTransport(t, Upstreams, TLS, Unix))
+}
+
+func startLink(t testing.TB, addr string, roundTrip time.Duration, by Transport) *Link {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	l := &Link{ln: ln, to: addr, delay: roundTrip / 2}
 	l.free = sync.NewCond(&l.mu)
-	l.goroutines.Go(l.accept) // ends with the test, which waits for it
+	listeners := []net.Listener{ln}
+	if other := l.listenAlsoBy(t, by); other != nil {
+		listeners = append(listeners, other)
+	}
+	for _, ln := range listeners {
+		l.goroutines.Go(func() { l.accept(ln) }) // ends with the test, which waits for it
+	}
 	t.Cleanup(func() {
-		ln.Close()
+		for _, ln := range listeners {
+			ln.Close()
+		}
 		l.mu.Lock()
 		l.ended = true
 		l.mu.Unlock()
@@ -64,6 +79,62 @@ func StartFarLink(t testing.TB, addr string, roundTrip time.Duration) *Link {
 		l.goroutines.Wait()
 	})
 	return l
+}
+
+// listenAlsoBy has proxies reach the near end by a transport. The far end is TCP: what the link does to
+// requests and replies it does to those, not to the records of TLS.
+func (l *Link) listenAlsoBy(t testing.TB, by Transport) net.Listener {
+	t.Helper()
+	network, addr := "tcp", "127.0.0.1:0"
+	if by == Unix {
+		network, addr = "unix", SocketPath(t)
+	}
+	if by == TCP {
+		return nil
+	}
+	ln, err := net.Listen(network, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reachBy(t, l.Addr(), way{by, ln.Addr().String()})
+	if by == TLS {
+		return tlsEnds{ln}
+	}
+	return ln
+}
+
+// tlsEnds are the near ends of connections with TLS.
+type tlsEnds struct{ net.Listener }
+
+func (l tlsEnds) Accept() (net.Conn, error) {
+	raw, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return tlsEnd{tls.Server(raw, testtls.ServerConfig()), raw}, nil
+}
+
+// tlsEnd is one of them. Its Close ends TLS, too, as that of a Redis does that has not failed.
+type tlsEnd struct {
+	*tls.Conn
+	raw net.Conn
+}
+
+func (c tlsEnd) Close() error {
+	c.CloseWrite()
+	return c.raw.Close()
+}
+
+// drop closes one end of a connection at once, by a reset if that is asked for and the transport has
+// one.
+func drop(c net.Conn, reset bool) {
+	if end, ok := c.(tlsEnd); ok {
+		c = end.raw
+	}
+	if tcp, ok := c.(*net.TCPConn); ok && reset {
+		tcp.SetLinger(0)
+	}
+	c.Close()
 }
 
 // Addr is the near end, host:port.
@@ -116,10 +187,7 @@ func (l *Link) end(reset bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.conns {
-		if reset {
-			c.(*net.TCPConn).SetLinger(0)
-		}
-		c.Close()
+		drop(c, reset)
 	}
 	l.conns = nil
 	l.free.Broadcast()
@@ -157,17 +225,14 @@ func (l *Link) forwardUntilTorn(to, from net.Conn, data []byte) bool {
 		return open
 	}
 	defer close(t.torn)
-	if t.reset {
-		to.(*net.TCPConn).SetLinger(0)
-	}
-	to.Close()
+	drop(to, t.reset)
 	from.Close()
 	return false
 }
 
-func (l *Link) accept() {
+func (l *Link) accept(ln net.Listener) {
 	for {
-		near, err := l.ln.Accept()
+		near, err := ln.Accept()
 		if err != nil {
 			return
 		}

@@ -33,6 +33,8 @@ type GroupOptions struct {
 	// Linked gives each server a link, by which all others reach it, and which is RoundTrip long.
 	Linked    bool
 	RoundTrip time.Duration
+
+	tls bool // all serve TLS, and use it
 }
 
 // sentinelPatience is how long a Sentinel takes a silent server for slow, not for down, in
@@ -43,6 +45,17 @@ const sentinelPatience = 600_000
 // all the others.
 func StartGroup(t testing.TB, o GroupOptions) *Group {
 	t.Helper()
+	by := TCP
+	if !o.Linked {
+		by = ChooseTransport(t, Upstreams, TLS)
+	}
+	return StartGroupBy(t, by, o)
+}
+
+// StartGroupBy is StartGroup for a test that is about a transport. With TLS all use that.
+func StartGroupBy(t testing.TB, by Transport, o GroupOptions) *Group {
+	t.Helper()
+	o.tls = by == TLS
 	if o.Replicas == 0 {
 		o.Replicas = 2
 	}
@@ -57,6 +70,10 @@ func StartGroup(t testing.TB, o GroupOptions) *Group {
 	args = append([]string{"--repl-diskless-sync", "no"}, args...)
 	for range 1 + o.Replicas {
 		s := newServer(t, args)
+		if o.tls {
+			s.serveTLS()
+			s.args = append(s.args, betweenServers...)
+		}
 		if o.Linked {
 			s.linkBy(o.RoundTrip, "--replica-announce-port")
 		}
@@ -107,6 +124,10 @@ func startSentinel(t testing.TB, group, addr string, o GroupOptions) *Server {
 		t.Fatal(err)
 	}
 	s.args = append([]string{conf, "--sentinel"}, o.SentinelArgs...)
+	if o.tls {
+		s.serveTLS()
+		s.args = append(s.args, betweenServers...)
+	}
 	if o.SentinelPassword != "" {
 		s.args = append(s.args, "--requirepass", o.SentinelPassword)
 	}

@@ -41,14 +41,28 @@ type Server struct {
 // say so.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
+	return StartBy(t, ChooseTransport(t, Upstreams, TLS, Unix), args...)
+}
+
+// StartAddressed is Start for a test that tells clients apart by their addresses: proxies do not reach
+// the server by a Unix socket, whose clients all have its own address.
+func StartAddressed(t testing.TB, args ...string) *Server {
+	t.Helper()
+	return StartBy(t, ChooseTransport(t, Upstreams, TLS), args...)
+}
+
+// StartBy is Start for a test that is about a transport: proxies reach the server by that.
+func StartBy(t testing.TB, by Transport, args ...string) *Server {
+	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Fatal("redis-server is not installed: run make deps")
 	}
 	var also []int
-	if slices.Contains(args, "--cluster-enabled") {
+	if slices.Contains(args, clusterNode) {
 		also = []int{busOffset}
 	}
 	s := newServer(t, args, also...)
+	s.listenAlsoBy(by)
 	s.start()
 	return s
 }
@@ -82,10 +96,15 @@ func FreePort(t testing.TB, also ...int) int {
 // Addr is host:port.
 func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 
-// Told is the address that others are told of: that of the link, if there is one.
+// Told is the address that others are told of: that of the link, if there is one, or that of TLS, if
+// the servers of a group use that.
 func (s *Server) Told() string {
-	if s.Link != nil {
+	port, ok := s.tlsPort()
+	switch {
+	case s.Link != nil:
 		return s.Link.Addr()
+	case ok && slices.Contains(s.args, betweenServers[0]) && !slices.Contains(s.args, clusterNode):
+		return "127.0.0.1:" + port
 	}
 	return s.Addr()
 }
@@ -93,14 +112,14 @@ func (s *Server) Told() string {
 // linkBy makes a link, a round trip long, and has the server tell others of that by these options.
 func (s *Server) linkBy(roundTrip time.Duration, options ...string) {
 	s.t.Helper()
-	s.Link = StartFarLink(s.t, s.Addr(), roundTrip)
+	s.Link = startLink(s.t, s.Addr(), roundTrip, TCP) // the servers use it, too
 	_, port, _ := net.SplitHostPort(s.Link.Addr())
 	for _, option := range options {
 		s.args = append(s.args, option, port)
 	}
 }
 
-// URL is redis://host:port.
+// URL is redis://host:port. A proxy under test goes there by the transport that was chosen: see Reach.
 func (s *Server) URL() string { return "redis://" + s.Addr() }
 
 func (s *Server) start() {

@@ -11,11 +11,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
 )
 
 // Clients that know Redis Cluster are told that the proxy is the only node, and work.
 func TestClusterAwareClients(t *testing.T) {
-	p := proxytest.Start(t, proxytest.SixNodes(t).URL(), nil)
+	p := proxytest.StartBy(t, testredis.TCP, proxytest.SixNodes(t).URL(), nil)
 	host, port, _ := net.SplitHostPort(p.Addr)
 
 	aware := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{p.Addr}, ReadOnly: true})

@@ -88,7 +88,8 @@ func TestWaitersInAClusterAreNotIdle(t *testing.T) {
 func TestUnreadTokenNextToASilentMaster(t *testing.T) {
 	t.Parallel()
 	cluster := testredis.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
-	p, q := proxytest.Start(t, cluster.URL(), nil), proxytest.Start(t, cluster.URL(), nil)
+	p := proxytest.StartBy(t, testredis.TCP, cluster.URL(), nil)
+	q := proxytest.Start(t, cluster.URL(), nil)
 	silent := cluster.MasterOf(cluster.Slot("used"))
 	key := "job"
 	for n := 0; cluster.MasterOf(cluster.Slot(key)) == silent; n++ {

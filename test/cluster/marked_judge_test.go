@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"regexp"
 	"strings"
 	"sync"
@@ -15,7 +14,7 @@ import (
 
 // live is the life of one connection, until over.
 func (m *marked) live(over <-chan struct{}) {
-	nc, err := net.Dial("tcp", m.addr)
+	nc, err := proxytest.TryDial(m.addr)
 	if err != nil {
 		m.t.Error(err)
 		return

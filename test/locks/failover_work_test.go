@@ -3,7 +3,6 @@ package locks_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -123,7 +122,7 @@ func (w *workload) stop() *judge {
 // clients runs step on a connection, and on another when that has ended.
 func (w *workload) clients(step func(c *proxytest.Conn) (alive bool)) {
 	for {
-		nc, err := net.Dial("tcp", w.addr)
+		nc, err := proxytest.TryDial(w.addr)
 		if err != nil {
 			w.t.Error(err)
 			return

@@ -129,7 +129,7 @@ func TestForeignLocksAreSeen(t *testing.T) {
 	for i, r := range foreignRecipes() {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
-			_, p := proxytest.StartBoth(t)
+			p := proxytest.StartBy(t, testredis.TCP, testredis.Start(t).URL(), nil)
 			began := time.Now()
 			foreignRecipes()[i].test(t, p, began) // with times from now on
 		})
@@ -217,7 +217,7 @@ func (r foreignRecipe) test(t *testing.T, p *proxytest.Proxy, began time.Time) {
 // none does.
 func TestForeignClientsThatTryAreSeen(t *testing.T) {
 	t.Parallel()
-	_, p := proxytest.StartBoth(t)
+	p := proxytest.StartBy(t, testredis.TCP, testredis.Start(t).URL(), nil)
 	c, other := proxytest.GoRedis(t, p.Addr), named(t, p.Addr, "worker-2")
 	c.Do(proxytest.Ctx, "LOCK", "job", 300)
 	info := func() string { return fmt.Sprint(other.Do(proxytest.Ctx, "LOCKINFO", "job").Val()) }

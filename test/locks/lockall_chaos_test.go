@@ -3,7 +3,6 @@ package locks_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -105,7 +104,7 @@ func (a *allChaos) round(c *proxytest.Conn, addr string, random *rand.Rand) bool
 }
 
 func (a *allChaos) dial(addr string) (*proxytest.Conn, error) {
-	nc, err := net.Dial("tcp", addr)
+	nc, err := proxytest.TryDial(addr)
 	if err != nil {
 		return nil, err
 	}

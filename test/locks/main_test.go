@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
 )
 
-func TestMain(m *testing.M) { proxytest.Main(m) }
+func TestMain(m *testing.M) { proxytest.Main(m, testredis.Upstreams, testredis.Clients) }

@@ -24,9 +24,9 @@ type owners struct {
 func startOwners(t *testing.T) *owners {
 	server := testredis.Start(t)
 	o := &owners{server: server, link: testredis.StartLink(t, server.Addr()),
-		near: proxytest.Start(t, server.URL(), nil)}
+		near: proxytest.StartBy(t, testredis.TCP, server.URL(), nil)}
 	for i := range o.far {
-		o.far[i] = proxytest.Start(t, "redis://"+o.link.Addr(), nil)
+		o.far[i] = proxytest.StartBy(t, testredis.TCP, "redis://"+o.link.Addr(), nil)
 		c := proxytest.SharedClient(t, o.far[i].Addr) // Redis knows the scripts now
 		c.Lock(fmt.Sprintf("first:%d 300", i))
 		c.Expect(fmt.Sprintf("UNLOCK first:%d", i), ":1\r\n")

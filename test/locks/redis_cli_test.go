@@ -10,11 +10,13 @@ import (
 	"testing"
 
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
 )
 
 func TestRedisCLI(t *testing.T) {
 	t.Parallel()
-	_, p := proxytest.StartBoth(t)
+	server := testredis.Start(t)
+	p := proxytest.StartBy(t, testredis.TCP, server.URL(), nil)
 	_, port, _ := strings.Cut(p.Addr, ":")
 	cli := func(args ...string) string {
 		out, err := exec.Command("redis-cli", append([]string{"-p", port, "--no-raw"},
@@ -77,7 +79,8 @@ func (c *cli) do(command string) string {
 // FENCE has: that is what FENCE is for.
 func TestPausedHolder(t *testing.T) {
 	t.Parallel()
-	server, p := proxytest.StartBoth(t)
+	server := testredis.Start(t)
+	p := proxytest.StartBy(t, testredis.TCP, server.URL(), nil)
 	holder, next := startCLI(t, p.Addr), proxytest.Dial(t, p.Addr)
 	token := holder.do("LOCK job 300")
 	holder.cmd.Process.Signal(syscall.SIGSTOP)

@@ -15,7 +15,7 @@ import (
 // Users see only the keys that they may read, whatever else they may do.
 func TestLockTopAndLogByUser(t *testing.T) {
 	t.Parallel()
-	_, p := proxytest.StartBoth(t)
+	p := proxytest.StartBy(t, testredis.TCP, testredis.Start(t).URL(), nil)
 	admin := proxytest.Dial(t, p.Addr)
 	for _, user := range []string{
 		"app on >secret ~app:* resetchannels +@all",

@@ -20,7 +20,7 @@ func served(t *testing.T, p *proxytest.Proxy, server *testredis.Server) {
 	t.Helper()
 	mark := "here:" + server.Addr()
 	testwait.Until(t, "the proxy serves by the new master", func() bool {
-		nc, err := net.Dial("tcp", p.Addr)
+		nc, err := proxytest.TryDial(p.Addr)
 		if err != nil {
 			return false
 		}
@@ -163,7 +163,7 @@ func TestSentinelDemotedByHand(t *testing.T) {
 		t.Errorf("the session on the old master lives: %q, %v", got, err)
 	}
 	if got := proxytest.Dial(t, p.Addr).Do("SET x 1"); !strings.HasPrefix(got,
-		"-UPSTREAM cannot reach "+g.Servers[0].Addr()) ||
+		"-UPSTREAM cannot reach "+g.Servers[0].Told()) ||
 		!strings.Contains(got, "it is a replica") {
 		t.Errorf("a replica is used: %q", got)
 	}
@@ -189,7 +189,7 @@ func TestFailoverHold(t *testing.T) {
 	g.WaitReplaced(t, g.Servers[0])
 	var got string
 	testwait.Until(t, "the proxy has noticed the failover", func() bool {
-		nc, err := net.Dial("tcp", p.Addr)
+		nc, err := proxytest.TryDial(p.Addr)
 		if err != nil {
 			return false
 		}

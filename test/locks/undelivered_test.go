@@ -2,7 +2,6 @@ package locks_test
 
 import (
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 
@@ -33,7 +32,7 @@ func TestUndeliveredTokensAreReleased(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	link := testredis.StartLink(t, server.Addr())
-	p := proxytest.Start(t, "redis://"+link.Addr(), nil)
+	p := proxytest.StartBy(t, testredis.TCP, "redis://"+link.Addr(), nil)
 	next := proxytest.Dial(t, p.Addr)
 	for _, locks := range []int{1, 20, 1, 20} {
 		c := proxytest.SharedClient(t, p.Addr)
@@ -66,7 +65,7 @@ func TestUndeliveredTokensAreReleased(t *testing.T) {
 // the two, it can be its holder's: then the test tries again.
 func TestTokenThatCrossesWithTheEnd(t *testing.T) {
 	t.Parallel()
-	_, p := proxytest.StartBoth(t)
+	p := proxytest.StartBy(t, testredis.TCP, testredis.Start(t).URL(), nil)
 	next := proxytest.Dial(t, p.Addr)
 	released(t, next, func() {
 		c := proxytest.Dial(t, p.Addr)
@@ -99,7 +98,7 @@ func TestOnlyUndeliveredTokensAreReleased(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	link := testredis.StartLink(t, server.Addr())
-	p := proxytest.Start(t, "redis://"+link.Addr(), nil)
+	p := proxytest.StartBy(t, testredis.TCP, "redis://"+link.Addr(), nil)
 	c, next := proxytest.SharedClient(t, p.Addr), proxytest.Dial(t, p.Addr)
 	c.WriteRaw("LOCK read 300\r\n")
 	token := proxytest.Token(t, c.Reply())
@@ -120,7 +119,7 @@ func TestOnlyUndeliveredTokensAreReleased(t *testing.T) {
 // ends. What becomes of it after a reset depends on time: that is tested in virtual time.
 func TestTokenThatMayHaveBeenReadIsKept(t *testing.T) {
 	t.Parallel()
-	_, p := proxytest.StartBoth(t)
+	p := proxytest.StartBy(t, testredis.TCP, testredis.Start(t).URL(), nil)
 	next := proxytest.Dial(t, p.Addr)
 	kept := func(c *proxytest.Conn, name string, token int64, then ...func()) {
 		t.Helper()
@@ -140,7 +139,7 @@ func TestTokenThatMayHaveBeenReadIsKept(t *testing.T) {
 
 	c = proxytest.Dial(t, p.Addr) // like printf | nc
 	c.Send("LOCK half 300")
-	c.Conn.(*net.TCPConn).CloseWrite()
+	c.CloseWrite()
 	kept(c, "half", proxytest.Token(t, c.Reply()))
 
 	c = proxytest.Dial(t, p.Addr) // the reset refuses the reply after the token
@@ -156,7 +155,7 @@ func TestTokenThatMayHaveBeenReadIsKept(t *testing.T) {
 // Data that a client sent before its token came does not show whether it has read the token.
 func TestUndeliveredTokenOfWaiterThatSentMore(t *testing.T) {
 	t.Parallel()
-	_, p := proxytest.StartBoth(t)
+	p := proxytest.StartBy(t, testredis.TCP, testredis.Start(t).URL(), nil)
 	holder, next := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	many := strings.Repeat("PING\r\n", 400)
 	for _, closesFirst := range []bool{false, true} {
@@ -188,7 +187,7 @@ func TestUndeliveredTokenOfWaiterThatSentMore(t *testing.T) {
 // A waiter that has sent more than is read while it waits, and closes, leaves the queue at once.
 func TestWaiterThatHasSentMuchLeaves(t *testing.T) {
 	t.Parallel()
-	_, p := proxytest.StartBoth(t)
+	p := proxytest.StartBy(t, testredis.TCP, testredis.Start(t).URL(), nil)
 	holder, next := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	for _, size := range []int{80 << 10, 100 << 10} {
 		holder.Lock("job 300")

@@ -95,7 +95,7 @@ func (s *diffSession) check(t *testing.T, proto string, steps []diffWant) {
 					pipelined, i, step.call, reply, step.reply)
 			}
 		}
-		conn.nc.(*net.TCPConn).CloseWrite()
+		conn.closeWrite()
 		if rest := conn.rest(); rest != "(closed)" {
 			t.Fatalf("RESP%s, in one write: %v: more comes: %q", proto, pipelined, rest)
 		}
@@ -252,8 +252,8 @@ func TestDifferentialVanished(t *testing.T) {
 				conn.do("CLIENT", "SETNAME", "victim")
 				conn.nc.Write(append(append([]byte{}, blpop...), c.after...))
 				s.waitFor("INFO clients", "blocked_clients:1", false)
-				if reset {
-					conn.nc.(*net.TCPConn).SetLinger(0)
+				if tcp, ok := conn.nc.(*net.TCPConn); ok && reset {
+					tcp.SetLinger(0)
 				}
 				conn.nc.Close()
 				s.waitFor("CLIENT LIST", "name=victim", true)

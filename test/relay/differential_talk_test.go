@@ -34,7 +34,7 @@ type diffConn struct {
 }
 
 func diffDial(addr string) (*diffConn, error) {
-	nc, err := net.Dial("tcp", addr)
+	nc, err := proxytest.TryDial(addr)
 	if err != nil {
 		return nil, err
 	}
@@ -80,6 +80,10 @@ func (c *diffConn) read() (string, error) {
 			return string(raw), err
 		}
 	}
+}
+
+func (c *diffConn) closeWrite() error {
+	return c.nc.(interface{ CloseWrite() error }).CloseWrite()
 }
 
 // rest reads until the connection is closed, by reset or not.
@@ -170,7 +174,7 @@ func (c *diffConversation) hold(side *diffSide, proto string,
 	for _, name := range talk.order {
 		conn := talk.conns[name]
 		step := diffStep{text: "at the end, on connection @" + name, conn: name, closed: true}
-		if half, ok := conn.nc.(*net.TCPConn); ok && half.CloseWrite() == nil {
+		if conn.closeWrite() == nil {
 			raw := conn.rest()
 			events = append(events, diffEvent{step, raw, diffNormal(nil, raw)})
 		}
@@ -202,7 +206,7 @@ func (t *diffTalk) do(step diffStep) (event diffEvent, err error) {
 		_, err = io.WriteString(conn.nc, strings.Join(step.args, ""))
 		return event, err
 	case "closewrite":
-		return event, conn.nc.(*net.TCPConn).CloseWrite()
+		return event, conn.closeWrite()
 	case "close":
 		return event, conn.nc.Close()
 	default:

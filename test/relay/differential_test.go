@@ -57,13 +57,15 @@ var diffServerArgs = []string{"--enable-debug-command", "yes", "--enable-module-
 // diffPair starts two identical redis-servers, the second with a proxy in front of it.
 func diffPair(t *testing.T, args ...string) (direct, proxied *diffSide) {
 	t.Helper()
+	by := testredis.ChooseTransport(t, testredis.Upstreams, // a Unix socket's clients have one address
+		testredis.TLS)
 	start := func() (*testredis.Server, *diffSide) {
 		acl := filepath.Join(t.TempDir(), "users.acl")
 		if err := os.WriteFile(acl, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		server := testredis.Start(t, slices.Concat(diffServerArgs, []string{"--aclfile", acl},
-			args)...)
+		server := testredis.StartBy(t, by, slices.Concat(diffServerArgs,
+			[]string{"--aclfile", acl}, args)...)
 		control, err := diffDial(server.Addr())
 		if err != nil {
 			t.Fatal(err)

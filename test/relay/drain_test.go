@@ -263,7 +263,7 @@ func TestDrainSendsWaitersElsewhere(t *testing.T) {
 	addr := p.Addr
 	client := redis.NewClient(testredis.Patient(&redis.Options{
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			nc, err := net.Dial("tcp", addr)
+			nc, err := proxytest.TryDial(addr)
 			addr = other.Addr
 			return nc, err
 		},
@@ -313,7 +313,7 @@ func TestDrainServesConnectedClients(t *testing.T) {
 	if err := wait(); err != nil {
 		t.Errorf("Shutdown: %v", err)
 	}
-	if _, err := net.Dial("tcp", p.Addr); err == nil || os.IsTimeout(err) {
+	if _, err := proxytest.TryDial(p.Addr); err == nil || os.IsTimeout(err) {
 		t.Errorf("a client after the end: %v", err)
 	}
 }

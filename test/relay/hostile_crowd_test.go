@@ -85,7 +85,7 @@ var hostileCrowd = []struct {
 // 1,500 clients come and go, and leave nothing behind.
 func TestHostileCrowd(t *testing.T) {
 	redis := testredis.Start(t)
-	p := proxytest.Start(t, redis.URL(), nil)
+	p := proxytest.StartBy(t, testredis.TCP, redis.URL(), nil)
 	first := proxytest.Dial(t, p.Addr)
 	first.Expect("RPUSH list "+strings.Repeat("element ", 1000), ":1000\r\n")
 	first.Close()
@@ -98,7 +98,7 @@ func TestHostileCrowd(t *testing.T) {
 			crowd.Go(func() {
 				for i := next.Add(1) - 1; int(i) < clients; i = next.Add(1) - 1 {
 					client := hostileCrowd[int(i)%len(hostileCrowd)]
-					nc, err := net.Dial("tcp", p.Addr)
+					nc, err := proxytest.TryDial(p.Addr)
 					if err == nil {
 						nc.SetDeadline(testwait.Deadline())
 						err = client.do(nc.(*net.TCPConn), bufio.NewReader(nc), int(i))

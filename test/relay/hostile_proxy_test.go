@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
 	"lockproxy/internal/testwait"
 )
@@ -58,7 +59,7 @@ func startHostileProxyAt(t *testing.T, bin string, redis *testredis.Server, url 
 		}
 	})
 	testwait.Until(t, "the proxy listens", func() bool {
-		nc, err := net.Dial("tcp", p.addr)
+		nc, err := proxytest.TryDial(p.addr)
 		if err == nil {
 			nc.Close()
 		}

@@ -16,7 +16,7 @@ import (
 
 func hostileDial(t testing.TB, addr string) *net.TCPConn {
 	t.Helper()
-	nc, err := net.Dial("tcp", addr)
+	nc, err := proxytest.TryDial(addr)
 	if err != nil {
 		t.Fatal(err)
 	}

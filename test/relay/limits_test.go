@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +36,7 @@ func TestMaxClients(t *testing.T) {
 	clients[0].Expect("PING", "+PONG\r\n")
 	clients[0].Close()
 	testwait.Until(t, "a new client is served", func() bool {
-		nc, err := net.Dial("tcp", p.Addr)
+		nc, err := proxytest.TryDial(p.Addr)
 		if err != nil {
 			return false
 		}

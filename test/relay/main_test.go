@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
 )
 
-func TestMain(m *testing.M) { proxytest.Main(m) }
+// Many tests here are about TCP connections of clients.
+func TestMain(m *testing.M) { proxytest.Main(m, testredis.Upstreams) }

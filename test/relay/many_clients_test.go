@@ -100,7 +100,7 @@ func manyClients(t *testing.T, url string, nodes []*testredis.Server) {
 // has not.
 func asksOnce(nc *net.Conn, addr string, i int) (err error) {
 	if *nc == nil {
-		if *nc, err = net.Dial("tcp", addr); err != nil {
+		if *nc, err = proxytest.TryDial(addr); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"lockproxy/internal/loopguard"
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/testredis"
 	"lockproxy/internal/testwait"
 )
 
@@ -18,7 +19,8 @@ const relayPerTurn = 16
 // relayTurn returns a function that sends requests and reads
 // all replies, without allocating anything itself.
 func relayTurn(t testing.TB) func() {
-	_, p := proxytest.StartBoth(t)
+	server := testredis.StartBy(t, testredis.TCP) // TLS allocates
+	p := proxytest.Start(t, server.URL(), nil)
 	loopguard.Off()
 	t.Cleanup(loopguard.On)
 	c := proxytest.Dial(t, p.Addr)

@@ -181,7 +181,7 @@ type lossConn struct {
 }
 
 func lossClient(addr string, before ...string) (*lossConn, error) {
-	nc, err := net.Dial("tcp", addr)
+	nc, err := proxytest.TryDial(addr)
 	if err != nil {
 		return nil, err
 	}

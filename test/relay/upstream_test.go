@@ -25,7 +25,7 @@ func TestUpstreamDownAtStart(t *testing.T) {
 	p := proxytest.Start(t, server.URL(), nil)
 	c := proxytest.Dial(t, p.Addr)
 	for _, command := range []string{"GET x", "LOCK job 600", "UNLOCK job", "MULTI"} {
-		c.Expect(command, "-UPSTREAM cannot reach "+server.Addr()+"…")
+		c.Expect(command, "-UPSTREAM cannot reach "+p.Upstream+"…")
 	}
 	c.Send("GET x", "LOCK job 600", "PING")
 	for range 3 {
@@ -68,7 +68,7 @@ func TestUpstreamLost(t *testing.T) {
 	link.Cut()
 	link.Release()
 	for i := range 2 { // BLPOP and SET b; LOCK has not been sent yet, or is lost too
-		if got := busy.Reply(); !strings.HasPrefix(got, "-UPSTREAM connection to "+link.Addr()+
+		if got := busy.Reply(); !strings.HasPrefix(got, "-UPSTREAM connection to "+p.Upstream+
 			" was lost") {
 			t.Errorf("reply %d: %q", i, got)
 		}
@@ -159,7 +159,7 @@ func TestUpstreamRestartsUnderLoad(t *testing.T) {
 					return
 				default:
 				}
-				nc, err := net.Dial("tcp", p.Addr)
+				nc, err := proxytest.TryDial(p.Addr)
 				if err != nil {
 					t.Error(err)
 					return
@@ -264,7 +264,7 @@ func TestShutdownLetsCommandsFinish(t *testing.T) {
 func awaitRefusal(t *testing.T, addr string) {
 	t.Helper()
 	testwait.Until(t, "it has begun to stop", func() bool {
-		nc, err := net.Dial("tcp", addr)
+		nc, err := proxytest.TryDial(addr)
 		if err == nil {
 			nc.Close()
 		}

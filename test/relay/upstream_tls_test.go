@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"net"
 	"strconv"
 	"strings"
 	"testing"
@@ -69,7 +68,7 @@ func TestUpstreamTLS(t *testing.T) {
 	// The end of a client reaches Redis, which takes it for the end of the requests.
 	half := proxytest.Dial(t, p.Addr)
 	half.Send("GET a", "STRLEN big")
-	half.Conn.(*net.TCPConn).CloseWrite()
+	half.CloseWrite()
 	if rest, err := io.ReadAll(half.In); string(rest) != "$1\r\n1\r\n:2097152\r\n" || err != nil {
 		t.Errorf("half close: %q, %v", rest, err)
 	}

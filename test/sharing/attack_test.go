@@ -3,7 +3,6 @@ package sharing_test
 import (
 	"fmt"
 	"io"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -210,7 +209,7 @@ func TestMalformedRequestsLeaveTheLane(t *testing.T) {
 	for _, request := range testhostile.Requests(t) {
 		c := proxytest.SharedClient(t, p.Addr)
 		c.WriteRaw(string(request))
-		c.Conn.(*net.TCPConn).CloseWrite()
+		c.CloseWrite()
 		c.SetReadDeadline(testwait.Deadline())
 		io.Copy(io.Discard, c.In)
 		c.Close()

@@ -105,7 +105,7 @@ func TestClientListShowsTheClients(t *testing.T) {
 // CLIENT KILL ends the client whose connection it names,
 // whether logged in or not, in every state, and no other.
 func TestClientKillEndsTheClient(t *testing.T) {
-	server := testredis.Start(t)
+	server := testredis.StartAddressed(t)
 	p := sharing(t, server, 1)
 	admin := proxytest.Dial(t, server.Addr())
 	admin.Expect("ACL SETUSER ann on >pw ~* &* +@all", "+OK\r\n")

@@ -1,17 +1,13 @@
 package sharing_test
 
 import (
-	"crypto/tls"
 	"fmt"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
-	"lockproxy/internal/testtls"
 	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
@@ -31,11 +27,10 @@ var needsHome = []struct{ say, replies []string }{
 // Clients with a name lose their homes while they need none, and get others when they do, by every
 // transport: with TLS an event loop can neither read nor write those.
 func TestNamedClientsGetAnotherHome(t *testing.T) {
-	for _, up := range transports(t) {
+	for name, url := range upstreamsByAllTransports(t) {
 		for _, dedicated := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s dedicated=%v", up.name, dedicated), func(t *testing.T) {
-				testNamedClients(t, proxytest.Start(t, up.url, func(cfg *proxy.Config) {
-					up.trust(cfg)
+			t.Run(fmt.Sprintf("%s dedicated=%v", name, dedicated), func(t *testing.T) {
+				testNamedClients(t, proxytest.Start(t, url, func(cfg *proxy.Config) {
 					cfg.Dedicated = dedicated
 					if !dedicated {
 						cfg.HomeIdle = 10 * time.Millisecond
@@ -90,33 +85,16 @@ func testNamedClients(t *testing.T, p *proxytest.Proxy, losesHomes bool) {
 	}
 }
 
-// transport is an upstream, and how the proxy gets there.
-type transport struct {
-	name, url string
-	trust     func(*proxy.Config)
-}
-
-// transports are a server, a group with a Sentinel and a cluster, by all transports.
-func transports(t *testing.T) (all []transport) {
-	ca := testtls.NewAuthority(t)
-	pair := ca.Issue(t, "localhost")
-	certificates := []string{"--tls-cert-file", pair.CertFile, "--tls-key-file", pair.KeyFile,
-		"--tls-ca-cert-file", ca.File, "--tls-auth-clients", "no"}
-	socket := filepath.Join(t.TempDir(), "redis.sock")
-	port, sentinelPort := testredis.FreePort(t), testredis.FreePort(t)
-	server := testredis.Start(t, append(certificates, "--tls-port", strconv.Itoa(port),
-		"--tls-replication", "yes", "--unixsocket", socket)...)
-	testredis.StartSentinel(t, fmt.Sprint("127.0.0.1:", port),
-		append(certificates, "--tls-port", strconv.Itoa(sentinelPort), "--tls-replication", "yes")...)
-	cluster, addrs := testredis.StartTLSCluster(t, 3, certificates...)
-	plain := func(*proxy.Config) {}
-	trusting := proxytest.UpstreamTLS(func(cfg *tls.Config) { cfg.RootCAs = ca.Pool })
-	return []transport{
-		{"tcp", server.URL(), plain},
-		{"unix", "unix://" + socket, plain},
-		{"tls", fmt.Sprint("rediss://127.0.0.1:", port), trusting},
-		{"sentinel tls", fmt.Sprintf("rediss+sentinel://127.0.0.1:%d/mymaster", sentinelPort), trusting},
-		{"cluster", cluster.URL(), plain},
-		{"cluster tls", "rediss+cluster://" + strings.Join(addrs, ","), trusting},
+// upstreamsByAllTransports are a server, a group with Sentinels and a cluster.
+func upstreamsByAllTransports(t *testing.T) map[string]string {
+	urls := map[string]string{}
+	for _, by := range []testredis.Transport{testredis.TCP, testredis.TLS, testredis.Unix} {
+		urls["server by "+string(by)] = testredis.StartBy(t, by).URL()
 	}
+	for _, by := range []testredis.Transport{testredis.TCP, testredis.TLS} {
+		urls["cluster by "+string(by)] = testredis.StartClusterBy(t, by, 3, 0).URL()
+	}
+	urls["group by tls"] = testredis.StartGroupBy(t, testredis.TLS, testredis.GroupOptions{
+		Replicas: 1, Sentinels: 1}).URL()
+	return urls
 }

@@ -12,9 +12,9 @@ import (
 )
 
 // A client that leaves its replies unread gets a new home nevertheless: its requests run, as they
-// do without the proxy.
+// do without the proxy. With TLS the proxy would have read a part of the last reply.
 func TestHomeIsDialledAgainForAClientThatDoesNotRead(t *testing.T) {
-	server := testredis.Start(t)
+	server := testredis.StartBy(t, testredis.TCP)
 	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
 		cfg.Dedicated, cfg.HomeIdle = true, 100*time.Millisecond
 	})

@@ -32,7 +32,7 @@ func TestUnreadIsBoundedForAll(t *testing.T) {
 	server := testredis.Start(t)
 	proxytest.Dial(t, server.Addr()).Expect("SET big "+strings.Repeat("x", 60<<10), "+OK\r\n")
 	var log proxytest.LogBuffer
-	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
+	p := proxytest.StartBy(t, testredis.TCP, server.URL(), func(cfg *proxy.Config) {
 		cfg.Dedicated, cfg.MaxUnread = false, 2<<20
 		cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: &log})
 	})

@@ -18,6 +18,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/testredis"
 	"lockproxy/internal/testwait"
 )
 
@@ -44,7 +45,8 @@ func awaitParked(t *testing.T, c *proxytest.Conn) {
 // The proxy notices a client that goes while its session is parked, in whatever way it goes, and
 // answers its requests first.
 func TestParkedClientGoes(t *testing.T) {
-	_, p := proxytest.StartBoth(t)
+	server := testredis.Start(t)
+	p := proxytest.StartBy(t, testredis.TCP, server.URL(), nil)
 	gone := func() bool { return p.Server.Stats().Clients == 0 }
 	for _, way := range []string{"FIN", "reset", "half", "after a request",
 		"after half a request"} {
@@ -78,7 +80,8 @@ func TestParkedClientGoes(t *testing.T) {
 // A parked session that the proxy itself closes ends, and releases its locks: here because one of
 // its session locks is lost.
 func TestLockLostWhileParked(t *testing.T) {
-	server, p := proxytest.StartBoth(t)
+	server := testredis.Start(t)
+	p := proxytest.StartBy(t, testredis.TCP, server.URL(), nil)
 	c := proxytest.Dial(t, p.Addr)
 	c.Lock("lost 600 SESSION")
 	c.Lock("kept 600 SESSION")
@@ -96,7 +99,8 @@ func TestLockLostWhileParked(t *testing.T) {
 // others that ask nothing, and Close not at all.
 func TestShutdownWhileParked(t *testing.T) {
 	for _, way := range []string{"Shutdown", "Close"} {
-		_, p := proxytest.StartBoth(t)
+		server := testredis.Start(t)
+		p := proxytest.StartBy(t, testredis.TCP, server.URL(), nil)
 		var clients []*proxytest.Conn
 		for range 20 {
 			clients = append(clients, parked(t, p))
@@ -114,7 +118,8 @@ func TestShutdownWhileParked(t *testing.T) {
 
 // An urgent byte, at which every read stops, stops nothing.
 func TestUrgentByte(t *testing.T) {
-	_, p := proxytest.StartBoth(t)
+	server := testredis.Start(t)
+	p := proxytest.StartBy(t, testredis.TCP, server.URL(), nil)
 	for range 10 {
 		c := parked(t, p)
 		raw, err := c.Conn.(*net.TCPConn).SyscallConn()
@@ -141,7 +146,8 @@ func TestUrgentByte(t *testing.T) {
 // Requests that the loop relays, and requests that it leaves to the session's goroutine, are
 // answered in the order in which they were sent, however they are cut into pieces.
 func TestParkedOrder(t *testing.T) {
-	_, p := proxytest.StartBoth(t)
+	server := testredis.Start(t)
+	p := proxytest.StartBy(t, testredis.TCP, server.URL(), nil)
 	var all sync.WaitGroup
 	for i := range 16 {
 		c := proxytest.Dial(t, p.Addr)

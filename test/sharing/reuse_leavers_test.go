@@ -81,7 +81,7 @@ var halves = []string{
 }
 
 // leave is the end of a client: it has read the replies to some of its last requests.
-func (c *reuser) leave(nc *net.TCPConn) {
+func (c *reuser) leave(nc net.Conn) {
 	last := partings[c.rand.IntN(len(partings))]
 	if last.single && !c.single {
 		return
@@ -99,8 +99,10 @@ func (c *reuser) leave(nc *net.TCPConn) {
 	}
 	switch c.rand.IntN(4) {
 	case 0:
-		nc.SetLinger(0) // a reset
+		if tcp, ok := nc.(*net.TCPConn); ok {
+			tcp.SetLinger(0) // a reset
+		}
 	case 1:
-		nc.CloseWrite()
+		c.c.CloseWrite()
 	}
 }

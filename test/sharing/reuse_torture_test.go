@@ -3,7 +3,6 @@ package sharing_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -127,7 +126,7 @@ var news = []struct {
 }
 
 func (c *reuser) live() {
-	nc, err := net.Dial("tcp", c.addr)
+	nc, err := proxytest.TryDial(c.addr)
 	if err != nil {
 		c.t.Error(err)
 		return
@@ -145,7 +144,7 @@ func (c *reuser) live() {
 			return
 		}
 	}
-	c.leave(nc.(*net.TCPConn))
+	c.leave(nc)
 	c.left <- c.mark
 }
 

@@ -84,6 +84,14 @@ func (r *connReader) tryWrite(b []byte) (n int, err error) {
 	return r.atOnce.TryWrite(b)
 }
 
+// writeFailed ends the connection after a write that has failed. If Redis has closed it, what it said
+// before is still read, such as why: a Unix socket fails at the first write after that.
+func (r *connReader) writeFailed(err error) {
+	if !errors.Is(err, syscall.EPIPE) {
+		r.close()
+	}
+}
+
 // start makes the event loop read, or a goroutine, which ends when the connection does.
 func (r *connReader) start() {
 	if !r.reg.Park() {

@@ -228,7 +228,7 @@ func (s *homeSide) writeHome(raw []byte, it *eventloop.Iteration) (sent int) {
 		s.out.addMustRead(-1)
 	}
 	if err != nil {
-		home.close() // the reader reports the loss
+		home.writeFailed(err) // the reader reports the loss
 		return len(raw)
 	}
 	return sent

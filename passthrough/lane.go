@@ -190,7 +190,7 @@ func (l *lane) flushLocked() {
 func (l *lane) write(raw []byte) (rest []byte) {
 	n, err := l.tryWrite(raw)
 	if err != nil {
-		l.close() // the reader reports the loss
+		l.writeFailed(err) // the reader reports the loss
 		return nil
 	}
 	return raw[n:]
@@ -200,7 +200,7 @@ func (l *lane) write(raw []byte) (rest []byte) {
 func (l *lane) writeRest(rest []byte) {
 	loopguard.MayWait()
 	if _, err := l.rw.Write(rest); err != nil {
-		l.close()
+		l.writeFailed(err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

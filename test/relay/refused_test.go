@@ -7,6 +7,7 @@ import (
 
 	"lockproxy/internal/proxytest"
 	"lockproxy/internal/testredis"
+	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
 )
 
@@ -15,50 +16,69 @@ import (
 // reads is to another request than its own.
 func TestRefusedConnections(t *testing.T) {
 	t.Parallel()
-	for _, dedicated := range []bool{false, true} {
-		t.Run(fmt.Sprintf("dedicated %v", dedicated), func(t *testing.T) {
-			t.Parallel()
-			server := testredis.Start(t)
-			p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
-				cfg.Dedicated = dedicated
+	for _, by := range []testredis.Transport{testredis.TCP, testredis.Unix} {
+		for _, dedicated := range []bool{false, true} {
+			t.Run(fmt.Sprintf("by %s, dedicated %v", by, dedicated), func(t *testing.T) {
+				t.Parallel()
+				testRefusedConnections(t, by, dedicated)
 			})
-			direct := proxytest.Dial(t, server.Addr())
-			direct.Expect("CONFIG SET maxclients 1", "+OK\r\n")
-			const told = "-ERR max number of clients reached\r\n"
-			for range 5 {
-				c := proxytest.Dial(t, p.Addr)
-				c.WantReply(told)
-				c.Closed()
-			}
-			for i := range 5 {
-				c := proxytest.Dial(t, p.Addr)
-				c.Send(echoes(i)...)
-				// as directly, the kernel can drop what Redis has said to it, since it has sent more
-				if got, err := c.TryReply(); err == nil && got != told {
-					t.Errorf("it reads %q", got)
-				} else if err == nil {
-					c.Closed()
-				}
-			}
-			waiting := proxytest.Dial(t, p.Addr)
-			direct.Expect("CONFIG SET maxclients 1000", "+OK\r\n")
-			for i, c := range []*proxytest.Conn{waiting, proxytest.SharedClient(t, p.Addr)} {
-				c.Send(echoes(i)...)
-				for j := range 5 {
-					got, err := c.TryReply()
-					if err != nil || i == 0 && got == told {
-						if i > 0 {
-							t.Errorf("there is room, and it reads %q, %v", got, err)
-						}
-						break
-					}
-					if want := proxytest.Bulk(fmt.Sprintf("z%d-%d", i, j)); got != want {
-						t.Errorf("it reads %q, want %q", got, want)
-					}
-				}
-			}
-		})
+		}
 	}
+}
+
+func testRefusedConnections(t *testing.T, by testredis.Transport, dedicated bool) {
+	server := testredis.StartBy(t, by)
+	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = dedicated })
+	direct := proxytest.Dial(t, server.Addr())
+	direct.Expect("CONFIG SET maxclients 1", "+OK\r\n")
+	const told = "-ERR max number of clients reached\r\n"
+	for range 5 {
+		c := proxytest.Dial(t, p.Addr)
+		c.WantReply(told)
+		c.Closed()
+	}
+	for i := range 5 {
+		c := proxytest.Dial(t, p.Addr)
+		c.Send(echoes(i)...)
+		// as directly, the kernel can drop what Redis has said to it, since it has sent more
+		if got, err := c.TryReply(); err == nil && got != told {
+			t.Errorf("it reads %q", got)
+		} else if err == nil {
+			c.Closed()
+		}
+	}
+	waiting := proxytest.Dial(t, p.Addr)
+	direct.Expect("CONFIG SET maxclients 1000", "+OK\r\n")
+	for i, c := range []*proxytest.Conn{waiting, proxytest.SharedClient(t, p.Addr)} {
+		c.Send(echoes(i)...)
+		for j := range 5 {
+			got, err := c.TryReply()
+			if err != nil || i == 0 && got == told {
+				if i > 0 {
+					t.Errorf("there is room, and it reads %q, %v", got, err)
+				}
+				break
+			}
+			if want := proxytest.Bulk(fmt.Sprintf("z%d-%d", i, j)); got != want {
+				t.Errorf("it reads %q, want %q", got, want)
+			}
+		}
+	}
+}
+
+// With TLS Redis refuses a connection without a word, before the handshake. A client is told so when
+// it asks for something.
+func TestRefusedTLSConnections(t *testing.T) {
+	server := testredis.StartBy(t, testredis.TLS)
+	p := proxytest.Start(t, server.URL(), nil)
+	direct := proxytest.Dial(t, server.Addr())
+	direct.Expect("CONFIG SET maxclients 1", "+OK\r\n")
+	c := proxytest.Dial(t, p.Addr)
+	c.Expect("GET a", "-UPSTREAM cannot reach "+p.Upstream+": nothing was sent, try again (TLS: …")
+	direct.Expect("CONFIG SET maxclients 1000", "+OK\r\n")
+	testwait.Until(t, "there is room for the client", func() bool {
+		return c.Do("GET a") == "$-1\r\n"
+	})
 }
 
 func echoes(i int) (commands []string) {

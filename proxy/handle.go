@@ -8,18 +8,22 @@ import (
 	"lockproxy/passthrough"
 )
 
-// handle handles every whole request in the buffer. It returns false when the session has no
-// further requests.
+// handle handles every whole request in the buffer, and those that a watch puts there while it waits.
+// It returns false when the session has no further requests.
 func (d *dispatcher) handle() (more bool) {
-	for had := -1; had != d.in.watched; {
+	more = true
+	for had := -1; more && had != d.in.watched; {
 		had = d.in.watched
 		if d.handleWhole(nil) == ends {
 			return false
 		}
-		d.locks.finishLocks(true) // more may come before these are answered
+		d.locks.finishLocks(true)
+		if len(d.locks.begun) > 0 {
+			continue // more has come before these are answered
+		}
+		d.relayBatch(nil) // can wait for a connection, as makeRoom can
+		more = d.makeRoom()
 	}
-	d.relayBatch(nil)
-	more = d.makeRoom()
 	d.client.publish()
 	d.pipe.Flush(nil)
 	return more

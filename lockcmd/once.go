@@ -22,7 +22,7 @@ import (
 
 // beginOnce is ONCE.
 func (l *waits) beginOnce(c Client, args [][]byte) *Step {
-	o, err := syntax.ParseOptions(args[1:], l.cfg.MaxTimeout, syntax.WantOnce)
+	o, err := syntax.ParseOnce(args[1:], l.cfg.MaxTimeout)
 	if err == nil {
 		err = l.permit(o)
 	}

@@ -3,7 +3,6 @@ package lockcmd
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"lockproxy/internal/journal"
@@ -160,22 +159,13 @@ func costReply(c journal.Cost) Reply {
 
 // beginLog is LOCKLOG [key] [COUNT n].
 func (l *queries) beginLog(c Client, args [][]byte) *Step {
-	count, key, one := syntax.DefaultCount, "", len(args)%2 == 1
-	if one {
-		key, args = string(args[0]), args[1:]
-	}
-	if len(args) > 0 {
-		var err error
-		if !strings.EqualFold(string(args[0]), "COUNT") {
-			return chain.Answered(chain.Failed(syntax.Unexpected(args[0], "COUNT n")))
-		}
-		if count, err = syntax.ParseCount(args[1]); err != nil {
-			return chain.Answered(chain.Failed(err))
-		}
+	o, err := syntax.ParseLog(args)
+	if err != nil {
+		return chain.Answered(chain.Failed(err))
 	}
 	return &Step{Finish: func(script.Answer, error) (Reply, *Step) {
-		return l.logOf(count, 10*count, map[string]bool{}, func(e *journal.Event) bool {
-			return e.DB == c.As.DB && (!one || e.Key == key) && e.Kind <= journal.Deleted
+		return l.logOf(o.Count, 10*o.Count, map[string]bool{}, func(e *journal.Event) bool {
+			return e.DB == c.As.DB && (!o.One || e.Key == o.Key) && e.Kind <= journal.Deleted
 		})
 	}}
 }

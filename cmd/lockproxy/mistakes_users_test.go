@@ -28,11 +28,16 @@ func TestMistakesOfUsers(t *testing.T) {
 		inMulti = "-ERR Command not allowed inside a transaction: send it before MULTI, or use FENCE"
 	)
 	for line, want := range map[string]string{
-		"LOCK job":          "-ERR wrong number of arguments for 'lock' command" + help,
-		"LOCK job 10s":      `-ERR timeout is not a float or out of range: "10s"` + seconds,
-		"LOCK job -5":       `-ERR timeout is negative: "-5"` + seconds,
-		"LOCK job 0":        `-ERR timeout is not a float or out of range: "0"` + seconds,
-		"LOCK job 600 WAIT": `-ERR syntax error near "WAIT": ` + options,
+		"LOCK job":     "-ERR wrong number of arguments for 'lock' command" + help,
+		"LOCK job 10s": `-ERR timeout is not a float or out of range: "10s"` + seconds,
+		"LOCK job -5":  `-ERR timeout is negative: "-5"` + seconds,
+		"LOCK job 0":   `-ERR timeout is not a float or out of range: "0"` + seconds,
+		"LOCK job 600 WAIT": `-ERR syntax error near "WAIT": WAIT lacks its value, want WAIT ` +
+			"seconds" + help,
+		"LOCK job 600 SESSION SESSION": `-ERR syntax error near "SESSION": SESSION is given twice` +
+			help,
+		"LOCK job 600 SHARED LIMIT 3": `-ERR syntax error near "LIMIT": SHARED and LIMIT exclude ` +
+			"each other" + help,
 		"LOCK job 600 WAIT -1": `-ERR WAIT is not a float or out of range: "-1" (seconds, 0 waits ` +
 			"forever, at most 8589934592)",
 		"LOCK job 600 SESION": `-ERR syntax error near "SESION": ` + options,

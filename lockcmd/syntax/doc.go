@@ -4,5 +4,5 @@
 // A function for each command reads its arguments. It returns what was asked for, or a UsageError
 // with Redis's own wording and code, which names the argument.
 //
-// The files know those before them: errors, options, once, seen, commands, docs.
+// The files know those before them: errors, option_words, options, once, seen, commands, docs.
 package syntax

@@ -16,23 +16,21 @@ func (e UsageError) Error() string { return string(e) }
 // errCursor is about LOCKSCAN's.
 const errCursor UsageError = "ERR invalid cursor"
 
-// What a word of an option was wanted to be.
+// What an argument was wanted to be.
 const (
-	wantLock     = "SHARED, LIMIT n, WAIT seconds, SESSION, MAX seconds or OWNER name"
-	wantLockAll  = "WAIT seconds, SESSION or OWNER name"
-	WantOnce     = "EARLY seconds, WAIT seconds, SESSION, MAX seconds or OWNER name"
-	wantDone     = "EX seconds or PX milliseconds"
-	wantScan     = "MATCH pattern, COUNT n or KIND lockproxy|timestamp|other|all"
-	wantTop      = "BY wait|hold|count, COUNT n or SHAPES"
 	WantToken    = "a token"
 	wantNumKeys  = "numkeys, 1 to 64"
 	wantPositive = "COUNT, at least 1"
 )
 
-// Unexpected is the error for a word that is unknown or misplaced, is given twice, or lacks its
-// value.
+// Unexpected is the error for a word that is unknown or misplaced.
 func Unexpected(word []byte, want string) UsageError {
-	return UsageError(fmt.Sprintf("ERR syntax error near %.64q: want %s; see LOCK HELP", word, want))
+	return syntaxError(word, "want "+want)
+}
+
+// syntaxError is the error for a word that is known, and says what is wrong with it here.
+func syntaxError(word []byte, fault string) UsageError {
+	return UsageError(fmt.Sprintf("ERR syntax error near %.64q: %s; see LOCK HELP", word, fault))
 }
 
 // NotInteger is the error for an argument that is no number, or none that is allowed.

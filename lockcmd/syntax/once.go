@@ -1,8 +1,6 @@
 package syntax
 
 import (
-	"strings"
-
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/script"
 )
@@ -22,17 +20,18 @@ func ParseDone(args [][]byte) (p script.Proof, stored *script.FastArgs, err erro
 	if len(args) == 2 {
 		return p, stored, nil
 	}
-	unit := strings.ToUpper(string(args[2]))
-	if unit != "EX" && unit != "PX" || len(args) == 3 {
-		return p, nil, Unexpected(args[2], wantDone)
+	r := optionReader{known: doneOptions, args: args[2:]}
+	unit, number, err := r.next()
+	if err != nil {
+		return p, nil, err
 	}
-	n, ok := resp.ParseInt(args[3])
+	n, ok := resp.ParseInt(number)
 	switch longest := longestExpire[unit]; {
 	case !ok:
-		return p, nil, NotInteger(args[3], unit)
+		return p, nil, NotInteger(number, unit)
 	case n < 1 || n > longest:
-		return p, nil, invalidExpire(args[3], unit, longest)
+		return p, nil, invalidExpire(number, unit, longest)
 	}
-	stored[1], stored[2] = unit, string(args[3])
+	stored[1], stored[2] = unit, string(number)
 	return p, stored, nil
 }

@@ -115,45 +115,50 @@ func parseLimit(arg []byte) (int64, error) {
 // ParseLock reads "timeout [SHARED | LIMIT n] [WAIT seconds] [SESSION [MAX seconds]] [OWNER name]";
 // each option once, in any order.
 func ParseLock(args [][]byte, maxTimeout time.Duration) (o Lock, err error) {
-	return ParseOptions(args, maxTimeout, wantLock)
+	return parseLock(args, maxTimeout, lockOptions)
 }
 
-// ParseOptions reads the arguments of LOCK, LOCKALL or ONCE: want lists its options.
-func ParseOptions(args [][]byte, maxTimeout time.Duration, want string) (o Lock, err error) {
+// ParseOnce reads "timeout [EARLY seconds] [WAIT seconds] [SESSION [MAX seconds]] [OWNER name]".
+func ParseOnce(args [][]byte, maxTimeout time.Duration) (o Lock, err error) {
+	return parseLock(args, maxTimeout, onceOptions)
+}
+
+// parseLock reads the arguments of LOCK, LOCKALL or ONCE, which has these options.
+func parseLock(args [][]byte, maxTimeout time.Duration, known optionSet) (o Lock, err error) {
 	if o.Timeout, err = ParseTimeout(args[0], maxTimeout); err != nil {
 		return o, err
 	}
-	owned, limited := false, []byte(nil) // limited is the word MAX
-	for args = args[1:]; len(args) > 0; args = args[1:] {
-		option, valued := strings.ToUpper(string(args[0])), len(args) > 1
-		switch {
-		case option == "SESSION" && !o.Session:
+	var limited []byte // the word MAX
+	for r := (optionReader{known: known, args: args[1:]}); r.more(); {
+		arg := r.args[0]
+		word, value, err := r.next()
+		if err != nil {
+			return o, err
+		}
+		switch word {
+		case "SESSION":
 			o.Session = true
-			continue
-		case option == "SHARED" && want == wantLock && !o.Shared:
+		case "SHARED":
 			o.Shared = true
-			continue
-		case option == "LIMIT" && want == wantLock && !o.Shared && valued:
+		case "LIMIT":
 			o.Shared = true
-			o.Limit, err = parseLimit(args[1])
-		case option == "WAIT" && !o.Waits && valued:
+			o.Limit, err = parseLimit(value)
+		case "WAIT":
 			o.Waits = true
-			o.Wait, err = parseWait(args[1])
-		case option == "EARLY" && want == WantOnce && o.Early == 0 && valued:
-			o.Early, err = parsePositive("EARLY", args[1], longestWait)
-		case option == "MAX" && want != wantLockAll && limited == nil && valued:
-			limited = args[0]
-			o.Longest, err = parsePositive("MAX", args[1], longestWait)
-		case option == "OWNER" && !owned && valued && len(args[1]) > 0:
-			owned = true
-			o.Owner = string(args[1])
-		default:
-			return o, Unexpected(args[0], want)
+			o.Wait, err = parseWait(value)
+		case "EARLY":
+			o.Early, err = parsePositive("EARLY", value, longestWait)
+		case "MAX":
+			limited = arg
+			o.Longest, err = parsePositive("MAX", value, longestWait)
+		case "OWNER":
+			if o.Owner = string(value); o.Owner == "" {
+				err = r.lacksValue(arg)
+			}
 		}
 		if err != nil {
 			return o, err
 		}
-		args = args[1:]
 	}
 	if limited != nil && !o.Session {
 		return o, Unexpected(limited, "SESSION MAX seconds")
@@ -199,7 +204,7 @@ func ParseLockAll(
 	if err != nil {
 		return o, nil, err
 	}
-	o, err = ParseOptions(append([][]byte{args[0]}, rest...), maxTimeout, wantLockAll)
+	o, err = parseLock(append([][]byte{args[0]}, rest...), maxTimeout, lockAllOptions)
 	return o, keys, err
 }
 
@@ -217,31 +222,30 @@ func ParseScan(args [][]byte) (o Scan, err error) {
 	if _, err := strconv.ParseUint(o.Cursor, 10, 64); err != nil {
 		return o, errCursor
 	}
-	for args = args[1:]; len(args) > 0; args = args[2:] {
-		option := strings.ToUpper(string(args[0]))
-		switch {
-		case len(args) < 2:
-			return o, Unexpected(args[0], wantScan)
-		case option == "MATCH":
-			o.Pattern = string(args[1])
-		case option == "COUNT":
-			n, ok := resp.ParseInt(args[1])
+	for r := (optionReader{known: scanOptions, args: args[1:]}); r.more(); {
+		word, value, err := r.next()
+		if err != nil {
+			return o, err
+		}
+		switch word {
+		case "MATCH":
+			o.Pattern = string(value)
+		case "COUNT":
+			n, ok := resp.ParseInt(value)
 			if !ok {
-				return o, NotInteger(args[1], wantPositive)
+				return o, NotInteger(value, wantPositive)
 			}
 			if n < 1 { // as SCAN says it
-				return o, Unexpected(args[1], wantPositive)
+				return o, Unexpected(value, wantPositive)
 			}
-			o.Count = string(args[1])
-		case option == "KIND":
-			o.Kind = strings.ToLower(string(args[1]))
+			o.Count = string(value)
+		case "KIND":
+			o.Kind = strings.ToLower(string(value))
 			switch o.Kind {
 			case script.KindLockproxy, script.KindTimestamp, script.KindOther, script.KindAll:
 			default:
-				return o, Unexpected(args[1], wantScan)
+				return o, Unexpected(value, scanOptions[2].String())
 			}
-		default:
-			return o, Unexpected(args[0], wantScan)
 		}
 	}
 	return o, nil

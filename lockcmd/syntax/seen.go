@@ -23,30 +23,56 @@ type Top struct {
 
 // ParseTop reads "[BY wait|hold|count] [COUNT n] [SHAPES]"; each option once, in any order.
 func ParseTop(args [][]byte) (o Top, err error) {
-	for ; len(args) > 0; args = args[1:] {
-		switch option := strings.ToUpper(string(args[0])); {
-		case option == "SHAPES" && !o.Shapes:
+	for r := (optionReader{known: topOptions, args: args}); r.more(); {
+		word, value, err := r.next()
+		if err != nil {
+			return o, err
+		}
+		switch word {
+		case "SHAPES":
 			o.Shapes = true
-		case option == "BY" && o.By == "" && len(args) > 1:
-			o.By = strings.ToLower(string(args[1]))
+		case "BY":
+			o.By = strings.ToLower(string(value))
 			if o.By != "wait" && o.By != "hold" && o.By != "count" {
-				return o, Unexpected(args[1], wantTop)
+				return o, Unexpected(value, topOptions[0].String())
 			}
-			args = args[1:]
-		case option == "COUNT" && o.Count == 0 && len(args) > 1:
-			if o.Count, err = ParseCount(args[1]); err != nil {
+		case "COUNT":
+			if o.Count, err = parseCount(value); err != nil {
 				return o, err
 			}
-			args = args[1:]
-		default:
-			return o, Unexpected(args[0], wantTop)
 		}
 	}
 	o.By, o.Count = cmp.Or(o.By, "wait"), cmp.Or(o.Count, DefaultCount)
 	return o, nil
 }
 
-func ParseCount(arg []byte) (int, error) {
+// Log are the arguments of LOCKLOG.
+type Log struct {
+	Key   string
+	One   bool // of Key alone
+	Count int
+}
+
+// ParseLog reads "[key] [COUNT n]". A key may be called COUNT.
+func ParseLog(args [][]byte) (o Log, err error) {
+	r := optionReader{known: logOptions, args: args}
+	if len(args)%2 == 1 || r.more() && !strings.EqualFold(string(args[0]), "COUNT") {
+		o.One, o.Key, r.args = true, string(args[0]), args[1:]
+	}
+	o.Count = DefaultCount
+	for r.more() {
+		_, value, err := r.next()
+		if err == nil {
+			o.Count, err = parseCount(value)
+		}
+		if err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+func parseCount(arg []byte) (int, error) {
 	n, ok := resp.ParseInt(arg)
 	if !ok || n < 1 {
 		return 0, NotInteger(arg, wantPositive)

@@ -60,8 +60,8 @@ func readConfig(name string, flags []*kong.Flag) (settings, error) {
 	list := settings{}
 	for key, value := range raw {
 		if !settable(key, flags) {
-			return nil, fmt.Errorf("--config %s: unknown setting %q: want the name of a flag, "+
-				"without dashes before it, as in max-clients", name, key)
+			return nil, fmt.Errorf("--config %s: unknown setting %q%s", name, key,
+				unknownSetting(key, value, flags))
 		}
 		// TOML's number for permissions is 0o770, and what is left of it is 504.
 		if _, isNumber := value.(int64); isNumber && key == "listen-mode" {
@@ -91,6 +91,23 @@ func tomlError(err error) error {
 func settable(key string, flags []*kong.Flag) bool {
 	return key != "config" && key != "help" &&
 		slices.ContainsFunc(flags, func(f *kong.Flag) bool { return f.Name == key })
+}
+
+// unknownSetting says what is wrong with a name in the file that no flag has.
+func unknownSetting(key string, value any, flags []*kong.Flag) string {
+	if _, isTable := value.(map[string]any); isTable {
+		return ": it is a table, and the file has none: want lines such as max-clients = 100"
+	}
+	var names []string
+	for _, flag := range flags {
+		if settable(flag.Name, flags) {
+			names = append(names, flag.Name)
+		}
+	}
+	if meant := guess(strings.ReplaceAll(key, "_", "-"), names); meant != "" {
+		return meant
+	}
+	return ": want the name of a flag, without dashes before it, as in max-clients"
 }
 
 // asFlag writes a value as on the command line.

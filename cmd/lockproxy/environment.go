@@ -2,8 +2,10 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -29,6 +31,10 @@ func checkEnvironment(program *kong.Node) error {
 	for _, variable := range os.Environ() {
 		name, value, _ := strings.Cut(variable, "=")
 		if strings.HasPrefix(name, envPrefix) && !known[name] && !isForeignVariable(name, value) {
+			if meant := guess(name, slices.Collect(maps.Keys(known))); meant != "" {
+				return fmt.Errorf("unknown environment variable %s%s; see lockproxy --help", name,
+					meant)
+			}
 			return fmt.Errorf("unknown environment variable %s: want LOCKPROXY_ and the name of a "+
 				"flag, as in LOCKPROXY_MAX_CLIENTS; see lockproxy --help", name)
 		}

@@ -90,19 +90,21 @@ func parse(args []string, stdout io.Writer) (command, error) {
 	case exited:
 		return nil, nil
 	case err != nil:
-		cmd, name := selected(err)
+		node, name := selected(err)
 		text := strings.Replace(err.Error(), " (from envar ", " (from ", 1) // kong's word
+		meant := withoutPassword(guessArgument(text, node, parser.Model.Node))
 		if flag := oneDash(args, parser.Model.Node); flag != "" {
 			text = fmt.Sprintf("unknown flag -%s, did you mean --%s?", flag, flag)
 		}
 		text = asked.Serve.nameFile(shortFlag.ReplaceAllString(text, ""), args)
-		return cmd, fmt.Errorf("%s; see lockproxy%s --help", withoutPassword(text), name)
+		return commandOf(node), fmt.Errorf("%s%s; see lockproxy%s --help", withoutPassword(text),
+			meant, name)
 	case asked.Version:
 		fmt.Fprintln(stdout, "lockproxy", version)
 		return nil, nil
 	}
 	asked.Serve.args = args
-	cmd := parsed.Selected().Target.Addr().Interface().(command)
+	cmd := commandOf(parsed.Selected())
 	err = checkEnvironment(parser.Model.Node)
 	if cmd, ok := cmd.(checked); ok && err == nil {
 		err = cmd.check()
@@ -150,16 +152,23 @@ func newParser(asked *program, stdout io.Writer, exit func(int)) (*kong.Kong, er
 
 // selected is the command with the invalid arguments, or nil, and its name behind a space if that
 // must be given.
-func selected(err error) (cmd command, name string) {
+func selected(err error) (node *kong.Node, name string) {
 	var failed *kong.ParseError
 	if !errors.As(err, &failed) || failed.Context.Selected() == nil {
 		return nil, ""
 	}
-	node := failed.Context.Selected()
-	if node != failed.Context.Model.DefaultCmd {
+	if node = failed.Context.Selected(); node != failed.Context.Model.DefaultCmd {
 		name = " " + node.Name
 	}
-	return node.Target.Addr().Interface().(command), name
+	return node, name
+}
+
+// commandOf is the command that a node of the command line is about, nil of nil.
+func commandOf(node *kong.Node) command {
+	if node == nil {
+		return nil
+	}
+	return node.Target.Addr().Interface().(command)
 }
 
 // withoutPassword removes the credentials of URLs from an error of the parser.

@@ -24,6 +24,8 @@ func TestMistakesAtTheStart(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty": "\n", "no.pem": "text", "word.toml": "upstrem = \"redis://h\"\n",
 		"bare.toml": "upstream = redis://h\n", "twice.toml": "park = \"1s\"\npark = \"2s\"\n",
+		"line.toml": "max_clients = 5\n", "other.toml": "speed = 5\n",
+		"table.toml": "[server]\nmax-clients = 5\n",
 		"value.toml": "max-clients = \"many\"\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -43,7 +45,18 @@ func TestMistakesAtTheStart(t *testing.T) {
 		{"--upsteam redis://h", `unknown flag --upsteam, did you mean "--upstream"?` + help},
 		{"-upstream redis://h", "unknown flag -upstream, did you mean --upstream?" + help},
 		{"-u redis://h", "unknown flag -u" + help},
-		{"redis://h", "unexpected argument redis://h" + help},
+		{"redis://h", "unexpected argument redis://h, did you mean --upstream=redis://h?" + help},
+		{"redis://:pw@h", "unexpected argument redis://(hidden)@h, did you mean " +
+			"--upstream=redis://(hidden)@h?" + help},
+		{"h:6379", "unexpected argument h:6379, did you mean --upstream=redis://h:6379?" + help},
+		{"chekc", `unexpected argument chekc, did you mean "check"?` + help},
+		{"halp", `unexpected argument halp, did you mean "help"?` + help},
+		{"entirely", "unexpected argument entirely" + help},
+		{"--min-replicas -1", "--min-replicas: want a number from 0 to 1000, not \"-1\"" + help},
+		{"--max-timeout -5s", "--max-timeout: want a time from 1ms to 87600h, as in 90s or 1h30m, " +
+			`not "-5s"` + help},
+		{"--max-clients --embedded", "--max-clients: its value is missing: write --max-clients=N" +
+			help},
 		{"--upstream", "--upstream: its value is missing: write --upstream=URL" + help},
 		{"--upstream=", "--upstream: it is empty: give a value, or leave it out" + help},
 		{"--upstream 127.0.0.1:6379", "--upstream: it does not begin with redis:// or the like: want " +
@@ -84,13 +97,23 @@ func TestMistakesAtTheStart(t *testing.T) {
 			"--upstream redis+cluster://host:port: give both, or leave it out"},
 		{"--upstream redis://h --replica-timeout 2s", "--replica-timeout changes nothing without " +
 			"--min-replicas or --require-fsync: give both, or leave it out"},
-		{"LOCKPROXY_UPSTEAM=x", "unknown environment variable LOCKPROXY_UPSTEAM: want LOCKPROXY_ and " +
-			"the name of a flag, as in LOCKPROXY_MAX_CLIENTS" + help},
+		{"LOCKPROXY_UPSTEAM=x", "unknown environment variable LOCKPROXY_UPSTEAM, did you mean " +
+			`"LOCKPROXY_UPSTREAM"?` + help},
+		{"LOCKPROXY_MAX_CLIENT=5", "unknown environment variable LOCKPROXY_MAX_CLIENT, did you mean " +
+			`"LOCKPROXY_MAX_CLIENTS"?` + help},
+		{"LOCKPROXY_SOMETHING=x", "unknown environment variable LOCKPROXY_SOMETHING: want " +
+			"LOCKPROXY_ and the name of a flag, as in LOCKPROXY_MAX_CLIENTS" + help},
 		{"LOCKPROXY_MAX_CLIENTS=many", "--max-clients: want a number from 1 to 2147483647, not " +
 			`"many" (from LOCKPROXY_MAX_CLIENTS="many")` + help},
 		{"--config DIR/none", "--config: open DIR/none: no such file or directory" + help},
-		{"--config DIR/word.toml", `--config DIR/word.toml: unknown setting "upstrem": want the ` +
+		{"--config DIR/word.toml", `--config DIR/word.toml: unknown setting "upstrem", did you ` +
+			`mean "upstream"?` + help},
+		{"--config DIR/line.toml", `--config DIR/line.toml: unknown setting "max_clients", did you ` +
+			`mean "max-clients"?` + help},
+		{"--config DIR/other.toml", `--config DIR/other.toml: unknown setting "speed": want the ` +
 			"name of a flag, without dashes before it, as in max-clients" + help},
+		{"--config DIR/table.toml", `--config DIR/table.toml: unknown setting "server": it is a ` +
+			"table, and the file has none: want lines such as max-clients = 100" + help},
 		{"--config DIR/bare.toml", "--config DIR/bare.toml: line 1 is not TOML: want name = 5, " +
 			`name = "text" or name = true` + help},
 		{"--config DIR/twice.toml", "--config DIR/twice.toml: line 2 sets what an earlier line has " +

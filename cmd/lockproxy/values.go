@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -56,7 +57,7 @@ func bounded[T int | size | time.Duration | seconds | fileMode](
 	what, example string, parse func(string) (T, error),
 ) kong.Mapper {
 	return kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
-		text, err := popText(ctx)
+		text, err := popNumber(ctx)
 		if err != nil {
 			return err
 		}
@@ -86,6 +87,18 @@ func popText(ctx *kong.DecodeContext) (text string, err error) {
 	}
 	return text, nil
 }
+
+// popNumber is popText for a number, which can be negative: kong takes -1 for a flag.
+func popNumber(ctx *kong.DecodeContext) (text string, err error) {
+	next, _ := ctx.Scan.Peek().Value.(string)
+	if isNegative.MatchString(next) {
+		ctx.Scan.Pop()
+		return next, nil
+	}
+	return popText(ctx)
+}
+
+var isNegative = regexp.MustCompile(`^-[0-9.]`)
 
 // readText reads the text of a flag, which must not be empty: an empty one is more likely a missing
 // secret or variable than a wish for the default. Arguments that are no flag can be empty.

@@ -25,8 +25,9 @@ const (
 )
 
 // CheckUpstream looks at what the upstream is and how it is set up, again and again until ctx ends.
-// It logs what keeps the upstream from serving, or gives out no lock, and when that is over. Once,
-// it logs a line if the upstream would lose locks. It also looks whether the upstream closes single
+// It logs what keeps the upstream from serving, or gives out no lock, and when that is over, and what
+// the user in --upstream may not do. Once, it logs a line if the upstream would lose locks. It also
+// looks whether the upstream closes single
 // clients for what they ask (then clients cannot share connections), and keeps it from closing
 // clients that wait.
 func (s *Server) CheckUpstream(ctx context.Context) {
@@ -36,6 +37,7 @@ func (s *Server) CheckUpstream(ctx context.Context) {
 	awake.Go(func() { s.keepAwake(ctx, limits.timeouts) }) // ends with ctx
 	defer awake.Wait()
 	patience, mayAsk, served := firstLook, true, false
+	rights := rightsWatch{server: s}
 	for {
 		info, err := s.look(ctx, patience, mayAsk)
 		if ctx.Err() != nil {
@@ -44,8 +46,9 @@ func (s *Server) CheckUpstream(ctx context.Context) {
 		patience = max(firstLook, s.cfg.DialTimeout)
 		if mayAsk = mayAsk && (info != nil || err != nil); err == nil && !served {
 			served = true
-			s.warnOfUpstream(ctx, info)
+			s.warnOfUpstream(info)
 		}
+		rights.look(ctx, err == nil)
 		pause := checkEvery
 		if served && !limits.look(ctx) || err != nil {
 			pause = checkRetry
@@ -107,39 +110,13 @@ func (s *Server) missingReplicas(info map[string]string) error {
 }
 
 // warnOfUpstream logs what an operator should know about how the upstream is set up.
-func (s *Server) warnOfUpstream(ctx context.Context, info map[string]string) {
-	switch {
-	case info != nil:
-		s.warnOfNoPassword()
-		s.warnOfEviction(info)
-	case redis.HasErrorPrefix(s.prober.Ping(ctx).Err(), "NOAUTH"):
-		s.log.Info("the upstream wants a login, and --upstream has none: clients that don't " +
-			"log in themselves are answered NOAUTH")
-	default:
+func (s *Server) warnOfUpstream(info map[string]string) {
+	if info == nil {
 		s.log.Debug("cannot look whether the upstream may evict locks: its user may not ask")
+		return
 	}
-	s.warnOfNoScripts(ctx)
-	s.checkFsync(ctx)
-}
-
-// timeScript is what warnOfNoScripts runs: each lock script reads the clock.
-const timeScript = "return redis.call('TIME')"
-
-// warnOfNoScripts warns if the upstream does not run scripts such as those of lock commands.
-func (s *Server) warnOfNoScripts(ctx context.Context) {
-	once, cancel := context.WithTimeout(ctx, s.cfg.DialTimeout)
-	defer cancel()
-	for _, ask := range [][]any{
-		{"EVALSHA", strings.Repeat("0", 40), "0"}, {"EVAL", timeScript, "0"},
-	} {
-		var said redis.Error
-		if err := s.prober.Do(once, ask...).Err(); errors.As(err, &said) {
-			if lacks := missingInScripts(said.Error()); lacks != "" {
-				s.log.Warn("every lock command is answered with an error", "error", lacks)
-				return
-			}
-		}
-	}
+	s.warnOfNoPassword()
+	s.warnOfEviction(info)
 }
 
 // mayNotAsk reports whether the upstream will always refuse a request: for want of a right, or
@@ -151,25 +128,6 @@ func mayNotAsk(err error) bool {
 	}
 	code, _, _ := strings.Cut(refused.Error(), " ")
 	return code == "ERR" || code == "NOPERM" || code == "NOAUTH"
-}
-
-// checkFsync logs an error if the upstream cannot tell what is on its disk, where --require-fsync
-// asks for that.
-func (s *Server) checkFsync(ctx context.Context) {
-	if !s.cfg.Locks.RequireFsync {
-		return
-	}
-	once, cancel := context.WithTimeout(ctx, s.cfg.DialTimeout)
-	defer cancel()
-	err := s.prober.Do(once, "WAITAOF", 1, 0, 1).Err()
-	var refused redis.Error
-	switch {
-	case errors.As(err, &refused) && strings.HasPrefix(refused.Error(), "ERR "):
-		s.log.Error("the upstream cannot do --require-fsync, and every LOCK is answered "+
-			"NOREPLICAS: it must be Redis 7.2 or later with appendonly yes", "error", err)
-	case err != nil:
-		s.log.Debug("cannot look whether the upstream can do --require-fsync", "error", err)
-	}
 }
 
 // warnOfNoPassword warns if other machines can run commands without a login. Redis itself refuses

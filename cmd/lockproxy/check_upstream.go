@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/upstream"
+	"lockproxy/lockcmd/rights"
 )
 
 // checkUpstream asks the upstream what it is and how it is set up, as the user in --upstream.
@@ -35,9 +37,7 @@ func (c *checkCommand) checkUpstream(ctx context.Context, found *findings) {
 		time.Since(begun).Round(100*time.Microsecond))
 	c.checkClock(ctx, client, found)
 	c.checkListen(found)
-	conn := client.Conn() // rights are checked on one connection, for MULTI and WATCH
-	c.checkRights(ctx, client, conn, found)
-	conn.Close()
+	c.checkRights(ctx, client, found)
 
 	if info == nil {
 		found.add(levelWarn, "info", "cannot look at the version and settings: allow this user "+
@@ -49,6 +49,32 @@ func (c *checkCommand) checkUpstream(ctx context.Context, found *findings) {
 	checkEviction(info, found)
 	c.checkPersistence(ctx, client, info, found)
 	c.checkReplicas(info, found)
+}
+
+// checkRights tells what the user in --upstream may not do, and what the server cannot do.
+func (c *checkCommand) checkRights(ctx context.Context, client *redis.Client, found *findings) {
+	user := c.upstream.Initial.User
+	tried, err := rights.Try(ctx, client, rights.Purpose{User: user, Lock: c.Lock,
+		Cluster: c.upstream.IsCluster(), Replicas: c.MinReplicas > 0, Fsync: c.RequireFsync,
+		Links: c.Admin != ""})
+	if err != nil {
+		found.add(levelFail, "rights", "%v", err)
+		return
+	}
+	for _, lack := range tried.Lacks {
+		level := levelWarn
+		if lack.Fails {
+			level = levelFail
+		}
+		found.add(level, lack.About, "%s", lack.Text)
+	}
+	switch user = cmp.Or(user, "default"); {
+	case tried.Confined && c.Lock == "":
+		found.add(levelPass, "rights", "user %s is confined to some keys: name a lock with "+
+			"--lock to see whether they cover it", user)
+	case len(tried.Lacks) == 0:
+		found.add(levelPass, "rights", "user %s may do all that the lock commands need", user)
+	}
 }
 
 // checkListen checks whether other machines can use an upstream that has answered without a login

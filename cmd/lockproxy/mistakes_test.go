@@ -45,6 +45,17 @@ func TestMissingReplicasAreSaid(t *testing.T) {
 	p.waitFor("0 replicas are connected, and --min-replicas is 1")
 }
 
+// It says which rights are missing to a user who cannot lock.
+func TestMissingRightsAreSaid(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	server.Ask("ACL", "SETUSER", "limited", "on", ">"+secret, "~*", "-@all", "+ping", "+get")
+	p := start(t, "--listen", "127.0.0.1:0", "--upstream", "redis://limited:"+secret+"@"+
+		server.Addr())
+	p.waitFor("[WARN]  lockproxy: lock commands are answered with errors, unless clients log in " +
+		`as another user; lockproxy check says more: missing="user limited lacks +eval +evalsha `)
+}
+
 // A proxy is never its own upstream: each connection would open another.
 func TestUpstreamIsTheProxyItself(t *testing.T) {
 	t.Parallel()

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/loopguard"
+	"lockproxy/internal/upstream"
 )
 
 const (
@@ -78,6 +79,7 @@ func (s *Server) look(
 	if err == nil {
 		fault = s.missingReplicas(info)
 	}
+	var noWrites *upstream.KeepsNoLocks
 	switch {
 	case ctx.Err() != nil, s.ranOutOfFiles("ask the upstream", fault):
 	case fault == nil:
@@ -88,7 +90,7 @@ func (s *Server) look(
 				"upstream", s.cfg.Upstream, "within", patience.String(), "error", fault)
 		}
 	case !s.status.fails(fault.Error(), info != nil):
-	case err == nil:
+	case err == nil || errors.As(err, &noWrites):
 		s.log.Error("the upstream serves, but can keep no locks", "upstream", s.cfg.Upstream,
 			"error", fault)
 	default:

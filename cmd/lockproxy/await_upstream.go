@@ -17,8 +17,8 @@ const (
 	askAgain         = 500 * time.Millisecond
 )
 
-// awaitUpstream returns once the upstream would serve this process, or else says why it does not: at
-// once if the login is refused, otherwise after upstreamPatience.
+// awaitUpstream returns once the upstream would serve this process as it serves another, or else says
+// why it does not: at once if the login is refused, otherwise after upstreamPatience.
 func (o *options) awaitUpstream() error {
 	ctx, cancel := context.WithTimeout(context.Background(), upstreamPatience)
 	defer cancel()
@@ -27,6 +27,10 @@ func (o *options) awaitUpstream() error {
 		once, cancelOnce := context.WithTimeout(ctx, o.DialTimeout)
 		_, err := o.upstream.Diagnose(once)
 		cancelOnce()
+		var noLocks *upstream.KeepsNoLocks
+		if errors.As(err, &noLocks) && noLocks.Full {
+			return nil
+		}
 		var refused *upstream.Refused
 		if err == nil || errors.As(err, &refused) {
 			return err

@@ -45,6 +45,32 @@ func TestMissingReplicasAreSaid(t *testing.T) {
 	p.waitFor("0 replicas are connected, and --min-replicas is 1")
 }
 
+// A Redis that answers, but takes no writes, serves; its memory can be full for every process, so that
+// another one may take over.
+func TestUpstreamThatTakesNoWrites(t *testing.T) {
+	t.Parallel()
+	replica := testredis.Start(t, "--replicaof", "127.0.0.1 1")
+	start(t, "--listen", "127.0.0.1:0", "--upstream", replica.URL()).waitFor(
+		"the upstream serves, but can keep no locks")
+	full := testredis.Start(t)
+	full.Ask("SET", "k", "v")
+	full.Ask("CONFIG", "SET", "maxmemory", "1")
+	dir := t.TempDir()
+	args := []string{"--listen", "unix://" + dir + "/s", "--handover", dir + "/handover",
+		"--upstream", full.URL()}
+	running := start(t, args...)
+	running.waitFor("the upstream serves, but can keep no locks")
+	if strings.Contains(running.said(), "does not serve") {
+		t.Errorf("the log says\n%s", running.said())
+	}
+	next := start(t, args...)
+	running.waitFor("another process has taken over")
+	<-running.ended
+	if status := next.signal(syscall.SIGTERM); status != 0 {
+		t.Errorf("status %d\n%s", status, next.said())
+	}
+}
+
 // It says which rights are missing to a user who cannot lock.
 func TestMissingRightsAreSaid(t *testing.T) {
 	t.Parallel()

@@ -34,8 +34,22 @@ func (u *Upstream) Diagnose(ctx context.Context) (info map[string]string, err er
 	if fault := u.misfit(info); fault != "" {
 		return info, fmt.Errorf("%s: %s", u.Addr, fault)
 	}
+	if fault := keepsNoLocks(info); fault != nil {
+		fault.Addr = u.Addr
+		return info, fault
+	}
 	return info, nil
 }
+
+// KeepsNoLocks is the error about an upstream that serves requests, but no writes.
+type KeepsNoLocks struct {
+	Addr  string
+	fault string
+	// Full says that its memory is full, which can pass; otherwise it is a replica.
+	Full bool
+}
+
+func (e *KeepsNoLocks) Error() string { return e.Addr + ": " + e.fault }
 
 // askInfo asks by a connection of its own. Half of the time that ctx gives is for this, half for
 // finding out why it fails.
@@ -82,8 +96,7 @@ func Mode(info map[string]string) string {
 	return info["server_mode"]
 }
 
-// misfit says why a server that answers is not what the URL says, or cannot keep locks; "" if it
-// can.
+// misfit says why a server that answers is not what the URL says; "" if it is.
 func (u *Upstream) misfit(info map[string]string) string {
 	switch mode := Mode(info); {
 	case mode == "sentinel":
@@ -94,15 +107,23 @@ func (u *Upstream) misfit(info map[string]string) string {
 	case u.cluster == nil && mode == "cluster":
 		return "it is a node of a cluster, and answers MOVED for most keys: name the cluster by " +
 			"redis+cluster://" + u.Addr
-	case info["role"] == "slave":
-		return fmt.Sprintf("it is a replica of %s:%s, which can't be written to: name the "+
-			"master in --upstream, or its Sentinels", info["master_host"], info["master_port"])
-	case isFull(info):
-		return fmt.Sprintf("its memory is full (%s of maxmemory %s, %s): LOCK is answered OOM; "+
-			"raise maxmemory, or delete keys", info["used_memory_human"],
-			info["maxmemory_human"], info["maxmemory_policy"])
 	}
 	return ""
+}
+
+// keepsNoLocks says why a server takes no writes; nil if it does.
+func keepsNoLocks(info map[string]string) *KeepsNoLocks {
+	switch {
+	case info["role"] == "slave":
+		return &KeepsNoLocks{fault: fmt.Sprintf("it is a replica of %s:%s, which can't be written "+
+			"to: name the master in --upstream, or its Sentinels", info["master_host"],
+			info["master_port"])}
+	case isFull(info):
+		return &KeepsNoLocks{Full: true, fault: fmt.Sprintf("its memory is full (%s of maxmemory "+
+			"%s, %s): LOCK is answered OOM; raise maxmemory, or delete keys",
+			info["used_memory_human"], info["maxmemory_human"], info["maxmemory_policy"])}
+	}
+	return nil
 }
 
 // isFull reports whether a server refuses writes for want of memory.

@@ -178,9 +178,7 @@ func (l *releases) endRelease(r *abandonedRelease) {
 
 // warnUnreleased logs that a lock will not be released.
 func (l *releases) warnUnreleased(r *abandonedRelease, err error) {
-	if omitted, ok := l.releaseLog.allow(time.Now()); ok {
-		proof := r.ReleaseProof()
-		l.Log.Warn("cannot release a lock whose holder has disconnected: it runs until its timeout",
-			"key", r.Key, proof.Kind, proof.Value, "error", err, "others_not_logged", omitted)
-	}
+	proof := r.ReleaseProof()
+	l.Log.Warn("cannot release a lock whose holder has disconnected: it runs until its timeout",
+		"key", r.Key, proof.Kind, proof.Value, "error", err)
 }

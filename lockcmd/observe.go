@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockproxy/internal/journal"
+	"lockproxy/internal/loglimit"
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/failure"
@@ -29,7 +30,7 @@ type observed struct {
 	counters counters
 	registry *held.Registry
 	slowWait atomic.Int64 // Config.SlowWait, ns
-	slowLog  logLimit
+	slowLog  loglimit.Limit
 }
 
 func newObserved(all *common) *observed {

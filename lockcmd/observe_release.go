@@ -63,20 +63,31 @@ type ForcedUnlock struct {
 	Via    string // redis, or admin
 }
 
+// audit logs a forced unlock that released a lock, found none, or was refused.
 func (o *observed) audit(f ForcedUnlock, released bool, err error) {
 	user := f.User
 	if user == "" {
 		user = "default"
 	}
-	line := []any{"key", f.Key, "db", f.DB, "token", f.Token, "holder", f.Holder,
-		"client", f.Client, "user", user, "via", f.Via, "released", released}
+	line := []any{"key", f.Key, "db", f.DB}
+	if f.Token != 0 {
+		line = append(line, "token", f.Token)
+	}
+	if f.Holder != "" {
+		line = append(line, "holder", f.Holder)
+	}
 	if f.Name != "" {
 		line = append(line, "holder_name", f.Name)
 	}
-	if err != nil {
-		line = append(line, "error", err)
+	line = append(line, "client", f.Client, "user", user, "via", f.Via)
+	switch {
+	case err != nil:
+		o.Log.Info("forced unlock refused", append(line, "error", err)...)
+	case !released:
+		o.Log.Info("forced unlock found no such lock", line...)
+	default:
+		o.Log.Info("forced unlock", line...)
 	}
-	o.Log.Info("forced unlock", line...)
 }
 
 // auditForce logs an UNLOCK … FORCE, with its client and the holder.

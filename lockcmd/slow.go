@@ -17,7 +17,7 @@ import (
 // the wait is over before that is answered.
 func (l *waits) warnSlow(s session, w *queue.Waiter) error {
 	id := w.ID()
-	omitted, ok := l.seen.slowLog.allow(time.Now())
+	omitted, ok := l.seen.slowLog.Allow(time.Now())
 	if !ok {
 		return nil
 	}

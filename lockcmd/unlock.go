@@ -23,7 +23,6 @@ type releases struct {
 	sessions *held.Sessions
 
 	unreleased atomic.Int64 // abandoned locks that could not be released yet
-	releaseLog logLimit
 }
 
 // releaseStep releases a lock, and then what waiters must not keep of it.

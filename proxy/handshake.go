@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/pires/go-proxyproto"
 )
@@ -99,16 +98,13 @@ func (c *client) hasClosed() bool {
 	return n == 0 && err == nil
 }
 
-// logHandshake says why a client was sent away before its first request. It warns once a second at
-// most, since anybody can cause it.
+// logHandshake says why a client was sent away before its first request.
 func (s *Server) logHandshake(what, addr string, err error) {
-	now := time.Now().Unix()
-	if errors.Is(err, io.EOF) || s.counters.handshakeWarned.Swap(now) == now {
-		s.log.Debug("client sent away", "client", addr, "failed", what, "error", err)
-		return
+	log := s.log.Warn
+	if errors.Is(err, io.EOF) {
+		log = s.log.Debug
 	}
-	s.log.Warn("client sent away before its first request; others within this second are logged "+
-		"at debug level", "client", addr, "failed", what, "error", err)
+	log("client sent away before its first request", "client", addr, "failed", what, "error", err)
 }
 
 // ParseNetworks reads a list of networks and single addresses, separated by commas.

@@ -53,8 +53,6 @@ type counters struct {
 	panics   atomic.Uint64
 	tooLate  atomic.Uint64 // clients that sent commands as their connections ended
 	ended    traffic       // of the sessions that have ended
-
-	handshakeWarned atomic.Int64 // the second in which logHandshake last warned
 }
 
 // addTo adds what the traffic's session has carried.

@@ -11,8 +11,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/hashicorp/go-hclog"
+
+	"lockproxy/internal/loglimit"
 )
 
+// newLogger returns the logger of the process: clients cannot fill it, nor write lines of their own.
 func newLogger(opts *options, out io.Writer) hclog.Logger {
 	json := opts.LogFormat == "json"
 	logger := hclog.New(&hclog.LoggerOptions{
@@ -22,9 +25,9 @@ func newLogger(opts *options, out io.Writer) hclog.Logger {
 		JSONFormat: json,
 	})
 	if json {
-		return logger // its encoder escapes what needs it
+		return loglimit.Lines(logger) // its encoder escapes what needs it
 	}
-	return lineLogger{logger}
+	return loglimit.Lines(lineLogger{logger})
 }
 
 // lineLogger writes each record as one line of text. hclog alone would write each line of a value

@@ -90,3 +90,19 @@ func TestLogLine(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
+
+// What clients can have written again and again does not fill the log, in neither format.
+func TestLogIsNotFlooded(t *testing.T) {
+	for _, format := range []string{"text", "json"} {
+		var out bytes.Buffer
+		log := newLogger(&options{loggingOptions: loggingOptions{LogLevel: "info",
+			LogFormat: format}}, &out)
+		const lines = 100_000
+		for range lines {
+			log.Info("forced unlock", "key", "k")
+		}
+		if n := bytes.Count(out.Bytes(), []byte("\n")); n == 0 || n == lines {
+			t.Errorf("%s: %d lines of %d", format, n, lines)
+		}
+	}
+}

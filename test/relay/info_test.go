@@ -171,14 +171,20 @@ func TestLogLines(t *testing.T) {
 	}
 	for _, want := range []string{"key=a", "client=" + other.LocalAddr().String(), "holder=" +
 		holder.LocalAddr().String(),
-		fmt.Sprintf("token=%d", token), "user=default", "via=redis", "released=true", "[INFO]"} {
+		fmt.Sprintf("token=%d", token), "user=default", "via=redis", "[INFO]"} {
 		if !strings.Contains(log.line("forced unlock"), want) {
 			t.Errorf("no %s in %s", want, log.line("forced unlock"))
 		}
 	}
 	other.Expect("UNLOCK nothing FORCE", ":0\r\n")
-	if log.count("released=false") != 1 {
-		t.Error("no line for a FORCE that released nothing")
+	proxytest.Dial(t, p.Addr).Expect("SET theirs random NX PX 3600000", "+OK\r\n")
+	other.Expect("UNLOCK theirs FORCE", "-WRONGTYPE …")
+	from := " client=" + other.LocalAddr().String() + " user=default via=redis"
+	for _, want := range []string{"forced unlock found no such lock: key=nothing db=0" + from + "\n",
+		"forced unlock refused: key=theirs db=0" + from + " error="} {
+		if log.count(want) != 1 {
+			t.Errorf("no %q", want)
+		}
 	}
 }
 

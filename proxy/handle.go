@@ -76,6 +76,7 @@ func (d *dispatcher) handleWhole(it *eventloop.Iteration) verdict {
 			if d.streaming && d.skipped == nil {
 				d.pipe.Relay(passthrough.Request{Piece: passthrough.Broken}, nil)
 			}
+			d.server.logProtocol(d.client.holder.Addr, err)
 			d.x.reply(encodeError(err))
 			return ends
 		case whole && d.addLock(req, it):

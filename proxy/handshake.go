@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/pires/go-proxyproto"
+
+	"lockproxy/internal/resp"
 )
 
 // wrap wraps a new connection in what it begins with: a PROXY header if it comes from a network
@@ -105,6 +107,16 @@ func (s *Server) logHandshake(what, addr string, err error) {
 		log = s.log.Debug
 	}
 	log("client sent away before its first request", "client", addr, "failed", what, "error", err)
+}
+
+// logProtocol says in the log what a client cannot say that is sent away for what it has sent: one
+// that speaks TLS shows its user an error of TLS.
+func (s *Server) logProtocol(addr string, err error) {
+	var protocol *resp.ProtocolError
+	if errors.As(err, &protocol) && protocol.TLS {
+		s.log.Warn("a client speaks TLS, and this port does not: rediss:// needs --tls-cert",
+			"client", addr)
+	}
 }
 
 // ParseNetworks reads a list of networks and single addresses, separated by commas.

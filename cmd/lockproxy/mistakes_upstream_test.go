@@ -46,7 +46,8 @@ func encryptedRedis(
 // varies is what differs from run to run: ports of clients, sizes, resolvers, the time, and how a
 // connection ends that is of no use.
 var varies = regexp.MustCompile(`127\.0\.0\.1:\d+->|\d+\.\d+[KM] | on \S+:53|` +
-	`current time .* is after [^)]*|EOF|(?:read tcp \S+ )?(?:read: connection reset by peer|` +
+	`current time .* is after [^)]*|EOF|tls: first record does not look like a TLS handshake|` +
+	`(?:read tcp \S+ )?(?:read: connection reset by peer|` +
 	`i/o timeout)|write tcp \S+: write: connection reset by peer|remote error: tls: [a-z ]+|` +
 	`context deadline exceeded`)
 

@@ -106,6 +106,9 @@ func TestFramerRequests(t *testing.T) {
 		{name: "incomplete inline", in: "PING", left: "PING"},
 		{name: "a NUL hides the line's end", in: "PI\x00NG\r\nPING\r\n",
 			left: "PI\x00NG\r\nPING\r\n"},
+		{name: "begins as TLS, but ends", in: "\x16\x03\x01\r\n",
+			want: [][]string{{"\x16\x03\x01"}}},
+		{name: "no version of TLS", in: "\x16\x03\x05\x00\n", left: "\x16\x03\x05\x00\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for how, chunks := range map[string][][]byte{"whole": {[]byte(test.in)},
@@ -133,6 +136,7 @@ func TestFramerLimits(t *testing.T) {
 		{strings.Repeat("i", 20) + "\n", ""},
 		{strings.Repeat("i", 21), "too big inline request"},
 		{strings.Repeat("\x00", 21), "too big inline request"},
+		{"\x16\x03\x01\x02\x00\x01", "this port does not speak TLS"},
 		{"*" + strings.Repeat("1", 20), "too big mbulk count string"},
 		{"*1\r\n$" + strings.Repeat("1", 20), "too big bulk count string"},
 	} {

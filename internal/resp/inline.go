@@ -10,6 +10,9 @@ func (f *Framer) inline(buf []byte) (Request, bool, error) {
 		if len(buf) > f.limits.Inline {
 			return Request{}, false, &ProtocolError{Reason: "too big inline request"}
 		}
+		if i >= 0 && isHandshake(buf) {
+			return Request{}, false, &ProtocolError{TLS: true, Reason: "this port does not speak TLS"}
+		}
 		if i >= 0 {
 			f.seen += i // stay at the NUL
 		} else {
@@ -28,6 +31,12 @@ func (f *Framer) inline(buf []byte) (Request, bool, error) {
 		return Request{}, false, &ProtocolError{Reason: "unbalanced quotes in request"}
 	}
 	return Request{Raw: buf[:nl+1], Args: args, Inline: true}, true, nil
+}
+
+// isHandshake reports whether a line that never ends begins as a client's first message of TLS does: a
+// record of the handshake, of version 3.0 to 3.4.
+func isHandshake(line []byte) bool {
+	return len(line) > 2 && line[0] == 0x16 && line[1] == 3 && line[2] <= 4
 }
 
 // splitWords cuts a line into words by the rules of Redis's inline commands and configuration files

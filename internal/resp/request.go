@@ -43,6 +43,8 @@ type ProtocolError struct {
 	// Unauthenticated says that the limit applies only to clients that have to log in first. For
 	// another client, tell the Framer and call Next again.
 	Unauthenticated bool
+	// TLS says that the client has begun a TLS handshake, to which Redis gives no answer.
+	TLS bool
 }
 
 func (e *ProtocolError) Error() string { return "Protocol error: " + e.Reason }
@@ -244,7 +246,8 @@ func (f *Framer) arrayHeader(buf []byte) (n int64, end int, err error) {
 		return 0, 0, &ProtocolError{Reason: "invalid multibulk length"}
 	}
 	if n > maxStrangerArgs && f.unauthenticated {
-		return 0, 0, &ProtocolError{"unauthenticated multibulk length", true}
+		return 0, 0, &ProtocolError{Reason: "unauthenticated multibulk length",
+			Unauthenticated: true}
 	}
 	return n, cr + 2, nil
 }
@@ -263,7 +266,8 @@ func (f *Framer) bulkHeader(buf []byte) (n int64, end int, err error) {
 		return 0, 0, &ProtocolError{Reason: "invalid bulk length"}
 	}
 	if n > maxStrangerBulk && f.unauthenticated && !f.stream {
-		return 0, 0, &ProtocolError{"unauthenticated bulk length", true}
+		return 0, 0, &ProtocolError{Reason: "unauthenticated bulk length",
+			Unauthenticated: true}
 	}
 	return n, cr + 2, nil
 }

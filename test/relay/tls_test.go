@@ -3,6 +3,7 @@ package relay_test
 import (
 	"bufio"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/proxytest"
@@ -161,6 +163,26 @@ func TestTLSWithoutHandshake(t *testing.T) {
 	if strings.Contains(string(rest), "PONG") {
 		t.Errorf("plain text was served: %q", rest)
 	}
+}
+
+// A client that speaks TLS to a port that does not is told so, as far as it can be, and so is the log.
+func TestTLSToAPlainPort(t *testing.T) {
+	t.Parallel()
+	log := &lineLog{}
+	p := proxytest.Start(t, testredis.Start(t).URL(), func(cfg *proxy.Config) {
+		cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: log})
+	})
+	_, err := tls.Dial("tcp", p.Addr, &tls.Config{ServerName: "localhost"})
+	var mismatch tls.RecordHeaderError
+	if !errors.As(err, &mismatch) {
+		t.Errorf("the client is told: %v", err)
+	}
+	c := proxytest.Dial(t, p.Addr)
+	c.WriteRaw("\x16\x03\x01\x02\x00\x01\x00")
+	c.WantReply("-ERR Protocol error: this port does not speak TLS\r\n")
+	c.Closed()
+	const said = "[WARN]  a client speaks TLS, and this port does not: rediss:// needs --tls-cert"
+	testwait.Until(t, "the log says so for both", func() bool { return log.count(said) == 2 })
 }
 
 // Clients without a handshake are closed after a while, and those that have made theirs are not.

@@ -156,22 +156,22 @@ func (l *releases) releaseLater(r *abandonedRelease, err error) {
 	}
 	if !r.later {
 		r.later = true
-		switch n := l.unreleased.Add(1); {
-		case n > maxUnreleased:
+		if l.unreleased.Add(1) > maxUnreleased {
 			l.endRelease(r)
 			l.warnUnreleased(r, err)
 			return
-		case n == 1:
-			l.Log.Warn("cannot release a lock whose holder has disconnected: "+
-				"this one and others are tried again until they end", "key", r.Key, "error", err)
 		}
+	}
+	if l.seen.hasServed() && l.told.CompareAndSwap(false, true) {
+		l.Log.Warn("cannot release a lock whose holder has disconnected: "+
+			"this one and others are tried again until they end", "key", r.Key, "error", err)
 	}
 	l.Timers.After(r.pause, func(ctx context.Context) { l.tryRelease(ctx, r) })
 }
 
 func (l *releases) endRelease(r *abandonedRelease) {
-	if r.later {
-		l.unreleased.Add(-1)
+	if r.later && l.unreleased.Add(-1) == 0 {
+		l.told.Store(false)
 	}
 	r.done()
 }

@@ -33,6 +33,12 @@ type observed struct {
 	slowLog  loglimit.Limit
 }
 
+// hasServed reports whether the upstream has ever answered a LOCK. Before that nobody was given one
+// that would have to be released.
+func (o *observed) hasServed() bool {
+	return o.counters.acquired.Load()+o.counters.renewed.Load()+o.counters.held.Load() > 0
+}
+
 func newObserved(all *common) *observed {
 	o := &observed{
 		common: all, observer: all.cfg.Observer, journal: journal.New(all.cfg.History),

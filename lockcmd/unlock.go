@@ -23,6 +23,7 @@ type releases struct {
 	sessions *held.Sessions
 
 	unreleased atomic.Int64 // abandoned locks that could not be released yet
+	told       atomic.Bool  // the log says that there are some
 }
 
 // releaseStep releases a lock, and then what waiters must not keep of it.

@@ -5,6 +5,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -159,6 +160,45 @@ func TestRefusedLoginLeavesNoLock(t *testing.T) {
 		}
 	}
 	if p.signal(syscall.SIGTERM); strings.Contains(p.said(), "cannot release") {
+		t.Errorf("the log says\n%s", p.said())
+	}
+}
+
+// Nor does a LOCK to a server that has never answered, such as a TLS port that is named by redis://,
+// though it may have run as far as the proxy can know: the log does not speak of locks.
+func TestServerThatNeverAnswersHasNoLocks(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var connects atomic.Int64
+	go func() { // ends with the listener
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			connects.Add(1)
+			conn.Read(make([]byte, 1024))
+			conn.Close()
+		}
+	}()
+	defer ln.Close()
+	addr := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
+	p := start(t, "--listen", addr, "--upstream", "redis://"+ln.Addr().String())
+	for _, command := range []string{"LOCK a 600", "LOCK a 600 WAIT 0.1", "LOCKALL 600 2 {a}1 {a}2"} {
+		nc, err := net.Dial("tcp", addr)
+		if got := ask(t, nc, err, command); !strings.HasPrefix(got, "-UPSTREAM ") {
+			t.Errorf("%s: %q", command, got)
+		}
+		answered := connects.Load()
+		testwait.Until(t, "the proxy has tried to release it, again and again", func() bool {
+			return connects.Load() > answered+3
+		})
+	}
+	if p.signal(syscall.SIGTERM); strings.Contains(p.said(), "cannot release") ||
+		strings.Contains(p.said(), "could not be released") {
 		t.Errorf("the log says\n%s", p.said())
 	}
 }

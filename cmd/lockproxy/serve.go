@@ -138,6 +138,11 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 			"error", err)
 	}
 	notify(stateReady, log)
+	watching, stopWatchdog := context.WithCancel(context.Background())
+	var watchdogs sync.WaitGroup
+	watchdogs.Go(func() { watchdog(watching, server.Alive, log) }) // ends with serve, which waits for it
+	defer watchdogs.Wait()
+	defer stopWatchdog()
 	reloader.server = server
 	for serving := true; serving; {
 		select {

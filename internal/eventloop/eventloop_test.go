@@ -3,6 +3,8 @@
 package eventloop
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -258,6 +260,51 @@ func TestAtEnd(t *testing.T) {
 	testwait.Until(t, "all is done", func() bool { return ended.done.Load() == 20 })
 	if ended.putOff.Load() != 20 || ended.calls.Load() > 20 {
 		t.Errorf("%d were put off, in %d iterations", ended.putOff.Load(), ended.calls.Load())
+	}
+}
+
+// Loops answer, whether or not anything arrives, and one in which a Handler hangs does not.
+func TestAnswer(t *testing.T) {
+	loops := start(t, 2)
+	for range 100 {
+		if err := loops.Answer(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	near, far := pair(t)
+	sock := socket.New(near)
+	hangs, goesOn := make(chan struct{}), make(chan struct{})
+	h := newHandler(func(it *Iteration) Next {
+		close(hangs)
+		<-goesOn
+		return Leave
+	})
+	reg := loops.NewRegistration(h, sock.Raw())
+	ended := make(chan struct{})
+	go func() { // ends when the Handler does
+		defer close(ended)
+		h.park(reg)
+	}()
+	for reg.reader.Load() != parked {
+		runtime.Gosched()
+	}
+	io.WriteString(far, "x")
+	testwait.For(t, "the Handler to hang", hangs)
+	ctx, cancel := context.WithCancel(t.Context())
+	said := make(chan error)
+	go func() { said <- loops.Answer(ctx) }() // ends with ctx
+	cancel()
+	if err := testwait.For(t, "Answer", said); !errors.Is(err, context.Canceled) {
+		t.Errorf("a loop that hangs: %v", err)
+	}
+	close(goesOn)
+	testwait.For(t, "the end of the Handler", ended)
+	if err := loops.Answer(t.Context()); err != nil {
+		t.Errorf("the loop that had hung: %v", err)
+	}
+	loops.Stop()
+	if err := loops.Answer(t.Context()); err != nil {
+		t.Errorf("loops that have ended: %v", err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package eventloop
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/monotonic"
 )
 
@@ -31,6 +33,10 @@ type loop struct {
 	file  *os.File // the epoll instance
 	ended chan struct{}
 	bell  int // an eventfd that yield writes to; -1 if Go runs on several processors
+	call  int // an eventfd that Answer writes to
+
+	asked  atomic.Bool // Answer waits for the end of an iteration
+	answer chan struct{}
 
 	mu    sync.Mutex
 	slots []slot  // guarded by mu
@@ -90,28 +96,67 @@ func newLoop() (*loop, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start an event loop: %w", err)
 	}
-	l := &loop{file: os.NewFile(uintptr(fd), "epoll"), ended: make(chan struct{}), bell: -1}
-	l.slots = make([]slot, 1) // the bell's: it has no Registration
-	if runtime.GOMAXPROCS(0) > 1 {
-		return l, nil
-	}
-	l.bell, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err == nil {
-		err = unix.EpollCtl(fd, unix.EPOLL_CTL_ADD, l.bell,
-			&unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET})
+	l := &loop{file: os.NewFile(uintptr(fd), "epoll"), ended: make(chan struct{}), bell: -1,
+		call: -1, answer: make(chan struct{}, 1)}
+	l.slots = make([]slot, 1) // that of the eventfds: they have no Registration
+	if l.call, err = watchedEventfd(fd); err == nil && runtime.GOMAXPROCS(0) == 1 {
+		l.bell, err = watchedEventfd(fd)
 	}
 	if err != nil {
 		l.file.Close()
-		l.closeBell()
+		l.closeEventfds()
 		return nil, fmt.Errorf("start an event loop: %w", err)
 	}
 	return l, nil
 }
 
-func (l *loop) closeBell() {
-	if l.bell >= 0 {
-		unix.Close(l.bell)
+// watchedEventfd is an eventfd by which an epoll instance is woken.
+func watchedEventfd(epoll int) (fd int, err error) {
+	if fd, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		return -1, err
 	}
+	return fd, unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, fd,
+		&unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET})
+}
+
+func (l *loop) closeEventfds() {
+	l.mu.Lock() // for Answer
+	defer l.mu.Unlock()
+	for _, fd := range [...]int{l.bell, l.call} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+	l.bell, l.call = -1, -1
+}
+
+// Answer returns once each loop has gone through an iteration since the call, which one that is
+// stuck never does; or with ctx. One goroutine calls it at a time.
+func (ls *Loops) Answer(ctx context.Context) error {
+	loopguard.MayWait()
+	if ls == nil {
+		return nil
+	}
+	for i, l := range ls.list {
+		select {
+		case <-l.answer: // to an earlier call, whose ctx has ended
+		default:
+		}
+		l.asked.Store(true)
+		l.mu.Lock()
+		if l.call >= 0 {
+			unix.Write(l.call, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // a full one has woken the loop, too
+		}
+		l.mu.Unlock()
+		select {
+		case <-l.answer:
+		case <-l.ended:
+		case <-ctx.Done():
+			return fmt.Errorf("event loop %d of %d does not answer: %w", i+1, len(ls.list),
+				ctx.Err())
+		}
+	}
+	return nil
 }
 
 // Stop ends the loops, and returns when they have ended. A connection that is parked then stays so
@@ -123,7 +168,7 @@ func (ls *Loops) Stop() {
 	for _, l := range ls.list {
 		l.file.Close()
 		<-l.ended
-		l.closeBell()
+		l.closeEventfds()
 	}
 }
 
@@ -270,6 +315,12 @@ func (l *loop) iterate(events []unix.EpollEvent) (busy bool) {
 		l.batch[i] = event{}
 	}
 	l.iteration.Flush()
+	if l.asked.Load() && l.asked.Swap(false) {
+		select {
+		case l.answer <- struct{}{}:
+		default:
+		}
+	}
 	return busy
 }
 

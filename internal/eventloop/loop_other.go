@@ -2,6 +2,8 @@
 
 package eventloop
 
+import "context"
+
 // Loops do not exist here.
 type Loops struct{}
 
@@ -9,6 +11,9 @@ type slotRef struct{}
 
 // Start returns nil.
 func Start(n int) (*Loops, error) { return nil, nil }
+
+// Answer returns nil.
+func (ls *Loops) Answer(ctx context.Context) error { return nil }
 
 // Stop does nothing.
 func (ls *Loops) Stop() {}

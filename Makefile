@@ -230,9 +230,9 @@ bench-scale: deps
 release:
 	deploy/release.sh dist $(VERSION)
 
-# The Debian package for this machine, in dist.
+# The Debian package for this machine, in dist, in place of older ones. It takes some minutes when it builds nfpm for the first time.
 deb:
-	deploy/release.sh dist "$(VERSION)" linux/$$($(GO) env GOARCH)
+	ONLY=deb deploy/release.sh ./dist "$(VERSION)" linux/$$($(GO) env GOARCH)
 
 # What packages, image and manifests say is looked at, a release is built for all platforms, and a package twice and compared; it is
 # installed, used and purged in an overlay of this system, which stays as it is. As root.

@@ -4,13 +4,16 @@
 #
 #   deploy/release.sh DIRECTORY [VERSION [PLATFORM…]]     PLATFORM as linux/amd64
 #
+# With ONLY=deb it makes Debian packages and nothing else, removes older ones for the same machines, and says how to install them.
+# A commit without a tag is named by its time, so that of two packages the newer one has the higher version.
+#
 # It takes Go, git and GNU's tar and gzip. The tools are Go modules, pinned in deploy/tools; TOOLS names a directory that has them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 mkdir -p "$1"
 out=$(cd "$1" && pwd)
-version=${2:-$(git describe --tags --match 'v[0-9]*' 2>/dev/null || echo "v0.0.0-g$(git rev-parse --short=12 HEAD)")}
+read -r version deb_version < <(deploy/version.sh "${2:-}")
 platforms=("${@:3}")
 [ ${#platforms[@]} -gt 0 ] || platforms=(linux/amd64 linux/arm64 darwin/amd64 darwin/arm64)
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
@@ -21,25 +24,30 @@ stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 if [ -z "${TOOLS:-}" ]; then
 	TOOLS=$stage/tools
-	go build -C deploy/tools -trimpath -o "$TOOLS/" tool
+	if [ "${ONLY:-}" = deb ]; then tools=(github.com/goreleaser/nfpm/v2/cmd/nfpm ./links); else tools=(tool ./links); fi
+	go build -C deploy/tools -trimpath -o "$TOOLS/" "${tools[@]}"
 fi
 gzip -9n <deploy/lockproxy.1 >"$stage/lockproxy.1.gz"
 cp README.md CHANGELOG.md SECURITY.md deploy/lockproxy.{1,toml,service,socket} deploy/debian/lockproxy.sysusers "$stage/"
-go build -o "$stage/here" ./cmd/lockproxy
+CGO_ENABLED=0 go build -trimpath -buildvcs=false -o "$stage/here" ./cmd/lockproxy # shares its packages with the one below
 for shell in bash zsh fish; do "$stage/here" completion $shell >"$stage/completion.$shell"; done
 cp deploy/debian/copyright "$stage/copyright"
 gzip -9n >"$stage/changelog.gz" <<-END
-	lockproxy ($(sed 's/^v//; s/-/~/g' <<<"$version")) unstable; urgency=medium
+	lockproxy ($deb_version) unstable; urgency=medium
 
 	  * See CHANGELOG.md.
 
 	 -- lockproxy maintainers <maintainers@lockproxy.invalid>  $(date -ud "@$SOURCE_DATE_EPOCH" '+%a, %d %b %Y %H:%M:%S %z')
 END
-mkdir "$stage/examples" # and docs: what the README leads to
+mkdir -p "$stage"/{examples,deploy/{alerts,grafana,kubernetes}} # and docs: what the README leads to
 cp -r docs "$stage/docs"
 cp -r examples/clients examples/adapters "$stage/examples/"
+cp deploy/alerts/lockproxy.yml "$stage/deploy/alerts/"
+cp deploy/grafana/lockproxy.json "$stage/deploy/grafana/"
+cp deploy/kubernetes/lockproxy.yaml "$stage/deploy/kubernetes/"
 find "$stage/examples" -name __pycache__ -prune -exec rm -r {} +
-chmod -R u=rwX,go=rX "$stage/docs" "$stage/examples"
+"$TOOLS/links" "$stage" # what is for those who change lockproxy is not in a package
+chmod -R u=rwX,go=rX "$stage/docs" "$stage/examples" "$stage/deploy" "$stage"/*.md
 
 # The licences of what is built into the binary want to be passed on with it.
 shopt -s nullglob
@@ -62,9 +70,9 @@ archive() {
 		--mtime="@$SOURCE_DATE_EPOCH" -cf - "$(basename "$1")" | gzip -9n >"$2"
 }
 
-# debian ARCHITECTURE: a package of what was built last. In a Debian version "-" would begin a revision, and "~" comes before the release.
+# debian ARCHITECTURE: a package of what was built last.
 debian() {
-	DEB_ARCH=$1 DEB_VERSION=$(sed 's/^v//; s/-/~/g' <<<"$version") STAGE=$stage \
+	DEB_ARCH=$1 DEB_VERSION=$deb_version STAGE=$stage \
 		"$TOOLS/nfpm" package --config deploy/nfpm.yaml --packager deb --target "$out/lockproxy_${version}_$1.deb" >"$stage/log" ||
 		{ cat "$stage/log" >&2; exit 1; }
 }
@@ -81,11 +89,17 @@ for platform in "${platforms[@]}"; do
 	CGO_ENABLED=0 GOOS=$os GOARCH=$arch go build -trimpath -buildvcs=false \
 		-ldflags "-s -w -buildid= -X main.version=$version" -o "$stage/lockproxy" ./cmd/lockproxy
 	find "$stage" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
+	if [ "${ONLY:-}" = deb ]; then
+		rm -f "$out"/lockproxy_*_"$arch".deb
+		debian "$arch"
+		echo "sudo apt install $1/lockproxy_${version}_$arch.deb"
+		continue
+	fi
 	mkdir "$stage/$name"
-	cp -r "$stage"/lockproxy{,.1,.toml,.service,.socket} "$stage"/{*.md,copyright,third-party.txt,completion.*,docs,examples} "$stage/$name/"
+	cp -r "$stage"/lockproxy{,.1,.toml,.service,.socket} "$stage"/{*.md,copyright,third-party.txt,completion.*,docs,examples,deploy} "$stage/$name/"
 	archive "$stage/$name" "$out/$name.tar.gz"
 	bill "$out/$name.cdx.json"
 	if [ "$os" = linux ]; then debian "$arch"; fi
 done
 
-(cd "$out" && sha256sum lockproxy_* >SHA256SUMS)
+[ "${ONLY:-}" = deb ] || (cd "$out" && sha256sum lockproxy_* >SHA256SUMS)

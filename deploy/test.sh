@@ -12,9 +12,22 @@ passed=0
 pass() { echo "ok  $*"; passed=$((passed + 1)); }
 fail() { echo "FAIL  $*" >&2; exit 1; }
 
-go build -C deploy/tools -trimpath -o "$work/tools/" tool ./manifests ./containers
+go build -C deploy/tools -trimpath -o "$work/tools/" tool ./links ./manifests ./containers
 export TOOLS=$work/tools SOURCE_DATE_EPOCH=1700000000
 version=v1.2.3-rc.4
+
+# Of commits in a row the later one has the higher version, with and without tags.
+git init -q "$work/commits"
+before=
+for step in 'Nov 27 23:59:59' 'Nov 28 00:00:00' 'Nov 28 00:00:01 v1.0.0-rc.1' 'Nov 28 00:00:02' 'Nov 28 00:00:03 v1.0.0' 'Nov 28 00:00:04'; do
+	read -r month day time tag <<<"$step"
+	GIT_COMMITTER_DATE="$month $day $time 2026 +0000" git -C "$work/commits" -c user.name=x -c user.email=x@x commit -q --allow-empty -m x
+	[ -z "$tag" ] || git -C "$work/commits" tag "$tag"
+	read -r named after < <(cd "$work/commits" && "$OLDPWD/deploy/version.sh")
+	[ -z "$before" ] || dpkg --compare-versions "$before" lt "$after" || fail "the version $after ($named) is not above $before, of the commit before"
+	before=$after
+done
+pass "release: versions rise from commit to commit, up to $before"
 
 # Twice: from two directories, at two times, with two umasks.
 mkdir "$work/here"
@@ -51,7 +64,7 @@ done
 for want in '-rwxr-xr-x root/root .* ./usr/bin/lockproxy$' '-rw-r--r-- .* ./usr/lib/systemd/system/lockproxy.service$' \
 	'-rw-r--r-- .* ./usr/lib/systemd/system/lockproxy.socket$' \
 	'-rw-r----- .* ./etc/lockproxy/lockproxy.toml$' 'drwxr-x--- .* ./etc/lockproxy/$' '.* ./usr/share/man/man1/lockproxy.1.gz$' '.* ./usr/lib/sysusers.d/lockproxy.conf$' \
-	'.* ./usr/share/doc/lockproxy/'{README.md,docs/operations.md,examples/clients/README.md,copyright,third-party.txt.gz,changelog.gz}'$' \
+	'.* ./usr/share/doc/lockproxy/'{README.md,docs/operations.md,examples/clients/README.md,deploy/alerts/lockproxy.yml,copyright,third-party.txt.gz,changelog.gz}'$' \
 	'.* ./usr/share/'{bash-completion/completions/lockproxy,zsh/vendor-completions/_lockproxy,fish/vendor_completions.d/lockproxy.fish}'$'; do
 	grep -Eq -- "^$want" "$work/contents" || fail "the package lacks $want: $(cat "$work/contents")"
 done
@@ -63,6 +76,14 @@ pass "package: control, contents, conffiles, scripts"
 lintian --allow-root --tag-display-limit 0 --fail-on error,warning "$deb" >"$work/lintian" 2>&1 || fail "lintian: $(cat "$work/lintian")"
 pass "package: lintian finds nothing"
 
+# make deb leaves one package for this machine, and says how to install it.
+mkdir "$work/only" && touch "$work/only/lockproxy_v0.0.0-1.gffff_amd64.deb" "$work/only/lockproxy_v0.0.0-1.gffff_arm64.deb"
+said=$(cd "$work/here" && ONLY=deb deploy/release.sh "$work/only" $version linux/amd64)
+[ "$said" = "sudo apt install $work/only/lockproxy_${version}_amd64.deb" ] || fail "make deb says $said"
+[ "$(cd "$work/only" && echo *)" = "lockproxy_v0.0.0-1.gffff_arm64.deb lockproxy_${version}_amd64.deb" ] || fail "make deb leaves $(ls "$work/only")"
+cmp "$work/only/lockproxy_${version}_amd64.deb" "$deb" || fail "make deb makes another package than make release"
+pass "package: make deb makes it alone, in place of an older one"
+
 # The README's line, next to the packages for other machines, as after make release. Nothing is installed.
 line=$(sed -n 's/.*`sudo apt \(install [^`]*\)`.*/\1/p' README.md)
 mkdir -p "$work/apt/dist" && cp "$work"/{a,others}/lockproxy_*.deb "$work/apt/dist/"
@@ -71,6 +92,8 @@ grep -q '^Inst lockproxy (' "$work/apt/said" || fail "sudo apt $line: $(cat "$wo
 pass "package: the README's line would install it"
 
 dpkg-deb -x "$deb" "$work/root"
+dead=$("$work/tools/links" -list "$work/root/usr/share/doc/lockproxy") || fail "the packaged pages have dead links: $dead"
+pass "package: each link in its pages leads to a file in it"
 [ "$("$work/root/usr/bin/lockproxy" --version)" = "lockproxy $version" ] || fail "the packaged binary says $("$work/root/usr/bin/lockproxy" --version)"
 "$work/root/usr/bin/lockproxy" check --upstream redis://127.0.0.1:1 --config "$work/root/etc/lockproxy/lockproxy.toml" >"$work/check" || true
 grep -q '^PASS  config' "$work/check" || fail "the packaged configuration: $(cat "$work/check")"
@@ -113,9 +136,11 @@ exec 9<>"/dev/tcp/127.0.0.1/$port"
 printf 'LOCK job 30\r\n' >&9
 read -r -t 10 token <&9
 [[ $token =~ ^:[1-9][0-9]+ ]] || fail "the binary alone in a root directory answers LOCK with $token"
+said=$(chroot --userspec=65532:65532 "$work/image" /lockproxy top --once --url "redis://127.0.0.1:$port") && [[ $said = *job* ]] ||
+	fail "the health check of compose.yaml says $said"
 exec 9>&-
 kill $image && wait $image || fail "the binary alone in a root directory ends with status $?"
-pass "image: the binary serves alone in a root directory, as user 65532"
+pass "image: the binary serves alone in a root directory, as user 65532, and tells its health there"
 
 said=$(MANROFFSEQ='' man --warnings -E UTF-8 -l -Tutf8 -Z deploy/lockproxy.1 2>&1 >/dev/null)
 [ -z "$said" ] || fail "manual page: $said"

@@ -79,7 +79,7 @@ func verifyDockerfile(name string) error {
 	return nil
 }
 
-// verifyCompose wants what is built to be there.
+// verifyCompose wants what is built to be there, and to have a health check that takes no shell.
 func verifyCompose(name string) error {
 	dir, err := filepath.Abs(filepath.Dir(name))
 	if err != nil {
@@ -99,6 +99,11 @@ func verifyCompose(name string) error {
 		file := filepath.Join(service.Build.Context, service.Build.Dockerfile)
 		if _, err := os.Stat(file); err != nil {
 			return fmt.Errorf("service %s: %w", service.Name, err)
+		}
+		if health := service.HealthCheck; health == nil || len(health.Test) < 2 ||
+			health.Test[0] != "CMD" {
+			return fmt.Errorf("service %s: there is no health check that runs a program",
+				service.Name)
 		}
 	}
 	return nil

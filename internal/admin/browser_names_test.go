@@ -54,3 +54,37 @@ func TestPageOfOddNames(t *testing.T) {
 		b.shot(look.name)
 	}
 }
+
+// A long name of the upstream, such as that of three Sentinels, leaves the figures their place; times
+// in the plot have units; and a list that goes on below its end shows that.
+func TestPageOfLongThings(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, nil)
+	s.lock(s.client(), "k", 600)
+	b := openTab(t, s.url, 1000, 800, false)
+	b.until(`document.querySelectorAll("#rows tr").length`, "1")
+	const long = `"redis+sentinel://sentinel-1.example.com:26379,sentinel-2.example.com:26379," +
+		"sentinel-3.example.com:26379/mymaster"`
+	for _, name := range []string{long, long + `.repeat(5)`} {
+		got := b.eval(`(() => { $("upstream").textContent = ` + name + `;
+			const line = $("numbers").firstElementChild.getBoundingClientRect().height;
+			return [$("numbers").getBoundingClientRect().height < 3.5 * line,
+				document.documentElement.scrollWidth <= innerWidth].join(); })()`)
+		if got != "true,true" {
+			t.Errorf("the figures have three lines at most, and nothing is wider than the screen: %s",
+				got)
+		}
+	}
+	for ms, want := range map[string]string{"0": "0 ms", "3.25": "3.3 ms", "640": "640 ms",
+		"1500": "1.5 s", "23400": "23 s", "600000": "10 min"} {
+		if got := b.eval(`briefTime(` + ms + `)`); got != want {
+			t.Errorf("%s ms are %q, want %q", ms, got, want)
+		}
+	}
+	for _, list := range []string{"#lock-queue", "#lock-events", "#feed"} {
+		got := b.eval(`getComputedStyle(document.querySelector("` + list + `")).backgroundAttachment`)
+		if !strings.HasPrefix(got, "local, scroll") {
+			t.Errorf("%s: %s", list, got)
+		}
+	}
+}

@@ -107,7 +107,7 @@ function showPages() {
 const tenMinutes = 600000;
 const plots = [
   new Plot($("plot-acquired"), "Acquisitions a second", ["acquired"]),
-  new Plot($("plot-wait"), "Wait in ms, mean and longest", ["mean_ms", "max_ms"]),
+  new Plot($("plot-wait"), "Wait, mean and longest", ["mean_ms", "max_ms"], briefTime),
   new Plot($("plot-waiters"), "Waiting clients", ["waiters"]),
 ];
 

@@ -24,16 +24,24 @@ function brief(value) {
   return value.toFixed(value >= 10 ? 1 : 2);
 }
 
+// briefTime writes milliseconds as people say them.
+function briefTime(ms) {
+  if (ms < 1000) return `${ms < 10 ? Number(ms.toFixed(1)) : ms.toFixed(0)} ms`;
+  if (ms < 120000) return `${ms < 10000 ? Number((ms / 1000).toFixed(1)) : (ms / 1000).toFixed(0)} s`;
+  return `${(ms / 60000).toFixed(0)} min`;
+}
+
 const shortest = 60000;
 
 function ago(ms) {
   return ms < 120000 ? `${Math.round(ms / 1000)} s` : `${Math.round(ms / 60000)} min`;
 }
 
-// A Plot shows points, which have "at" (ms) and the fields that series name: a minute of them, or as much more as there is.
+// A Plot shows points, which have "at" (ms) and the fields that series name: a minute of them, or as much more as there is. write
+// is how values are written.
 class Plot {
-  constructor(svg, name, series) {
-    Object.assign(this, { svg, name, series, points: [], pointer: null });
+  constructor(svg, name, series, write = brief) {
+    Object.assign(this, { svg, name, series, write, points: [], pointer: null });
     svg.addEventListener("pointermove", (e) => { this.pointer = e.offsetX; this.draw(); });
     svg.addEventListener("pointerleave", () => { this.pointer = null; this.draw(); });
   }
@@ -44,9 +52,9 @@ class Plot {
   }
 
   draw() {
-    const { svg, series, points } = this;
+    const { svg, series, points, write } = this;
     const width = svg.clientWidth || 300, height = svg.clientHeight || 100;
-    const left = 34, right = 4, top = 6, bottom = 16;
+    const left = 42, right = 4, top = 6, bottom = 16;
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     svg.replaceChildren();
     const end = points.length ? points[points.length - 1].at : 0;
@@ -57,7 +65,7 @@ class Plot {
     const y = (value) => top + (1 - value / scale) * (height - top - bottom);
     for (const [value, anchor] of [[scale, "hanging"], [0, "auto"]]) {
       svg.append(element("line", { class: "grid", x1: left, x2: width - right, y1: y(value), y2: y(value) }));
-      svg.append(element("text", { x: left - 5, y: y(value), "text-anchor": "end", "dominant-baseline": anchor }, brief(value)));
+      svg.append(element("text", { x: left - 5, y: y(value), "text-anchor": "end", "dominant-baseline": anchor }, write(value)));
     }
     svg.append(element("text", { x: left, y: height - 3 }, `−${ago(span)}`));
     series.forEach((field, i) => {
@@ -67,8 +75,8 @@ class Plot {
       svg.append(element("path", { class: "ab"[i], d: line }));
     });
     this.readOut(points, x, width, height, top, bottom);
-    const now = points.length ? series.map((s) => brief(points[points.length - 1][s])).join(" and ") : "nothing yet";
-    svg.setAttribute("aria-label", `${this.name}: now ${now}, most in the last ${ago(span)} ${brief(most)}`);
+    const now = points.length ? series.map((s) => write(points[points.length - 1][s])).join(" and ") : "nothing yet";
+    svg.setAttribute("aria-label", `${this.name}: now ${now}, most in the last ${ago(span)} ${write(most)}`);
   }
 
   // readOut tells the values at the pointer, or the last ones.
@@ -80,7 +88,7 @@ class Plot {
       this.svg.append(element("line", { class: "grid", x1: x(p.at), x2: x(p.at), y1: top, y2: height - bottom }));
     }
     const when = this.pointer === null ? "now" : new Date(p.at).toLocaleTimeString();
-    const text = `${when}: ${this.series.map((s) => brief(p[s])).join(" / ")}`;
+    const text = `${when}: ${this.series.map((s) => this.write(p[s])).join(" / ")}`;
     this.svg.append(element("text", { class: "now", x: width - 4, y: height - 3, "text-anchor": "end" }, text));
   }
 }

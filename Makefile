@@ -262,7 +262,7 @@ soak: deps deps-faults
 	$(GO) build -o locksoak ./cmd/locksoak
 	./locksoak --duration $(DURATION) --seed $(SEED) --far $(FAR) $(SOAK)
 
-# Every order of steps that the lock protocol allows, see lockcmd/model/README.md: about 13 minutes of one core and 1.1 GB, or of both cores half that
+# Every order of steps that the lock protocol allows, see lockcmd/model/README.md: about 15 minutes of one core and 1.1 GB, or of both cores half that
 # time and twice the memory. MODEL is for its flags.
 model: deps-model
 	nice -n 10 $(GO) run ./lockcmd/model $(MODEL)

@@ -1,10 +1,10 @@
-/* What a proxy knows: queue.go, and the parts of wait.go, poll.go, lock.go and fence.go that are no steps of their own. */
+/* What a proxy knows: queue/queue.go, and the parts of wait.go, poll.go, lock.go and fence/fence.go that are no steps of their own. */
 
 chan line[PROXIES] = [LOCKERS] of { byte }; /* who waits here, in order of arrival */
 byte turn[PROXIES];       /* grants left before waiters of other proxies go first */
-bit message[PROXIES];     /* notifications.go: on its way, the lock is reserved for the first waiter here */
-bit giving[PROXIES];      /* notifications.go: it is to give back what is reserved for it */
-bit looking[PROXIES];     /* foreign.go: takeovers; it looks after a lock that was taken over */
+bit message[PROXIES];     /* hints/notifications.go: on its way, the lock is reserved for the first waiter here */
+bit giving[PROXIES];      /* hints/notifications.go: it is to give back what is reserved for it */
+bit looking[PROXIES];     /* grace/grace.go; it looks after a lock that was taken over */
 
 mtype wstate[LOCKERS] = IDLE; /* of the locker as a waiter */
 byte wtoken[LOCKERS];
@@ -151,7 +151,7 @@ inline yielded(p, d) { turn[p] = 0; lasts_here(p, d); wake_first(p) }
 
 inline look_now(p) { if :: len(line[p]) > 0 -> line[p] ? <first_>; wlook[first_] = 1 :: else fi }
 
-/* foreign.go: startGrace. It begins with the answer; a proxy that is late with it is one that has been killed. */
+/* grace/grace.go: Start. It begins with the answer; a proxy that is late with it is one that has been killed. */
 inline look_after(p) {
   if
   :: r_over && !dead[p] -> looking[p] = 1; no_looks = 0
@@ -160,7 +160,7 @@ inline look_after(p) {
   fi
 }
 
-/* fence.go: WATCH of the key, and which token has written last. */
+/* fence/fence.go: WATCH of the key, and which token has written last. */
 #ifdef FENCES
 mtype = { UNWATCHED, WATCHED, TOUCHED };
 mtype watching[LOCKERS] = UNWATCHED;

@@ -1,5 +1,11 @@
-/* A client that LOCKs, and what its proxy does for it: wait.go, unlock.go (release), held.go, fence.go. That a script runs and that its
+/* A client that LOCKs, and what its proxy does for it: wait.go, unlock.go (release), held/renew.go, fence/fence.go. That a script runs and that its
 answer is dealt with are two steps, since anything may come between. */
+
+#ifdef BREAK_MAX_IS_RENEWED
+#define MAX_IS_RENEWED true
+#else
+#define MAX_IS_RENEWED false
+#endif
 
 /* What a trail shows. */
 inline say_lock(how) {
@@ -28,6 +34,13 @@ proctype Locker(byte me) {
   byte rounds = 0, mine = 0, answer = 0, until = 0, patience = 0;
   mtype kind = NONE;
   bit freed = 0, self = 0, relocked = 0;
+#ifdef MAX
+  byte taken = 0, renewed_at = 0;
+#endif
+#ifdef ONCES
+  byte asked = 0, version = 0;                    /* who waited when the value was read, and which it was */
+  bit there = 0, polled = 0, asked_itself = 0; /* it was; the locker has polled; its poll gave it the claim */
+#endif
 
 begin:
   if
@@ -36,7 +49,14 @@ begin:
 #ifndef ENDLESS
        rounds++;
 #endif
-       reqs[me] = 1 - reqs[me]
+#ifdef UNBLOCKS
+       if :: me == UNBLOCKS -> told_unblocked = 0 :: else fi;
+#endif
+       reqs[me] = 1 - reqs[me];
+#ifdef ONCES
+       born[me] = deleted;
+       if :: made -> goto begin :: else fi /* GET: it has it */
+#endif
      }
   OR_SLEEP(begin)
   fi;
@@ -53,13 +73,63 @@ begin:
     if :: ME_FIRST -> goto look :: else -> goto wait_turn fi
   }
 look:
+#ifdef ONCES
+  if
+  :: polled -> /* claim.go: readForAll */
+reading:
+     atomic { mark_line(home, asked); there = made; version = made_in } /* GET */
+     atomic {
+       if
+       :: there ->
+          serve(me, home, asked, version); there = 0; asked = 0; version = 0; lease[me] = (wstate[me] == GRANTED -> lease[me] : 0);
+          if
+          :: wstate[me] == GRANTED -> /* a release has given it the claim meanwhile */
+             wstate[me] = LEFT; mine = wtoken[me]; wtoken[me] = 0; polled = 0; goto releasing
+          :: else -> polled = 0; goto begin
+          fi
+       :: else -> there = 0; asked = 0; version = 0;
+          if :: wstate[me] == GRANTED -> goto wait_turn :: wstate[me] == LEFT -> polled = 0; goto begin :: else fi
+       fi
+     }
+  :: !polled -> polled = 1
+  fi;
+  atomic { /* once.lua */
+#ifndef BREAK_CLAIMS_BLINDLY
+    if :: made -> WITNESSED(SEEN_MADE_MEANWHILE); answer = MADE; goto claim_asked :: else fi;
+#endif
+    lock_lua(me, home, FIRST); say_lock(FIRST); answer = r_token; until = r_until
+  }
+claim_asked:
+  atomic {
+    if
+    :: wstate[me] == LEFT && (answer == 0 || answer == MADE) -> answer = 0; until = 0; polled = 0; goto begin
+    :: wstate[me] == LEFT && answer > 0 && answer != MADE ->
+       lease[me] = 0; mine = answer; answer = 0; until = 0; polled = 0; owner = NOBODY; orphan_of = me; named[me]++; goto releasing
+    :: wstate[me] != LEFT && answer == MADE -> answer = 0; until = 0; if :: wstate[me] == GRANTED -> goto wait_turn :: else -> goto reading fi
+    :: else
+    fi
+  }
+#else
   atomic { lock_lua(me, home, FIRST); say_lock(FIRST); look_after(home); answer = r_token; until = r_until }
+#endif
   atomic {
     !dead[home];
     if
+#ifdef UNBLOCKS /* the wait has ended while this was under way: what it has taken goes back */
+    :: wstate[me] == LEFT && answer == 0 -> until = 0; goto begin
+    :: wstate[me] == LEFT && answer > 0 ->
+       WITNESSED(SEEN_UNBLOCKED);
+       lease[me] = 0; mine = answer; answer = 0; until = 0; owner = NOBODY; orphan_of = me; named[me]++; goto releasing
+#endif
     :: wstate[me] == GRANTED -> WITNESSED(SEEN_LOOK_GRANTED) /* by a release, while this was under way */
-    :: wstate[me] != GRANTED && answer == 0 -> until = until - now; arm(me, until); sleeps(me, 1); is_refused(me, 1)
-    :: wstate[me] != GRANTED && answer > 0 -> turn[home] = 0; grant(me, home, answer)
+    :: wstate[me] == WAITING && answer == 0 -> until = until - now; arm(me, until); sleeps(me, 1); is_refused(me, 1)
+    :: wstate[me] == OFFERED && answer == 0 -> until = until - now; arm(me, until); sleeps(me, 1); is_refused(me, 1)
+    :: (wstate[me] == WAITING || wstate[me] == OFFERED) && answer > 0 ->
+       turn[home] = 0;
+#ifdef ONCES
+       asked_itself = 1;
+#endif
+       grant(me, home, answer)
     fi;
     answer = 0; until = 0
   }
@@ -67,6 +137,13 @@ wait_turn:
   do
   :: atomic { wstate[me] == GRANTED -> break }
   :: atomic { MY_STEP && (wlook[me] || LOOKS_BY_ITSELF(me)) -> wlook[me] = 0; sleeps(me, 0); goto look }
+#ifdef MAY_LEAVE
+  :: atomic { wstate[me] == LEFT -> lease[me] = 0; patience = 0;
+#ifdef ONCES
+       polled = 0;
+#endif
+       goto begin }
+#endif
 #ifdef GIVES_UP /* its time is over, or its client gone; awaitOffer makes it rare that a release names it just now */
   :: atomic {
        (wstate[me] == WAITING || wstate[me] == OFFERED) && now >= patience && !dead[home] ->
@@ -82,15 +159,30 @@ wait_turn:
   od;
   atomic {
     wstate[me] = IDLE; mine = wtoken[me]; wtoken[me] = 0; patience = 0;
+#ifdef UNBLOCKS
+    if :: me == UNBLOCKS && told_unblocked -> assert(as_told) :: else fi;
+#endif
 #ifdef GIVES_UP
     if :: goto releasing /* its client has gone just now: nobody is there to hold it */ :: true fi
 #endif
   }
+#ifdef ONCES
+  polled = 0;
+  if
+  :: asked_itself -> asked_itself = 0
+  :: else -> /* claim.go: handedClaim */
+     atomic {
+       WITNESSED(SEEN_HANDED_CLAIM);
+       if :: made -> goto releasing :: else fi
+     }
+  fi;
+#endif
   goto holding;
 #endif
 #if !defined(WAITS) || defined(TRIER)
 try:
-  atomic { lock_lua(me, home, TRY); say_lock(TRY); look_after(home); mine = r_token; if :: mine == 0 -> goto try_again :: else -> goto holding fi }
+  atomic { lock_lua(me, home, TRY); say_lock(TRY); look_after(home); mine = r_token; if :: mine == 0 -> goto try_again :: else -> skip fi }
+  goto holding;
 try_again:
   if
   :: atomic { now < END && !dead[home] -> goto try }
@@ -99,6 +191,20 @@ try_again:
 #endif
 
 holding:
+#ifdef MAX
+  if :: taken == 0 -> taken = now :: else fi;
+  if
+  :: atomic { now >= taken + MAX && !MAX_IS_RENEWED -> /* held/renew.go: its client is told, and then the lock is released */
+       WITNESSED(SEEN_AT_MAX); taken = 0; owner = NOBODY;
+#ifndef BREAK_MAX_RELEASES_FIRST
+       lease[me] = 0;
+#endif
+       goto releasing }
+  :: atomic { (now < taken + MAX || MAX_IS_RENEWED) && renewed_at != now -> renewed_at = now; relock_lua(mine, me, TIMEOUT); goto holding }
+  :: atomic { (now < taken + MAX || MAX_IS_RENEWED) && now < END -> until = now + 1 }; atomic { now >= until; until = 0; goto holding } /* it hangs */
+  :: atomic { now < taken + MAX -> taken = 0; goto releasing }
+  fi;
+#endif
   if
   :: true
 #ifdef RELOCKS
@@ -110,6 +216,12 @@ holding:
 #ifdef FENCES
   :: goto fence
 #endif
+#ifdef ONCES
+  :: goto storing
+#endif
+#ifdef SAME_OWNER
+  :: atomic { lease[me] = 0; goto disconnected }
+#endif
 #ifdef HOLDERS_CRASH
   :: goto crashed
 #endif
@@ -117,7 +229,7 @@ holding:
   fi;
 
 releasing:
-  atomic { /* unlock.go: beginRelease; queue.go: offer */
+  atomic { /* unlock.go: beginRelease; queue/release.go: offer */
     relocked = 0;
     if :: dead[home] && PROXIES > 1 -> home = 1 - home :: else fi;
     !dead[home]; begins_release(home);
@@ -140,7 +252,7 @@ releasing:
     fi
   }
   atomic { unlock_lua(mine, owner, home, kind, next); say_unlock(); answer = r_token; freed = r_freed; self = r_self }
-  atomic { /* unlock.go: finishRelease; queue.go: endOffer */
+  atomic { /* unlock.go: finishRelease; queue/queue.go: endOffer */
     !dead[home]; ends_release(home);
     mine = 0; owner = me;
     if :: orphan_of != NOBODY -> named[orphan_of]--; orphan_of = NOBODY :: else fi;
@@ -171,6 +283,11 @@ releasing:
     if :: mine > 0 -> goto releasing :: else -> home = HOME(me); goto begin fi
   }
 
+#ifdef ONCES
+storing: /* DONE with a value */
+  atomic { done_lua(mine, me, home); printf("%d  locker %d at proxy %d: DONE %d %d\n", now, me, home, mine, r_freed) }
+  atomic { mine = 0; look_now(home); home = HOME(me); goto begin }
+#endif
 #ifdef FENCES
 fence:
   atomic { watching[me] = WATCHED } /* WATCH */
@@ -186,6 +303,10 @@ fence:
     if :: mine < last_writer || value != written -> assert(fenced_writes) :: else fi;
     last_writer = mine; watching[me] = UNWATCHED; goto releasing
   }
+#endif
+#ifdef SAME_OWNER
+disconnected: /* abandoned.go, whether or not its client has read the token */
+  atomic { disconnected_lua(mine, me, home); printf("%d  locker %d has disconnected: %d\n", now, me, r_freed); mine = 0; goto begin }
 #endif
 #ifdef HOLDERS_CRASH
 crashed:

@@ -172,7 +172,7 @@ func configs() []config {
 	var all []config
 	for _, list := range [][]config{
 		lockAlone(), nextToForeign(), residues(), findings(), broken(), witnesses(),
-		shared(), brokenShared(), seenShared(),
+		shared(), brokenShared(), seenShared(), features(), brokenFeatures(), seenFeatures(),
 	} {
 		all = append(all, list...)
 	}

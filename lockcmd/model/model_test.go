@@ -35,6 +35,31 @@ func TestModelFollowsScripts(t *testing.T) {
 	}
 }
 
+// The code that the model follows is named by its files, which are below lockcmd or here.
+func TestModelNamesWhatIsThere(t *testing.T) {
+	files, err := filepath.Glob("*.pml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no model found: %v", err)
+	}
+	for _, file := range append(files, "README.md") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range regexp.MustCompile(`[\w/]+\.(go|pml|lua)\b`).FindAllString(string(text), -1) {
+			places, _ := filepath.Glob("../script/" + name)
+			for _, place := range []string{name, "../" + name} {
+				if _, err := os.Stat(place); err == nil {
+					places = append(places, place)
+				}
+			}
+			if len(places) == 0 {
+				t.Errorf("%s names %s, which is not there", file, name)
+			}
+		}
+	}
+}
+
 var luaComment = regexp.MustCompile(`(?s)--\[\[.*?\]\]|--[^\n]*`)
 
 // fingerprint tells scripts apart that do different things; comments and white space don't count.

@@ -55,16 +55,30 @@ inline used() { skip }
 inline say_overlap(i) { printf("%d  client %d has the lock now, which is client %d's until %d\n", now, i, a_, lease[a_]) }
 
 inline acquired_by_lock(i, until, tok) {
-  FOR_EACH_AGENT :: a_ != i && LIVE(a_) && EXCUSE == 0 -> say_overlap(i); assert(exclusion)
+  FOR_EACH_AGENT :: a_ != i && !OF_ONE_OWNER(a_, i) && LIVE(a_) && EXCUSE == 0 -> say_overlap(i); assert(exclusion)
   NEXT_AGENT;
   if :: wstate[i] != LEFT -> lease[i] = until; harmed[i] = 0 :: else fi;
 #ifdef CHECK_TOKENS
   if :: tok <= highest -> assert(tokens_rise) :: else fi;
   highest = tok;
 #endif
+#if defined(MAX) && defined(URGENT)
+  since[i] = now;
+#endif
   used();
   count_bypass(i)
 }
+
+#if defined(MAX) && defined(URGENT)
+/* Nobody is late: a lock with MAX has ended when that is over. */
+byte since[LOCKERS];
+inline check_max() {
+  FOR_EACH_AGENT :: LIVE(a_) && now > since[a_] + MAX -> printf("%d  client %d has the lock since %d\n", now, a_, since[a_]); assert(bounded)
+  NEXT_AGENT
+}
+#else
+inline check_max() { skip }
+#endif
 
 /* The guard lets a holder renew a lock that is over, if nobody has taken it. */
 inline renewed(i, until) { if :: LIVE(i) || (GUARD > 0 && wstate[i] != LEFT) -> lease[i] = until :: else fi }
@@ -72,7 +86,7 @@ inline renewed(i, until) { if :: LIVE(i) || (GUARD > 0 && wstate[i] != LEFT) -> 
 /* A script writes over the key on behalf of locker i, or NOBODY: no lock of anybody else may be there. */
 inline overwritten_by_lock(i) {
   FOR_EACH_AGENT
-  :: a_ != i && LIVE(a_) ->
+  :: a_ != i && !OF_ONE_OWNER(a_, i) && LIVE(a_) ->
      ex_ = EXCUSE;
      if :: ex_ == 0 -> printf("%d  a script writes over the lock that is client %d's until %d\n", now, a_, lease[a_]); assert(own_release) :: else fi
   NEXT_AGENT
@@ -80,7 +94,10 @@ inline overwritten_by_lock(i) {
 
 inline released_by_lock(i) {
   overwritten_by_lock(i);
-  if :: i != NOBODY -> lease[i] = 0; harmed[i] = 0 :: else fi
+  if :: i != NOBODY -> lease[i] = 0; harmed[i] = 0 :: else fi;
+#ifdef SAME_OWNER /* what one connection releases is its owner's */
+  if :: i < 2 -> lease[0] = 0; lease[1] = 0 :: else fi
+#endif
 }
 
 /* How a foreign client wins, and what excuses that. */
@@ -158,6 +175,7 @@ inline time_passed() {
      fi
   :: else
   fi;
+  check_max();
   late_write = 0;
   if :: fresh_until > 0 && now >= fresh_until -> fresh_until = 0 :: else fi;
   FOR_EACH_AGENT :: lease[a_] > 0 && !LIVE(a_) -> lease[a_] = 0; harmed[a_] = 0

@@ -21,6 +21,12 @@
 #if defined(CLIENT0) && (defined(GIVES_UP) || !defined(ENDLESS))
 #define ABANDONS /* a lock can be given to a waiter who does not want it any more */
 #endif
+#ifdef UNBLOCKS
+#define MAY_LEAVE /* a waiter can have left the line when it is given the lock */
+#endif
+#ifdef ONCES
+#define MAY_LEAVE
+#endif
 #if defined(PLAIN2)
 #define PLAINS 2 /* PLAIN1 and PLAIN2 are L1, L2, L3, L5 or NXPX */
 #elif defined(PLAIN1)
@@ -48,19 +54,19 @@
 #define PLAIN_TIMEOUT 2
 #endif
 #ifndef SETTLE
-#define SETTLE 2 /* grace.go: takeoverGrace */
+#define SETTLE 2 /* grace/grace.go */
 #endif
 #ifndef RESERVATION
-#define RESERVATION 1 /* config.go: reservation */
+#define RESERVATION 1 /* script/unlock.go: Reservation */
 #endif
 #ifndef DEAF_RESERVATION
-#define DEAF_RESERVATION 2 /* config.go: pollReservation; longer than LOOK */
+#define DEAF_RESERVATION 2 /* script/unlock.go: pollReservation; longer than LOOK */
 #endif
 #ifndef OFFER_PATIENCE
 #define OFFER_PATIENCE 1 /* wait.go: offerPatience */
 #endif
 #ifndef LOOK
-#define LOOK 1 /* poll.go: maxPoll */
+#define LOOK 1 /* queue/pause.go: MaxPoll */
 #endif
 #ifndef FRESH
 #define FRESH 3 /* waiting.lua: how long a proxy counts as waiting; take.lua: after how long it is noted again */
@@ -94,12 +100,22 @@
 mtype = { RELEASED, HELD, RESERVED, SHARED };         /* read.lua: state */
 mtype = { TRY, FIRST };                            /* lock.lua: how */
 mtype = { NONE, NEXT, FAIR, SELF, FREE, GAP };     /* unlock.lua: what a release wishes for the waiters of its proxy */
-mtype = { IDLE, WAITING, OFFERED, GRANTED, LEFT }; /* queue.go: waiterState */
+mtype = { IDLE, WAITING, OFFERED, GRANTED, LEFT }; /* queue/waiter.go */
 
 #define NOBODY  255
 #define BY_LOCK 255 /* who wrote what is at the key, if no foreign client */
 
+/* SAME_OWNER: lockers 0 and 1 are two connections of one owner. */
+#ifdef SAME_OWNER
+#define OF_ONE_OWNER(a, b) ((a) < 2 && (b) < 2)
+#else
+#define OF_ONE_OWNER(a, b) ((a) == (b))
+#endif
+
 bit dead[PROXIES];
+#ifdef UNBLOCKS
+bit told_unblocked; /* CLIENT UNBLOCK has been answered 1 for the wait of that locker */
+#endif
 #if PROXIES > 1
 #define SOMEBODY_WAITS ((len(line[0]) > 0 && !dead[0]) || (len(line[1]) > 0 && !dead[1]))
 #else
@@ -109,7 +125,7 @@ bit looked;   /* repair.lua has run since the clock has moved */
 bit no_looks; /* the proxy that looked after a takeover has been killed, and none has begun again */
 
 /* What a run shows is found by breaking it: the assertion bears the name of the property. */
-hidden byte exclusion, limit, tokens_rise, own_release, settled, fair, reservation, fenced_writes, prompt, no_dead_holder, never_seen;
+hidden byte exclusion, limit, tokens_rise, own_release, settled, fair, reservation, fenced_writes, prompt, no_dead_holder, made_once, fresh_value, all_or_none, as_told, bounded, never_seen;
 
 /* A run with WITNESS shows that the model gets somewhere at all. */
 #ifndef WITNESS
@@ -138,4 +154,12 @@ hidden byte exclusion, limit, tokens_rise, own_release, settled, fair, reservati
 #define SEEN_JOINS       19 /* a lock is given to one more while others share it */
 #define SEEN_PRUNED      20 /* a holder that is over is left out */
 #define SEEN_LEAVES_OTHERS 21 /* a release leaves others that share the lock */
+#define SEEN_SHARED_VALUE  23 /* a waiter is given the value that another has read */
+#define SEEN_MADE_MEANWHILE 24 /* once.lua finds a value where a GET has found none */
+#define SEEN_HANDED_CLAIM  25 /* a claim that is given up goes to a waiter */
+#define SEEN_SERVED_NAMED  26 /* a waiter is given the value while a release names it */
+#define SEEN_UNBLOCKED     27 /* a wait is ended while its poll is under way, which takes the lock */
+#define SEEN_SAME_OWNER    29 /* an owner is given the lock that another of its connections has */
+#define SEEN_ORPHAN_KEPT   30 /* a connection has closed whose owner has the lock by another, too */
+#define SEEN_AT_MAX        31 /* a holder's MAX has passed while it held the lock */
 #define SEEN_WAITS_NO_MORE 22 /* a proxy says that nobody waits there for a lock that is shared */

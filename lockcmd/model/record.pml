@@ -6,6 +6,9 @@ byte now = START;
 byte token, expires, forgotten; /* forgotten: when Redis removes the lock record */
 mtype state = RELEASED;
 byte connection;                /* the locker that holds it, or the proxy that it is reserved for */
+#ifdef SAME_OWNER
+byte given_to;                  /* the connections that were given it, a bit each */
+#endif
 bit request;                    /* which of that locker's requests; they alternate */
 byte waiting1, waiting2;        /* proxies with waiters, + 1, the longest waiting first; 0 is none */
 byte seen[PROXIES];

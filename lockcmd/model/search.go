@@ -98,12 +98,12 @@ func (s *search) defines() []string {
 }
 
 // panFlags bounds the depth. Where time ends no run is long, and all end with everybody stuck.
-// Where none passes (ENDLESS) nobody may get stuck, unless MAY_STICK.
+// Where none passes (ENDLESS, ALLS) nobody may get stuck, unless MAY_STICK.
 func (s *search) panFlags() []string {
 	switch {
 	case strings.Contains(s.with, "MAY_STICK"):
 		return []string{"-m6000000", "-E"}
-	case strings.Contains(s.with, "ENDLESS"):
+	case strings.Contains(s.with, "ENDLESS"), strings.Contains(s.with, "ALLS"):
 		return []string{"-m3000000"}
 	}
 	return []string{"-m20000", "-E"}

@@ -24,7 +24,7 @@ inline say_unlock(i) {
 #define OR_SLEEP(then)
 #endif
 
-/* queue.go: offerShared. Goes once round the line, whose first waiter is not offered the lock here. after is the first behind
+/* queue/queue.go: offerShared. Goes once round the line, whose first waiter is not offered the lock here. after is the first behind
 those that are, + 1. */
 inline offer_shared(p) {
   o_ = 0; n_ = 0; stop_ = 0; others = 0; after = 0;
@@ -72,7 +72,7 @@ inline end_offers(p, n, t) {
 
 /* unlock.go: release of what token `mine` of locker i holds, in three steps. */
 inline releases(i) {
-  atomic { /* queue.go: offer */
+  atomic { /* queue/release.go: offer */
     !dead[home]; begins_release(home);
     if
     :: len(line[home]) == 0 -> kind = NONE

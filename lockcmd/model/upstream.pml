@@ -53,13 +53,27 @@ inline read_lua() {
 #endif
 }
 
+#ifdef SAME_OWNER
+hidden byte again_; /* the record is written for one more connection of the owner */
+#endif
+
 /* SET of the key, and of the lock record. */
 inline write_key(text, until) { value = text; ttl = until; writer = BY_LOCK; touched() }
 
 inline record(t, e, w, s, st, c, r) {
   token = t; expires = e; written = w; settles = s; state = st; connection = c; request = r; left_alone = 0;
+#ifdef SAME_OWNER
+  if :: state == HELD && !again_ -> given_to = 1 << connection :: state == HELD && again_ :: else -> given_to = 0 fi;
+#endif
   forgotten = (e + GUARD > now -> e + GUARD : now) + RETENTION
 }
+
+/* `own` */
+#ifdef SAME_OWNER
+#define ASKS_AGAIN(i) OF_ONE_OWNER(connection, i)
+#else
+#define ASKS_AGAIN(i) (connection == i && request == reqs[i])
+#endif
 
 /* lock.lua, for the request of locker i at proxy p. Its "check", which only ever tells an OWNER, isn't here. */
 inline lock_lua(i, p, how) {
@@ -78,12 +92,19 @@ inline lock_lua(i, p, how) {
 #endif
 #endif
   if
-  :: held && state == HELD && connection == i && request == reqs[i] -> /* `again` */
+  :: held && state == HELD && ASKS_AGAIN(i) -> /* `again` */
+     if :: connection != i -> WITNESSED(SEEN_SAME_OWNER) :: else fi;
      overwritten_by_lock(i);
      at = now + TIMEOUT_OF(i); text_ = TEXT(at);
      if :: at <= expires -> at = expires; text_ = written :: else fi;
      write_key(text_, at + GUARD);
+#if defined(SAME_OWNER) && !defined(BREAK_FORGETS_CONNECTIONS)
+     given_to = given_to | (1 << i); again_ = 1;
+#endif
      record(token, at, text_, settles, HELD, i, reqs[i]);
+#ifdef SAME_OWNER
+     again_ = 0;
+#endif
      r_token = token;
 #ifndef BREAK_AGAIN_IS_SILENT
      r_over = SETTLING > 0;
@@ -178,6 +199,25 @@ inline unlock_lua(tok, i, p, kind, nxt) {
   :: else -> if :: held && state == HELD && token != tok -> WITNESSED(SEEN_PAUSED) :: else fi
   fi
 }
+
+#ifdef SAME_OWNER
+/* unlock.lua ("given") for locker i at proxy p, whose client has disconnected: the lock stays while other connections of its owner have it. */
+inline disconnected_lua(tok, i, p) {
+  r_token = 0; r_self = false; r_stays = 0; r_freed = false;
+  read_lua();
+  if
+  :: held && state == HELD && token == tok && (given_to & (1 << i)) ->
+     given_to = given_to & (255 - (1 << i));
+     if
+#ifndef BREAK_DISCONNECTED_FREES
+     :: given_to > 0 -> WITNESSED(SEEN_ORPHAN_KEPT)
+#endif
+     :: else -> r_freed = true; overwritten_by_lock(NOBODY); hand_on(p, NONE, 0)
+     fi
+  :: else
+  fi
+}
+#endif
 
 /* unlock.lua for proxy p, which gives back what is reserved for it, or says that nobody waits there any more. */
 inline give_back_lua(p) {

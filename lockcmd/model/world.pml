@@ -70,7 +70,7 @@ end:
 #endif
 
 #if !defined(BREAK_NO_LOOKS) && !defined(CLIENT0)
-/* grace.go: repair, once a tick. Two proxies that repair are as one. */
+/* grace/grace.go: repair, once a tick. Two proxies that repair are as one. */
 active proctype Looks() {
 end:
   do
@@ -84,7 +84,7 @@ end:
 #endif
 
 #if PROXIES > 1 && defined(WAITS)
-/* notifications.go: the lock is reserved for the first waiter here. */
+/* hints/notifications.go: the lock is reserved for the first waiter here. */
 proctype Wakes(byte p) {
 end:
   do
@@ -97,6 +97,23 @@ end:
        fi
      }
   :: atomic { giving[p] -> giving[p] = 0; if :: !dead[p] -> give_back_lua(p); look_now(p) :: else fi }
+  od
+}
+#endif
+
+#ifdef UNBLOCKS
+/* CLIENT UNBLOCK of locker UNBLOCKS, at any time: it ends the wait and answers 1, or answers 0 and does nothing. queue/refuse.go */
+active proctype Unblocks() {
+end:
+  do
+  :: atomic {
+       !told_unblocked && (wstate[UNBLOCKS] == WAITING || wstate[UNBLOCKS] == OFFERED) && !dead[HOME(UNBLOCKS)] ->
+       printf("%d  locker %d is unblocked: 1\n", now, UNBLOCKS); told_unblocked = 1;
+#ifndef BREAK_UNBLOCK_ENDS_NOTHING
+       if :: len(line[HOME(UNBLOCKS)]) == 1 -> gives_back(HOME(UNBLOCKS)) :: else fi;
+       wstate[UNBLOCKS] = LEFT; lease[UNBLOCKS] = 0; leave(UNBLOCKS, HOME(UNBLOCKS))
+#endif
+     }
   od
 }
 #endif
@@ -140,6 +157,9 @@ init {
 #if PROXIES > 1
     run Abandoned(1);
 #endif
+#endif
+#ifdef ONCES
+    run Deletes();
 #endif
 #ifdef PROXY_CRASHES
     run Crash()

@@ -1,0 +1,87 @@
+package main
+
+// What is built on LOCK: values that are made once (ONCE, DONE), CLIENT UNBLOCK, MAX, several
+// connections of an OWNER, and LOCKALL.
+const (
+	onceTime = "URGENT WAITS POLLS CHECK_TOKENS ONCES=1 "
+	onceLate = "WAITS POLLS CHECK_TOKENS ONCES=1 SHORT_LOCKS "
+	unblocks = "URGENT WAITS POLLS CHECK_TOKENS LOCKERS=3 UNBLOCKS=2 "
+	maxTime  = "URGENT WAITS POLLS CHECK_TOKENS MAX=3 TIMEOUT=2 END=8 "
+	owners   = "SAME_OWNER CHECK_TOKENS SHORT_LOCKS "
+	lockAll  = "ALLS=1 LOCKERS=3 ROUNDS=2 "
+)
+
+func features() []config {
+	return []config{
+		{"ONCE, line", "ENDLESS WAITS ONCES=1", "", quick},
+		{"ONCE, in time", onceTime + "CHECK_PROMPT=1 LOCKERS=3 END=5", "", normal},
+		{"ONCE, in time, one proxy",
+			onceTime + "CHECK_PROMPT=1 LOCKERS=3 PROXIES=1 END=5", "", normal},
+		{"ONCE, in time, rounds", onceTime + "CHECK_PROMPT=1 ROUNDS=2 END=6", "", normal},
+		{"ONCE, in time, makers crash",
+			onceTime + "CHECK_PROMPT=1 HOLDERS_CRASH TIMEOUT=2 LOCKERS=3 END=5", "", normal},
+		{"ONCE, late", onceLate + "ROUNDS=2 END=5", "", normal},
+		{"ONCE, late, makers crash", onceLate + "PROXIES=1 HOLDERS_CRASH END=6", "", normal},
+		{"ONCE, UNBLOCK", onceTime + "CHECK_PROMPT=1 LOCKERS=3 UNBLOCKS=2 END=4", "", normal},
+		{"UNBLOCK, in time", unblocks + "CHECK_PROMPT=1 END=6", "", normal},
+		{"UNBLOCK, late", "WAITS POLLS CHECK_TOKENS UNBLOCKS=1 SHORT_LOCKS END=6", "",
+			quick},
+		{"MAX, in time", maxTime + "CHECK_PROMPT=1", "", quick},
+		{"MAX, late", "WAITS POLLS CHECK_TOKENS MAX=2 TIMEOUT=2 END=6", "", quick},
+		{"owner, two connections", owners + "ROUNDS=3 END=7", "", normal},
+		{"owner, two connections, and another", owners + "LOCKERS=3 ROUNDS=2 END=5", "", normal},
+		{"LOCKALL, next to LOCK", lockAll, "", quick},
+		{"LOCKALL, two of them", "ALLS=2 LOCKERS=3 ROUNDS=2", "", quick},
+		{"LOCKALL, two of them, two LOCKs", "ALLS=2 LOCKERS=4 ROUNDS=2", "", normal},
+	}
+}
+
+func brokenFeatures() []config {
+	return []config{
+		{"ONCE, broken: the claim is taken blindly",
+			onceTime + "LOCKERS=3 END=5 BREAK_CLAIMS_BLINDLY", "made_once", quick},
+		{"ONCE, broken: DONE without compare", onceLate + "END=6 BREAK_DONE_NO_COMPARE",
+			"own_release", quick},
+		{"ONCE, broken: DONE tells nobody",
+			onceTime + "LOCKERS=3 LOOK=3 CHECK_PROMPT=1 END=7 BREAK_DONE_TELLS_NOBODY", "prompt",
+			quick},
+		{"ONCE, broken: who came since is served too",
+			onceTime + "LOCKERS=3 PROXIES=1 END=5 BREAK_SERVES_LATECOMERS", "fresh_value", quick},
+		{"UNBLOCK, broken: it tells and ends nothing",
+			unblocks + "END=6 BREAK_UNBLOCK_ENDS_NOTHING", "as_told", quick},
+		{"MAX, broken: renewed for ever", maxTime + "BREAK_MAX_IS_RENEWED", "bounded", quick},
+		{"MAX, broken: released before its client is told",
+			maxTime + "BREAK_MAX_RELEASES_FIRST", "own_release", quick},
+		{"owner, broken: a connection that closes frees it",
+			owners + "END=6 BREAK_DISCONNECTED_FREES", "own_release", quick},
+		{"owner, broken: the record knows the last one alone",
+			owners + "END=6 BREAK_FORGETS_CONNECTIONS", "own_release", quick},
+		{"LOCKALL, broken: takes what is free",
+			lockAll + "BREAK_ALL_TAKES_PART", "all_or_none", quick},
+		{"LOCKALL, broken: the token of the first key",
+			lockAll + "BREAK_ALL_FIRST_TOKEN", "tokens_rise", quick},
+		{"LOCKALL, broken: waits in one queue",
+			lockAll + "BREAK_ALL_WAITS_IN_ONE", "deadlock", quick},
+		{"LOCKALL, broken: a release does not wake it",
+			lockAll + "BREAK_ALL_IS_NOT_WOKEN", "deadlock", quick},
+	}
+}
+
+func seenFeatures() []config {
+	const once = onceTime + "LOCKERS=3 END=5 "
+	return []config{
+		{"ONCE, seen: a value is shared", once + "WITNESS=SEEN_SHARED_VALUE", "never_seen", normal},
+		{"ONCE, seen: made since the GET",
+			once + "WITNESS=SEEN_MADE_MEANWHILE", "never_seen", normal},
+		{"ONCE, seen: a claim is handed over",
+			once + "WITNESS=SEEN_HANDED_CLAIM", "never_seen", normal},
+		{"ONCE, seen: served while a release names it",
+			once + "WITNESS=SEEN_SERVED_NAMED", "never_seen", normal},
+		{"UNBLOCK, seen: its poll takes the lock",
+			unblocks + "END=6 WITNESS=SEEN_UNBLOCKED", "never_seen", normal},
+		{"MAX, seen: it is over", maxTime + "WITNESS=SEEN_AT_MAX", "never_seen", normal},
+		{"owner, seen: both have it", owners + "WITNESS=SEEN_SAME_OWNER", "never_seen", normal},
+		{"owner, seen: one closes, the other keeps it",
+			owners + "WITNESS=SEEN_ORPHAN_KEPT", "never_seen", normal},
+	}
+}

@@ -25,9 +25,11 @@
 //
 // # Running a command
 //
-// run takes a session lock on its own connection (run_conn.go), starts the command in a process
-// group (run_child.go) and watches both (run_watch.go). run_lease.go is pure: it says how long the
-// lock can be trusted without a word from the proxy, and when the command must be told to end.
+// run takes a session lock (run_acquire.go, run_nested.go) on its own connection (run_conn.go),
+// starts the command in a process group (run_child.go) and watches both (run_watch.go). Two files
+// are pure. run_asking.go says for how long run asks again while the proxy is away. run_lease.go
+// says how long the lock can be trusted without a word from the proxy, and when the command must be
+// told to end.
 //
 // # Goroutines
 //

@@ -18,7 +18,7 @@ const envPrefix = "LOCKPROXY_"
 // default would be used instead.
 func checkEnvironment(program *kong.Node) error {
 	known := map[string]bool{
-		"LOCKPROXY_KEY": true, "LOCKPROXY_TOKEN": true, // lockproxy run sets them
+		"LOCKPROXY_KEY": true, "LOCKPROXY_TOKEN": true, heldVariable: true, // lockproxy run sets them
 	}
 	kong.Visit(program, func(node kong.Visitable, next kong.Next) error {
 		if flag, ok := node.(*kong.Flag); ok {

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"lockproxy/internal/survey"
 )
 
 // Exit statuses of lockproxy run, next to the command's own; they follow timeout(1), env(1) and
@@ -40,6 +38,7 @@ type runCommand struct {
 	KillAfter seconds  `env:"-" default:"10" range:"0 to 86400"`
 
 	target
+	within time.Duration // for how long the proxy may be away; connectWithin but in tests
 
 	ConflictExitCode int  `short:"E" env:"-" default:"75" range:"0 to 255"`
 	Foreground       bool `env:"-"`
@@ -54,6 +53,7 @@ func (c *runCommand) Help() string {
 		"ended it. 124: the lock was lost, and the command was ended. " +
 		"Nothing was run: 75 another holds the lock, 69 the proxy or its Redis can't be reached, " +
 		"125 the request was refused, 126 the command can't be executed, 127 it isn't there. " +
+		"If the proxy is being restarted or replaced, it asks again for the rest of --wait. " +
 		"For FENCE, the command's environment has LOCKPROXY_KEY, the first key, and LOCKPROXY_TOKEN."
 }
 
@@ -72,6 +72,7 @@ func (c *runCommand) check() error {
 	if len(c.Key) > 1 && (c.Shared || c.Limit > 0 || c.Max != nil) {
 		return errors.New("--shared, --limit and --max are for one --key")
 	}
+	c.within = connectWithin
 	return c.parse()
 }
 
@@ -93,7 +94,7 @@ func (c *runCommand) execute(stdout, stderr io.Writer) int {
 	defer conn.close()
 	work := &child{group: !c.Foreground}
 	env := append(os.Environ(), "LOCKPROXY_KEY="+c.Key[0], "LOCKPROXY_TOKEN="+
-		strconv.FormatInt(token, 10))
+		strconv.FormatInt(token, 10), c.heldVariable(token))
 	if err := work.start(c.Command, env, stdout, stderr); err != nil {
 		c.release(conn, token)
 		say("cannot run %s: %v", c.Command[0], err)
@@ -128,117 +129,6 @@ func (c *runCommand) forwarded() (list []os.Signal) {
 	return list
 }
 
-// acquire connects and takes the lock. Without it conn is nil and status says why.
-func (c *runCommand) acquire(
-	signals <-chan os.Signal, say func(string, ...any),
-) (conn *sessionConn, token int64, l lease, status int) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	stop := onSignal(signals, cancel)
-	conn, err := c.connect(ctx)
-	if err == nil {
-		token, l, err = c.lock(ctx, conn)
-	}
-	stop() // a signal that comes from here on is the command's
-	var ended signalled
-	if err == nil && token != 0 && !errors.As(context.Cause(ctx), &ended) {
-		return conn, token, l, 0
-	}
-	holder := ""
-	if conn != nil && err == nil && token == 0 {
-		holder = c.holder(ctx, conn)
-	}
-	if conn != nil {
-		conn.close()
-	}
-	switch {
-	case errors.As(context.Cause(ctx), &ended):
-		return nil, 0, l, exitSignal + int(ended)
-	case err == nil:
-		if !c.Quiet {
-			say("another holds the lock %s%s: %s was not run", c.names(), holder, c.Command[0])
-		}
-		return nil, 0, l, c.ConflictExitCode
-	}
-	say("no lock %s: %v; %s was not run", c.names(), err, c.Command[0])
-	var refused refusal
-	if errors.As(err, &refused) && !refused.unavailable() {
-		return nil, 0, l, exitRunFailed
-	}
-	return nil, 0, l, exitUnreachable
-}
-
-// signalled is the signal that came before the command was started.
-type signalled syscall.Signal
-
-func (s signalled) Error() string { return syscall.Signal(s).String() }
-
-// onSignal cancels when a signal comes, until the function that it returns is called.
-func onSignal(signals <-chan os.Signal, cancel context.CancelCauseFunc) (stop func()) {
-	stopped, ended := make(chan struct{}), make(chan struct{})
-	go func() { // ends by stop, which waits for it
-		defer close(ended)
-		select {
-		case sig := <-signals:
-			cancel(signalled(sig.(syscall.Signal)))
-		case <-stopped:
-		}
-	}()
-	return func() { close(stopped); <-ended }
-}
-
-// lock asks for the lock; token 0 says that another holds it. After a wait it is unknown when the
-// lock was given, so RELOCK makes the lease one that begins at a known time.
-func (c *runCommand) lock(
-	ctx context.Context, conn *sessionConn,
-) (token int64, l lease, err error) {
-	args := []string{"LOCK", c.Key[0], c.Timeout.decimal()}
-	if len(c.Key) > 1 {
-		args = append([]string{"LOCKALL", c.Timeout.decimal(), strconv.Itoa(len(c.Key))}, c.Key...)
-	}
-	switch {
-	case c.Shared:
-		args = append(args, "SHARED")
-	case c.Limit > 0:
-		args = append(args, "LIMIT", strconv.Itoa(c.Limit))
-	}
-	args = append(args, "SESSION")
-	if c.Max != nil {
-		args = append(args, "MAX", c.Max.decimal())
-	}
-	args = append(args, "OWNER", ownerName(c.Command[0]))
-	if c.Wait != nil {
-		args = append(args, "WAIT", c.Wait.decimal())
-	}
-	asked := time.Now()
-	reply, err := conn.ask(ctx, args...)
-	if err != nil || reply.IsNull() {
-		return 0, l, err
-	}
-	l = newLease(time.Duration(c.Timeout), asked)
-	if c.Max != nil {
-		l.last = asked.Add(time.Duration(*c.Max))
-		if c.Wait != nil { // it is not known yet when the lock was given
-			l.last = time.Now().Add(time.Duration(*c.Max))
-		}
-	}
-	if c.Wait == nil {
-		return reply.Int, l, nil
-	}
-	asked = time.Now()
-	for _, relock := range c.relocks(reply.Int) {
-		still, err := conn.ask(ctx, relock...)
-		switch {
-		case err != nil:
-			return 0, l, err
-		case still.Int != 1:
-			return 0, l, errors.New("it was lost right after it was given")
-		}
-	}
-	l.renewed(asked)
-	return reply.Int, l, nil
-}
-
 // relocks are the requests that let the locks run on.
 func (c *runCommand) relocks(token int64) (list [][]string) {
 	for _, key := range c.Key {
@@ -246,31 +136,6 @@ func (c *runCommand) relocks(token int64) (list [][]string) {
 			"RELOCK", key, strconv.FormatInt(token, 10), c.Timeout.decimal()})
 	}
 	return list
-}
-
-// holder describes the lock's holder for a message; "" if it is unknown.
-func (c *runCommand) holder(ctx context.Context, conn *sessionConn) string {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	if len(c.Key) > 1 {
-		return "" // of which of them?
-	}
-	info, err := conn.ask(ctx, "LOCKINFO", c.Key[0])
-	if err != nil {
-		return ""
-	}
-	fields := map[string]string{}
-	for i := 0; i+1 < len(info.Elems); i += 2 {
-		fields[string(info.Elems[i].Text)] = string(info.Elems[i+1].Text)
-	}
-	client := survey.Printable(fields["client"]) // any text can be in the record
-	switch {
-	case fields["owner"] != "":
-		return fmt.Sprintf(" (%q at %s)", fields["owner"], client)
-	case client != "":
-		return " (" + client + ")"
-	}
-	return ""
 }
 
 // releaseWithin bounds the last request: when it isn't answered, closing the connection releases

@@ -11,3 +11,6 @@ func processAttributes(group bool) *syscall.SysProcAttr {
 
 // stoppedByTerminal: only Linux tells, without taking the command's end from os/exec.
 func (c *child) stoppedByTerminal() bool { return false }
+
+// reapOrphans: only in containers, which are Linux, is there something to do.
+func (c *child) reapOrphans() {}

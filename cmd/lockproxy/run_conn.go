@@ -16,15 +16,13 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// connectWithin bounds connecting and logging in to the proxy. All jobs of cron start at the same
-// moment, so their machine can be busy for a while.
+// connectWithin bounds connecting and logging in to the proxy, with finding out why that fails. All
+// jobs of cron start at the same moment, so their machine can be busy for a while; and a proxy that
+// is being restarted is back by then.
 const connectWithin = 30 * time.Second
 
-// explainWithin bounds finding out why the proxy can't be reached, writeWithin writing a request.
-const (
-	explainWithin = 5 * time.Second
-	writeWithin   = 5 * time.Second
-)
+// writeWithin bounds writing a request.
+const writeWithin = 5 * time.Second
 
 // lossBound is for how long the proxy's machine can acknowledge nothing before it counts as lost.
 const lossBound = 25 * time.Second
@@ -50,11 +48,10 @@ func (e event) isPush() bool { return e.err == nil && e.value.Type == '>' }
 type refusal string
 
 func (r refusal) Error() string {
-	text := string(r)
-	if strings.HasPrefix(text, "ERR unknown command") {
-		text += " (is this a lockproxy or a plain Redis?)"
+	if strings.HasPrefix(string(r), "ERR unknown command") {
+		return "this is a Redis, not lockproxy: connect to lockproxy's port, 6380 by default"
 	}
-	return text
+	return string(r)
 }
 
 // unavailable reports whether trying again later can help.
@@ -68,10 +65,34 @@ func (r refusal) unavailable() bool {
 	return strings.HasPrefix(string(r), "ERR max number of clients")
 }
 
+// unreached says why there is no connection to the proxy.
+type unreached struct {
+	error
+	lasting bool // it is known what must be changed for that
+}
+
+func (e *unreached) Unwrap() error { return e.error }
+
+// errConnectionLost is how a connection that was there has ended.
+var errConnectionLost = errors.New("the connection to the proxy was lost")
+
+// isAway reports whether a proxy may be asked again because the one that was asked is gone.
+func isAway(err error) bool {
+	var refused refusal
+	var unreached *unreached
+	switch {
+	case errors.As(err, &refused):
+		return strings.HasPrefix(string(refused), "TRYAGAIN ")
+	case errors.As(err, &unreached):
+		return !unreached.lasting
+	}
+	return errors.Is(err, errConnectionLost)
+}
+
 // connect opens a connection that is logged in as the URL says. In RESP3 a lost lock is pushed; a
 // proxy whose Redis or user doesn't allow HELLO closes the connection instead.
-func (c *runCommand) connect(parent context.Context) (*sessionConn, error) {
-	ctx, cancel := context.WithTimeout(parent, connectWithin)
+func (c *runCommand) connect(parent context.Context, a *asking) (*sessionConn, error) {
+	ctx, cancel := context.WithDeadline(parent, a.connectBy())
 	defer cancel()
 	cfg, err := c.tls()
 	if err != nil {
@@ -92,10 +113,13 @@ func (c *runCommand) connect(parent context.Context) (*sessionConn, error) {
 	case errors.As(err, &refused):
 		return nil, fmt.Errorf("%s: %w", refused.Step, refusal(refused.Reply))
 	case err != nil:
-		looking, cancel := context.WithTimeout(parent, explainWithin)
+		looking, cancel := context.WithTimeout(parent, a.explainWithin())
 		defer cancel()
-		return nil, fmt.Errorf("cannot reach the proxy that --url names: %w",
-			c.proxy.Explain(looking, errors.Unwrap(err), "--tls"))
+		err, known := c.explain(looking, errors.Unwrap(err))
+		if !errors.Is(err, errSilent) {
+			err = fmt.Errorf("cannot reach the proxy that --url names: %w", err)
+		}
+		return nil, &unreached{err, known && !a.met}
 	}
 	conn := &sessionConn{nc: nc, events: make(chan event), closing: make(chan struct{})}
 	go conn.read() // ends when the connection does; close waits for it
@@ -106,7 +130,7 @@ func (c *runCommand) connect(parent context.Context) (*sessionConn, error) {
 func (s *sessionConn) send(args ...string) error {
 	s.nc.SetWriteDeadline(time.Now().Add(writeWithin))
 	if _, err := s.nc.Write(resp.AppendCommand(nil, args...)); err != nil {
-		return fmt.Errorf("the connection to the proxy was lost: %w", err)
+		return fmt.Errorf("%w: %w", errConnectionLost, err)
 	}
 	s.sent = append(s.sent, args[0])
 	return nil
@@ -143,7 +167,7 @@ func (s *sessionConn) ask(ctx context.Context, args ...string) (resp.Value, erro
 		case ev, open := <-s.events:
 			switch {
 			case !open:
-				return resp.Value{}, errors.New("the connection to the proxy was lost")
+				return resp.Value{}, errConnectionLost
 			case ev.err != nil:
 				return resp.Value{}, ev.err
 			case ev.isPush():
@@ -158,13 +182,14 @@ func (s *sessionConn) ask(ctx context.Context, args ...string) (resp.Value, erro
 			}
 			return ev.value, nil
 		case <-ctx.Done():
-			return resp.Value{}, fmt.Errorf("the proxy doesn't answer: %w", context.Cause(ctx))
+			return resp.Value{}, fmt.Errorf("the proxy doesn't answer %s: %w", args[0],
+				context.Cause(ctx))
 		}
 	}
 }
 
-// maxReply bounds a reply, bytes: a lockproxy's are much shorter.
-const maxReply = 64 << 10
+// maxReply bounds a reply, bytes: a lockproxy's are shorter, also that of all holders of a lock.
+const maxReply = 4 << 20
 
 // read turns the proxy's messages into events.
 func (s *sessionConn) read() {
@@ -181,7 +206,7 @@ func (s *sessionConn) read() {
 			reply = append(reply, rest[:used]...)
 			rest = rest[used:]
 			if len(reply) > maxReply && err == nil {
-				err = errors.New("a reply of more than 64 kb: is a lockproxy there?")
+				err = errors.New("a reply of more than 4 MB: is a lockproxy there?")
 			}
 			if whole && err == nil {
 				var value resp.Value
@@ -193,7 +218,7 @@ func (s *sessionConn) read() {
 			}
 		}
 		if err != nil {
-			s.deliver(event{err: fmt.Errorf("the connection to the proxy was lost: %w", err)})
+			s.deliver(event{err: fmt.Errorf("%w: %w", errConnectionLost, err)})
 			return
 		}
 	}

@@ -57,9 +57,8 @@ func TestRunPassesStatusesOn(t *testing.T) {
 		{"--url http://x -- true", 125, `scheme "http" is not known`},
 		{"--tls-ca x -- true", 125, "are for TLS: write --url as rediss://"},
 		{"--url rediss://" + s.addr + " --tls-ca /nowhere -- true", 125, "--tls-ca /nowhere"},
-		{"--url redis://127.0.0.1:1 -- true", 69, "cannot reach the proxy that --url names"},
 		{"--url redis://:" + secret + "@" + plain.Addr() + " -- true", 125,
-			"is this a lockproxy or a plain Redis?"},
+			"this is a Redis, not lockproxy: connect to lockproxy's port, 6380 by default"},
 		{"--url redis://:wrong@" + plain.Addr() + " -- true", 125, "AUTH: WRONGPASS"},
 		{"--url redis://" + s.addr + "/77 -- true", 125, "SELECT: ERR DB index is out of range"},
 	} {

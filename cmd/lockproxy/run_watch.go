@@ -33,6 +33,7 @@ func (w *watch) untilEnd(say func(string, ...any)) (lost bool) {
 	defer signal.Stop(changes)
 	for {
 		w.lookWhetherStopped(say)
+		w.child.reapOrphans()
 		select {
 		case <-w.child.ended:
 			return false
@@ -129,7 +130,7 @@ func (w *watch) renew(now time.Time) (lost string) {
 func (w *watch) told(ev event, open bool, now time.Time) (lost string) {
 	switch {
 	case !open:
-		return "the connection to the proxy was lost"
+		return errConnectionLost.Error()
 	case ev.err != nil:
 		return ev.err.Error()
 	case ev.isPush():

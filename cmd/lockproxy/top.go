@@ -71,9 +71,9 @@ func (c *topCommand) show(stdout io.Writer) error {
 	if file, ok := stdout.(*os.File); c.Once || !ok || !isatty.IsTerminal(file.Fd()) {
 		err := top.Snapshot(ctx, o, stdout)
 		if err != nil {
-			looking, cancel := context.WithTimeout(ctx, explainWithin)
+			looking, cancel := context.WithTimeout(ctx, connectWithin/6)
 			defer cancel()
-			err = c.proxy.Explain(looking, err, "--tls")
+			err, _ = c.explain(looking, err)
 		}
 		return err
 	}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"lockproxy/internal/resp"
+	"lockproxy/internal/survey"
+)
+
+// acquire connects and takes the lock. Without it conn is nil and status says why.
+func (c *runCommand) acquire(
+	signals <-chan os.Signal, say func(string, ...any),
+) (conn *sessionConn, token int64, l lease, status int) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	stop := onSignal(signals, cancel)
+	conn, token, l, err := c.askUntilAnswered(ctx, say)
+	stop() // a signal that comes from here on is the command's
+	var ended signalled
+	if err == nil && token != 0 && !errors.As(context.Cause(ctx), &ended) {
+		return conn, token, l, 0
+	}
+	holder := ""
+	if conn != nil {
+		if token == 0 {
+			holder = c.holder(ctx, conn)
+		}
+		conn.close()
+	}
+	switch {
+	case errors.As(context.Cause(ctx), &ended):
+		return nil, 0, l, exitSignal + int(ended)
+	case err == nil:
+		if !c.Quiet {
+			say("another holds the lock %s%s: %s was not run", c.names(), holder, c.Command[0])
+		}
+		return nil, 0, l, c.ConflictExitCode
+	}
+	say("no lock %s: %v; %s was not run", c.names(), err, c.Command[0])
+	var refused refusal
+	if errors.As(err, &refused) && !refused.unavailable() {
+		return nil, 0, l, exitRunFailed
+	}
+	return nil, 0, l, exitUnreachable
+}
+
+// askUntilAnswered connects and asks for the lock, again if the proxy ends or is replaced
+// meanwhile, for the rest of the wait. That is safe: a LOCK whose wait was ended has had no effect,
+// and the proxy releases a session lock that it gave to a connection that has ended. If it cannot,
+// because it was killed, the lock is given to its owner again, under the same token.
+func (c *runCommand) askUntilAnswered(
+	ctx context.Context, say func(string, ...any),
+) (conn *sessionConn, token int64, l lease, err error) {
+	owner, told := ownerName(c.Command[0]), false
+	for a := newAsking(c.within, c.Wait, time.Now()); ; {
+		conn, err = c.connect(ctx, a)
+		if err == nil {
+			a.reached(time.Now())
+			told = false
+			if token, l, err = c.lock(ctx, conn, a, owner); err == nil {
+				return conn, token, l, nil
+			}
+			conn.close()
+		}
+		pause, again := a.failed(time.Now())
+		if !isAway(err) || !again || ctx.Err() != nil {
+			return nil, 0, l, err
+		}
+		var unreached *unreached
+		if errors.As(err, &unreached) && !told && !c.Quiet {
+			say("%v; trying again for %v", err, time.Until(a.connectBy()).Round(time.Second))
+			told = true
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, 0, l, err
+		}
+	}
+}
+
+// signalled is the signal that came before the command was started.
+type signalled syscall.Signal
+
+func (s signalled) Error() string { return syscall.Signal(s).String() }
+
+// onSignal cancels when a signal comes, until the function that it returns is called.
+func onSignal(signals <-chan os.Signal, cancel context.CancelCauseFunc) (stop func()) {
+	stopped, ended := make(chan struct{}), make(chan struct{})
+	go func() { // ends by stop, which waits for it
+		defer close(ended)
+		select {
+		case sig := <-signals:
+			cancel(signalled(sig.(syscall.Signal)))
+		case <-stopped:
+		}
+	}()
+	return func() { close(stopped); <-ended }
+}
+
+// lock asks for the lock; token 0 says that another holds it. After a wait it is unknown when the
+// lock was given, so RELOCK makes the lease one that begins at a known time.
+func (c *runCommand) lock(
+	ctx context.Context, conn *sessionConn, a *asking, owner string,
+) (token int64, l lease, err error) {
+	if by := a.answerBy(time.Now()); !by.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, by)
+		defer cancel()
+	}
+	if err := c.refuseNested(ctx, conn); err != nil {
+		return 0, l, err
+	}
+	args := []string{"LOCK", c.Key[0], c.Timeout.decimal()}
+	if len(c.Key) > 1 {
+		args = append([]string{"LOCKALL", c.Timeout.decimal(), strconv.Itoa(len(c.Key))}, c.Key...)
+	}
+	switch {
+	case c.Shared:
+		args = append(args, "SHARED")
+	case c.Limit > 0:
+		args = append(args, "LIMIT", strconv.Itoa(c.Limit))
+	}
+	args = append(args, "SESSION")
+	if c.Max != nil {
+		args = append(args, "MAX", c.Max.decimal())
+	}
+	args = append(args, "OWNER", owner)
+	asked := time.Now()
+	if c.Wait != nil {
+		rest := a.rest(asked)
+		args = append(args, "WAIT", rest.decimal())
+	}
+	reply, err := conn.ask(ctx, args...)
+	if err != nil || reply.IsNull() {
+		return 0, l, err
+	}
+	l = newLease(time.Duration(c.Timeout), asked)
+	if c.Max != nil {
+		l.last = asked.Add(time.Duration(*c.Max))
+		if c.Wait != nil { // it is not known yet when the lock was given
+			l.last = time.Now().Add(time.Duration(*c.Max))
+		}
+	}
+	if c.Wait == nil {
+		return reply.Int, l, nil
+	}
+	asked = time.Now()
+	for _, relock := range c.relocks(reply.Int) {
+		still, err := conn.ask(ctx, relock...)
+		switch {
+		case err != nil:
+			return 0, l, err
+		case still.Int != 1:
+			return 0, l, errors.New("it was lost right after it was given")
+		}
+	}
+	l.renewed(asked)
+	return reply.Int, l, nil
+}
+
+// holder describes the lock's holder for a message; "" if it is unknown.
+func (c *runCommand) holder(ctx context.Context, conn *sessionConn) string {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if len(c.Key) > 1 {
+		return "" // of which of them?
+	}
+	info, err := conn.ask(ctx, "LOCKINFO", c.Key[0])
+	if err != nil {
+		return ""
+	}
+	fields := infoFields(info)
+	client := survey.Printable(fields["client"]) // any text can be in the record
+	switch {
+	case fields["owner"] != "":
+		return fmt.Sprintf(" (%q at %s)", fields["owner"], client)
+	case client != "":
+		return " (" + client + ")"
+	}
+	return ""
+}
+
+// infoFields are those of a map that LOCKINFO has answered, numbers as texts.
+func infoFields(info resp.Value) map[string]string {
+	fields := map[string]string{}
+	for i := 0; i+1 < len(info.Elems); i += 2 {
+		value := info.Elems[i+1]
+		fields[string(info.Elems[i].Text)] = string(value.Text)
+		if value.Type == ':' {
+			fields[string(info.Elems[i].Text)] = strconv.FormatInt(value.Int, 10)
+		}
+	}
+	return fields
+}

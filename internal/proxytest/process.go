@@ -80,8 +80,13 @@ type Process struct {
 // StartProcess runs the built command with these arguments and waits until it accepts.
 func StartProcess(t *testing.T, args ...string) *Process {
 	t.Helper()
-	p := &Process{Addr: fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t)),
-		Exit: make(chan error, 1)}
+	return StartProcessAt(t, fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t)), args...)
+}
+
+// StartProcessAt does so at an address.
+func StartProcessAt(t *testing.T, addr string, args ...string) *Process {
+	t.Helper()
+	p := &Process{Addr: addr, Exit: make(chan error, 1)}
 	p.Cmd = exec.Command(Binary(t), append([]string{"--listen", p.Addr}, args...)...)
 	p.Cmd.Stderr = &p.Log
 	if err := p.Cmd.Start(); err != nil {

@@ -26,8 +26,8 @@ import (
 	"lockproxy/internal/testwait"
 )
 
-// helperPrograms use the files of examples/clients with real libraries. That of Go has a test of
-// its own, next to it.
+// helperPrograms use the files of examples/clients with real libraries. That of Go has tests of its
+// own, next to it, for what differs between languages.
 var helperPrograms = []clientProgram{
 	{name: "redis-py", dir: "helpers", run: []string{"/usr/bin/python3", "python.py"},
 		waits: true, forks: true},
@@ -48,6 +48,8 @@ var helperPrograms = []clientProgram{
 	{name: "dotnet", dir: "helpers", build: []string{"mcs", "-warnaserror", "-out:{out}",
 		"../../../../examples/clients/dotnet/Lockproxy.cs", "LockproxyTest.cs"},
 		run: []string{"mono", "{out}"}, waits: true},
+	{name: "go", dir: "helpers", build: []string{"go", "test", "-c", "-vet=off", "-o", "{out}",
+		"lockproxy/examples/clients/go"}, run: []string{"{out}"}, waits: true, tested: true},
 }
 
 // helperSteps are what every program must report: the lock, its queue, an exception inside, a
@@ -65,6 +67,11 @@ func TestHelpers(t *testing.T) {
 				testredis.Start(t).URL())
 			out := filepath.Join(t.TempDir(), "out")
 			c.builds(t, out)
+			c.testReplaced(t, out)
+			c.testNoLockproxy(t, out)
+			if c.tested {
+				return
+			}
 			args := append([]string{"127.0.0.1", port}, c.protocols...)
 			printed := c.command(t, out, slices.Concat(c.run, args))
 			for _, step := range helperSteps {
@@ -159,6 +166,7 @@ func (c clientProgram) start(t *testing.T, out string, args []string) *holder {
 	h := &holder{Cmd: exec.Command(words[0], words[1:]...)}
 	h.Dir = filepath.Join("testdata", c.dir)
 	h.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	h.Stderr = t.Output()
 	stdout, err := h.StdoutPipe()
 	if err == nil {
 		err = h.Start()
@@ -200,7 +208,7 @@ func (c clientProgram) testPings(t *testing.T, out, port string, library []strin
 		if err != nil {
 			t.Fatal(err)
 		}
-		waiter := c.start(t, out, append(args, "wait", "helper:pinged"))
+		waiter := c.start(t, out, append(args, "wait", "helper:pinged", "0"))
 		pings("waits")
 		rdb.Do(ctx, "UNLOCK", "helper:pinged", token)
 		waiter.saysHeld(t)

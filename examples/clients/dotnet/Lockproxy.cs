@@ -63,6 +63,7 @@ public sealed class Lockproxy : IDisposable
     }
 
     const double AnswerWithin = 10, PingEvery = 1; // seconds: balancers cut what is idle
+    const double AwayWithin = 30; // seconds: a proxy that is being restarted is back by then
 
     /// <summary>Rises with every acquisition: it fences other databases too.</summary>
     public long Token { get; private set; }
@@ -70,6 +71,7 @@ public sealed class Lockproxy : IDisposable
     /// <summary>Is cancelled as soon as the lock is lost.</summary>
     public CancellationToken Lost { get { return lost.Token; } }
 
+    string made; // the value that ONCE has answered
     readonly string key;
     readonly Stream stream;
     readonly Queue<TaskCompletionSource<object>> owed = new Queue<TaskCompletionSource<object>>();
@@ -99,11 +101,10 @@ public sealed class Lockproxy : IDisposable
     public static async Task<T> With<T>(Func<Task<Stream>> to, string key, Options options,
         Func<Lockproxy, Task<T>> work)
     {
-        using (var held = new Lockproxy(await to().ConfigureAwait(false), key))
+        using (var held = await Asking(to, key, options, "LOCK", key, Number(options.Timeout))
+            .ConfigureAwait(false))
         {
-            var reply = await held.Ask(options, "LOCK", key, Number(options.Timeout))
-                .ConfigureAwait(false);
-            if (!(reply is long))
+            if (held.Token == 0)
                 throw new NotAcquiredException("holds the lock", key);
             var result = await held.Run(work, "UNLOCK").ConfigureAwait(false);
             await held.Finish("UNLOCK", key, Number(held.Token)).ConfigureAwait(false);
@@ -131,15 +132,14 @@ public sealed class Lockproxy : IDisposable
     public static async Task<string> Once(Func<Task<Stream>> to, string key, Options options,
         Func<Lockproxy, Task<string>> make)
     {
-        using (var claim = new Lockproxy(await to().ConfigureAwait(false), key))
+        var words = new List<string> { "ONCE", key, Number(options.Timeout) };
+        if (options.Early != null)
+            words.AddRange(new[] { "EARLY", Number(options.Early.Value) });
+        using (var claim = await Asking(to, key, options, words.ToArray()).ConfigureAwait(false))
         {
-            var words = new List<string> { "ONCE", key, Number(options.Timeout) };
-            if (options.Early != null)
-                words.AddRange(new[] { "EARLY", Number(options.Early.Value) });
-            var reply = await claim.Ask(options, words.ToArray()).ConfigureAwait(false);
-            if (reply is string)
-                return (string)reply;
-            if (reply == null)
+            if (claim.made != null)
+                return claim.made;
+            if (claim.Token == 0)
                 throw new NotAcquiredException("makes the value of", key);
             var value = await claim.Run(make, "DONE").ConfigureAwait(false);
             words = new List<string> { "DONE", key, Number(claim.Token), value };
@@ -188,8 +188,60 @@ public sealed class Lockproxy : IDisposable
         Task.Run(Ping);
     }
 
+    /// <summary>Asks by a new connection. If the proxy is restarted or replaced meanwhile, it asks
+    /// again for the rest of the wait, by the same owner. A command whose wait was ended has had no
+    /// effect; a lock whose connection is lost is released, or given to its owner again.</summary>
+    static async Task<Lockproxy> Asking(Func<Task<Stream>> to, string key, Options options,
+        params string[] words)
+    {
+        var owner = options.Owner ?? MyName();
+        double? wait = options.Wait, rest = wait;
+        var time = Stopwatch.StartNew(); // is never set back
+        double away = 0;
+        while (true)
+        {
+            double? asked = null;
+            Lockproxy session = null;
+            try
+            {
+                var stream = await to().ConfigureAwait(false);
+                asked = time.Elapsed.TotalSeconds;
+                session = new Lockproxy(stream, key);
+                await session.Ask(options, rest, owner, words).ConfigureAwait(false);
+                return session;
+            }
+            catch (Exception e)
+            {
+                if (session != null)
+                    session.Dispose();
+                var now = time.Elapsed.TotalSeconds;
+                if (now - asked > AnswerWithin)
+                    away = now; // it has been there meanwhile
+                var ends = away + AwayWithin;
+                if (wait > 0)
+                    ends = Math.Min(ends, wait.Value);
+                if (wait == null || now >= ends || !IsAway(e))
+                    throw;
+                var pause = Math.Min(0.05 + 0.45 * Random(), ends - now); // not all at once
+                await Task.Delay(TimeSpan.FromSeconds(pause)).ConfigureAwait(false);
+            }
+            if (wait > 0)
+                rest = Math.Max(Math.Round(wait.Value - time.Elapsed.TotalSeconds, 3), 0.001);
+        }
+    }
+
+    /// <summary>Whether the proxy has ended a wait, or cannot be reached.</summary>
+    static bool IsAway(Exception e)
+    {
+        return e is IOException || e is SocketException
+            || e is RedisException && e.Message.StartsWith("TRYAGAIN", StringComparison.Ordinal);
+    }
+
+    /// <summary>A number from 0 to 1.</summary>
+    static double Random() { return (uint)Guid.NewGuid().GetHashCode() / (double)uint.MaxValue; }
+
     /// <summary>Logs in and sends LOCK or ONCE.</summary>
-    async Task<object> Ask(Options options, params string[] words)
+    async Task Ask(Options options, double? wait, string owner, params string[] words)
     {
         try
         {
@@ -202,11 +254,12 @@ public sealed class Lockproxy : IDisposable
             var command = new List<string>(words) { "SESSION" };
             if (options.Max != null)
                 command.AddRange(new[] { "MAX", Number(options.Max.Value) });
-            if (options.Wait != null)
-                command.AddRange(new[] { "WAIT", Number(options.Wait.Value) });
-            command.AddRange(new[] { "OWNER", options.Owner ?? MyName() });
-            var within = options.Wait == 0 ? null : (options.Wait ?? 0) + (double?)AnswerWithin;
+            if (wait != null)
+                command.AddRange(new[] { "WAIT", Number(wait.Value) });
+            command.AddRange(new[] { "OWNER", owner });
+            var within = wait == 0 ? null : (wait ?? 0) + (double?)AnswerWithin;
             var reply = await Call(within, command.ToArray()).ConfigureAwait(false);
+            made = reply as string;
             if (reply is long)
             {
                 Token = (long)reply;
@@ -216,11 +269,16 @@ public sealed class Lockproxy : IDisposable
                     most = Math.Max(options.Timeout, AnswerWithin);
                 }
             }
-            return reply;
         }
         catch (LostException) // there was no lock yet
         {
             throw new IOException("lockproxy has closed the connection, or does not answer");
+        }
+        catch (RedisException e) when (e.Message.StartsWith("ERR unknown command",
+            StringComparison.Ordinal))
+        {
+            throw new RedisException("this is a Redis, not lockproxy: connect to lockproxy's port, "
+                + "6380 by default");
         }
     }
 

@@ -12,11 +12,10 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -43,12 +42,13 @@ const (
 	pingEvery    = time.Second // balancers cut connections on which nothing moves
 	answerWithin = 10 * time.Second
 	unlockWithin = 5 * time.Second
+	awayWithin   = 30 * time.Second // a proxy that is being restarted or replaced is back by then
 )
 
 // Options of a lock.
 type Options struct {
 	Timeout time.Duration // how long a crashed proxy can leave the lock behind; 0 is 10 s
-	Wait    time.Duration // 0 doesn't wait
+	Wait    time.Duration // 0 doesn't wait, as if it were left out; WaitForever waits forever
 	Max     time.Duration // how long the lock is held at most, also if work hangs; 0 is forever
 	Owner   string        // who holds it, for people; "" is this program, its host and its process
 }
@@ -75,15 +75,11 @@ func (h *Held) Fence(ctx context.Context, command ...any) *redis.Cmd {
 // joined with the error of work. The lock has a separate connection, made like those of rdb.
 func Do(ctx context.Context, rdb *redis.Client, key string, o Options,
 	work func(context.Context, *Held) error) (err error) {
-	s, err := dial(ctx, rdb)
+	s, reply, err := ask(ctx, rdb, o, "LOCK", key)
 	if err != nil {
 		return err
 	}
 	defer s.close() // which also releases the lock
-	reply, err := s.acquire(ctx, o, "LOCK", key)
-	if err != nil {
-		return err
-	}
 	token, err := strconv.ParseInt(strings.TrimPrefix(reply, ":"), 10, 64)
 	if err != nil {
 		return err
@@ -111,10 +107,56 @@ func (o Options) command(name, key string, more ...string) []string {
 	if o.Wait != 0 {
 		command = append(command, "WAIT", seconds(max(o.Wait, 0)))
 	}
-	if o.Owner == "" {
-		o.Owner = myName()
-	}
 	return append(command, "OWNER", o.Owner)
+}
+
+// ask asks by a new connection, which it returns with the reply to LOCK or ONCE: a token's line, or
+// "=" and a value. If the proxy is restarted or replaced meanwhile, it asks again for the rest of
+// the wait, by the same owner. A command whose wait was ended has had no effect; a lock whose
+// connection is lost is released, or given to its owner again.
+func ask(ctx context.Context, rdb *redis.Client, o Options, name, key string, more ...string) (
+	s *session, reply string, err error) {
+	o.Owner = cmp.Or(o.Owner, myName())
+	wait, began := o.Wait, time.Now()
+	for away := began; ; {
+		asked := time.Time{}
+		if s, err = dial(ctx, rdb); err == nil {
+			asked = time.Now()
+			if reply, err = s.acquire(ctx, o, name, key, more...); err == nil {
+				return s, reply, nil
+			}
+			s.close()
+		}
+		if !asked.IsZero() && time.Since(asked) > answerWithin {
+			away = time.Now() // it has been there meanwhile
+		}
+		left := time.Until(away.Add(awayWithin))
+		if wait > 0 {
+			left = min(left, time.Until(began.Add(wait)))
+		}
+		if wait == 0 || left <= 0 || !isAway(err) || ctx.Err() != nil {
+			return nil, "", err
+		}
+		pause := time.Second/20 + rand.N(time.Second/2) // not all who wait at once
+		select {
+		case <-time.After(min(pause, left)):
+		case <-ctx.Done():
+			return nil, "", ctx.Err()
+		}
+		if wait > 0 {
+			rest := time.Until(began.Add(wait)).Truncate(time.Millisecond)
+			o.Wait = max(rest, time.Millisecond)
+		}
+	}
+}
+
+// isAway reports whether the proxy has ended a wait, or cannot be reached.
+func isAway(err error) bool {
+	var reply redis.Error
+	if errors.As(err, &reply) {
+		return redis.HasErrorPrefix(err, "TRYAGAIN")
+	}
+	return !errors.Is(err, ErrNotAcquired)
 }
 
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
@@ -122,10 +164,7 @@ func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), '
 // myName says which program this is. The random part is this lock's: owners share theirs.
 func myName() string {
 	host, _ := os.Hostname()
-	var unique [4]byte
-	rand.Read(unique[:])
-	return fmt.Sprintf("%s@%s:%d:%s", filepath.Base(os.Args[0]), host, os.Getpid(),
-		hex.EncodeToString(unique[:]))
+	return fmt.Sprintf("%s@%s:%d:%08x", filepath.Base(os.Args[0]), host, os.Getpid(), rand.Uint32())
 }
 
 // session is the connection of one lock: go-redis opens it and logs in, and is not used for it from
@@ -290,6 +329,9 @@ func (s *session) acquire(ctx context.Context, o Options, name, key string, more
 		return "", ctx.Err()
 	case err != nil:
 		return "", err
+	case strings.HasPrefix(line, "-ERR unknown command"):
+		return "", replyError("this is a Redis, not lockproxy: connect to lockproxy's port, " +
+			"6380 by default")
 	case strings.HasPrefix(line, "-"):
 		return "", replyError(line[1:])
 	case line == "$-1":

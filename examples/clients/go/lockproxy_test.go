@@ -3,6 +3,7 @@ package lockproxy_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,23 @@ func TestMain(m *testing.M) {
 		lockproxy.Do(context.Background(), rdb, "a", lockproxy.Options{Timeout: time.Hour},
 			func(context.Context, *held) error { fmt.Println("held"); select {} })
 	}
+	if args := os.Args[1:]; len(args) > 3 && (args[2] == "hold" || args[2] == "wait") {
+		hold(net.JoinHostPort(args[0], args[1]), args[3], args[4:])
+	}
 	proxytest.Main(m)
+}
+
+// hold has the test binary hold a lock until it is killed; it waits for so many seconds before.
+func hold(addr, key string, seconds []string) {
+	o := lockproxy.Options{Timeout: time.Hour}
+	if len(seconds) > 0 {
+		wait, _ := time.ParseDuration(seconds[0] + "s")
+		o.Wait = cmp.Or(wait, lockproxy.WaitForever)
+	}
+	err := lockproxy.Do(context.Background(), redis.NewClient(&redis.Options{Addr: addr}), key, o,
+		func(context.Context, *held) error { fmt.Println("held"); select {} })
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
 }
 
 type held = lockproxy.Held

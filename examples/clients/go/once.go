@@ -14,7 +14,7 @@ import (
 type OnceOptions struct {
 	TTL     time.Duration // how long the value is stored; 0 is until it is deleted
 	Early   time.Duration // so long before it expires one client makes it again; others get it
-	Wait    time.Duration // for a value that another client makes; 0 doesn't wait
+	Wait    time.Duration // for a value that another client makes; as in Options
 	Timeout time.Duration // how long a crashed proxy can leave the claim behind; 0 is 10 s
 	Max     time.Duration // how long the claim is held at most; 0 is forever
 	Owner   string        // who makes it, for people; "" is this program, its host and its process
@@ -40,18 +40,17 @@ func Once(ctx context.Context, rdb *redis.Client, key string, o OnceOptions,
 	if there || err != nil {
 		return value, err
 	}
-	s, err := dial(ctx, rdb)
-	if err != nil {
-		return "", err
-	}
-	defer s.close() // which also gives up the claim
 	var early []string
 	if o.Early > 0 {
 		early = []string{"EARLY", seconds(o.Early)}
 	}
-	reply, err := s.acquire(ctx, Options{o.Timeout, o.Wait, o.Max, o.Owner}, "ONCE", key, early...)
-	if value, there = strings.CutPrefix(reply, "="); there || err != nil {
-		return value, err
+	s, reply, err := ask(ctx, rdb, Options{o.Timeout, o.Wait, o.Max, o.Owner}, "ONCE", key, early...)
+	if err != nil {
+		return "", err
+	}
+	defer s.close() // which also gives up the claim
+	if value, there = strings.CutPrefix(reply, "="); there {
+		return value, nil
 	}
 	token, err := strconv.ParseInt(strings.TrimPrefix(reply, ":"), 10, 64)
 	if err != nil {

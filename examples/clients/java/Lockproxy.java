@@ -113,8 +113,7 @@ public final class Lockproxy implements AutoCloseable {
 
     /** Takes a lock. */
     public static Lockproxy lock(Connect to, String key, Options options) throws IOException {
-        Lockproxy lock = new Lockproxy(to.connect(), key, options,
-            "LOCK", key, "" + options.timeout);
+        Lockproxy lock = ask(to, key, options, "LOCK", key, "" + options.timeout);
         if (lock.token == 0) {
             throw new NotAcquired("holds the lock", key);
         }
@@ -135,7 +134,7 @@ public final class Lockproxy implements AutoCloseable {
         if (options.early != null) {
             command = concat("ONCE", key, command[2], "EARLY", "" + options.early);
         }
-        Lockproxy claim = new Lockproxy(to.connect(), key, options, command);
+        Lockproxy claim = ask(to, key, options, command);
         if (claim.value != null) {
             return claim.value;
         }
@@ -158,8 +157,65 @@ public final class Lockproxy implements AutoCloseable {
         return value;
     }
 
-    private Lockproxy(Socket socket, String key, Options options, String... words)
+    /**
+     * Asks by a new connection. If the proxy is restarted or replaced meanwhile, it asks again for
+     * the rest of the wait, by the same owner. A command whose wait was ended has had no effect; a
+     * lock whose connection is lost is released, or given to its owner again.
+     */
+    private static Lockproxy ask(Connect to, String key, Options options, String... words)
             throws IOException {
+        String owner = options.owner == null ? myName() : options.owner;
+        Double wait = options.wait, rest = wait;
+        double began = now(), away = began;
+        while (true) {
+            double asked = Double.MAX_VALUE;
+            IOException failed;
+            try {
+                Socket socket = to.connect();
+                asked = now();
+                return new Lockproxy(socket, key, options, rest, owner, words);
+            } catch (RedisError e) {
+                if (e.getMessage().startsWith("ERR unknown command")) {
+                    throw new RedisError("this is a Redis, not lockproxy: connect to lockproxy's "
+                        + "port, 6380 by default");
+                } else if (!e.getMessage().startsWith("TRYAGAIN")) {
+                    throw e;
+                }
+                failed = new IOException(e.getMessage(), e);
+            } catch (Lost e) { // there was no lock yet
+                failed = new IOException(
+                    "lockproxy has closed the connection, or does not answer", e);
+            } catch (IOException e) {
+                failed = e;
+            }
+            if (now() - asked > ANSWER_WITHIN) {
+                away = now(); // it has been there meanwhile
+            }
+            double ends = away + AWAY_WITHIN;
+            if (wait != null && wait > 0) {
+                ends = Math.min(ends, began + wait);
+            }
+            if (wait == null || now() >= ends || Thread.currentThread().isInterrupted()) {
+                throw failed;
+            }
+            double pause = ThreadLocalRandom.current().nextDouble(0.05, 0.5); // not all at once
+            try {
+                Thread.sleep((long) (1000 * Math.max(Math.min(pause, ends - now()), 0)));
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+                throw failed;
+            }
+            if (wait > 0) {
+                rest = Math.max(Math.round(1000 * (began + wait - now())), 1) / 1000.0;
+            }
+        }
+    }
+
+    /** The time in seconds, by a clock that is never set back. */
+    private static double now() { return System.nanoTime() / 1e9; }
+
+    private Lockproxy(Socket socket, String key, Options options, Double wait, String owner,
+            String... words) throws IOException {
         this.socket = socket;
         this.key = key;
         Thread reader = new Thread(this::read, "lock " + key); // ends with the connection
@@ -179,13 +235,12 @@ public final class Lockproxy implements AutoCloseable {
             if (options.max != null) {
                 Collections.addAll(command, "MAX", "" + options.max);
             }
-            if (options.wait != null) {
-                Collections.addAll(command, "WAIT", "" + options.wait);
+            if (wait != null) {
+                Collections.addAll(command, "WAIT", "" + wait);
             }
-            Collections.addAll(command, "OWNER",
-                options.owner == null ? myName() : options.owner);
-            double within = options.wait == null ? ANSWER_WITHIN
-                : options.wait == 0 ? Long.MAX_VALUE / 1e9 : options.wait + ANSWER_WITHIN;
+            Collections.addAll(command, "OWNER", owner);
+            double within = wait == null ? ANSWER_WITHIN
+                : wait == 0 ? Long.MAX_VALUE / 1e9 : wait + ANSWER_WITHIN;
             Object reply = call(within, command.toArray(new String[0]));
             token = reply instanceof Long ? (Long) reply : 0;
             value = reply instanceof String ? (String) reply : null;
@@ -258,6 +313,7 @@ public final class Lockproxy implements AutoCloseable {
     }
 
     private static final double ANSWER_WITHIN = 10; // seconds
+    private static final double AWAY_WITHIN = 30; // a proxy that is replaced is back by then
     private static final double PING_EVERY = 1; // seconds: balancers cut what is idle
 
     /** Sends a command and waits for its reply: a Long, String, List or null. */

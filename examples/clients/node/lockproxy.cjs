@@ -15,6 +15,7 @@
 const { randomBytes } = require("node:crypto");
 const { hostname } = require("node:os");
 const { basename } = require("node:path");
+const { setTimeout: sleep } = require("node:timers/promises");
 
 /** Another client holds the lock, or still held it when the wait ended. */
 class NotAcquired extends Error {
@@ -30,6 +31,7 @@ class Lost extends Error {
 
 const PING_EVERY = 1000; // ms: balancers cut connections on which nothing moves
 const ANSWER_WITHIN = 10; // seconds
+const AWAY_WITHIN = 30; // seconds: a proxy that is being restarted or replaced is back by then
 
 /**
  * Runs work under a lock and returns what it returns.
@@ -42,9 +44,10 @@ const ANSWER_WITHIN = 10; // seconds
  * command only if the lock is still held; and a signal that is aborted when the lock is lost.
  */
 async function withLock(client, key, { timeout = 10, ...options } = {}, work) {
+  checkSeconds({ timeout, ...options });
   key = prefixOf(client) + key;
-  return inSession(client, key, timeout, async ({ ask, abort, held }) => {
-    const token = await held(["LOCK", key, timeout], options);
+  const command = ["LOCK", key, timeout];
+  return inSession(client, key, command, options, async ({ ask, abort, reply: token }) => {
     if (token === null) throw new NotAcquired(key);
     const fence = async (...args) => {
       try {
@@ -76,14 +79,14 @@ async function withLock(client, key, { timeout = 10, ...options } = {}, work) {
  * The rest is as for withLock; at the end of the wait the promise rejects with NotAcquired.
  */
 async function once(client, key, { timeout = 10, ttl, early = 0, ...options } = {}, make) {
+  checkSeconds({ timeout, ttl, early, ...options });
   const lives = early > 0 ? send(client, ["PTTL", prefixOf(client) + key]) : -1;
   const [there, left] = await Promise.all([client.get(key), lives]);
   if (there !== null && !(left >= 0 && left < early * 1000)) return there;
   key = prefixOf(client) + key;
-  return inSession(client, key, timeout, async ({ ask, abort, held }) => {
-    const command = ["ONCE", key, timeout];
-    if (early > 0) command.push("EARLY", early);
-    const token = await held(command, options);
+  const command = ["ONCE", key, timeout];
+  if (early > 0) command.push("EARLY", early);
+  return inSession(client, key, command, options, async ({ ask, abort, reply: token }) => {
     if (token === null) throw new NotAcquired(key, "makes the value of");
     if (typeof token !== "number") return token;
     let value;
@@ -107,30 +110,79 @@ async function once(client, key, { timeout = 10, ttl, early = 0, ...options } = 
   });
 }
 
-// Runs work with a connection, of which it gets: ask(command); held(command, options), which sends
-// LOCK or ONCE; and abort, which is aborted when the connection closes. It closes at the end.
-async function inSession(client, key, timeout, work) {
+// Runs work with a connection that is closed at the end. Work gets the reply to LOCK or ONCE; ask,
+// which sends a command; and abort, which is aborted when the connection closes.
+async function inSession(client, key, command, options, work) {
+  const session = await asking(client, key, command, options);
+  try {
+    return await work(session);
+  } finally {
+    session.end();
+  }
+}
+
+// Asks by a new connection. If the proxy is restarted or replaced meanwhile, it asks again for the
+// rest of the wait, by the same owner. A command whose wait was ended has had no effect; a lock
+// whose connection is lost is released, or given to its owner again.
+async function asking(client, key, command, { wait, max, owner = myName() }) {
+  command = [...command, "SESSION", "OWNER", owner, ...max === undefined ? [] : ["MAX", max]];
+  const began = seconds();
+  for (let away = began, rest = wait; ;) {
+    let asked;
+    try {
+      return await attempt(client, key, command, rest, () => { asked = seconds(); });
+    } catch (err) {
+      const now = seconds();
+      if (asked !== undefined && now - asked > ANSWER_WITHIN) away = now; // it has been there
+      const ends = Math.min(away + AWAY_WITHIN, wait > 0 ? began + wait : Infinity);
+      if (wait === undefined || now >= ends || !isAway(err)) throw err;
+      const pause = 0.05 + 0.45 * Math.random(); // not all who wait at once
+      await sleep(1000 * Math.min(pause, ends - now));
+    }
+    if (wait > 0) rest = Math.max(Math.round(1000 * (began + wait - seconds())), 1) / 1000;
+  }
+}
+
+const seconds = () => performance.now() / 1000; // never set back
+
+// Whether the proxy has ended a wait, or cannot be reached. Other errors are replies, or mistakes.
+function isAway(err) {
+  const { message } = err.cause ?? err;
+  const isReply = /^[A-Z]{2,} /.test(message);
+  return isReply ? message.startsWith("TRYAGAIN") : !(err instanceof TypeError);
+}
+
+async function attempt(client, key, command, wait, connected) {
   const abort = new AbortController();
   const session = await connect(client, () => abort.abort(new Lost(key)));
+  connected();
   const pings = pinging(session);
-  const ask = (command) => within(ANSWER_WITHIN, send(session, command));
-  const held = async (command, { wait, max, owner = myName() }) => {
-    command.push("SESSION");
-    if (max !== undefined) command.push("MAX", max);
-    if (wait !== undefined) command.push("WAIT", wait);
-    command.push("OWNER", owner);
-    const token = await within(wait === 0 ? Infinity : (wait ?? 0) + ANSWER_WITHIN,
-      send(session, command));
-    pings.mustBeAnsweredWithin(Math.max(timeout, ANSWER_WITHIN));
-    return token;
-  };
-  try {
-    return await work({ ask, abort, held });
-  } finally {
+  const end = () => {
     pings.stop();
     session.removeAllListeners();
     session.on("error", () => {});
     close(session);
+  };
+  try {
+    const reply = await within(wait === 0 ? Infinity : (wait ?? 0) + ANSWER_WITHIN,
+      send(session, wait === undefined ? command : [...command, "WAIT", wait]));
+    pings.mustBeAnsweredWithin(Math.max(command[2], ANSWER_WITHIN));
+    return { reply, abort, end, ask: (words) => within(ANSWER_WITHIN, send(session, words)) };
+  } catch (err) {
+    end();
+    if (/^ERR unknown command/.test(err.message)) {
+      throw new Error("this is a Redis, not lockproxy: connect to lockproxy's port, " +
+        "6380 by default", { cause: err });
+    }
+    throw err;
+  }
+}
+
+function checkSeconds({ owner, ...options }) {
+  for (const [name, value] of Object.entries(options)) {
+    if (value !== undefined && typeof value !== "number") {
+      throw new TypeError(`${name} wants seconds, a number, not ${JSON.stringify(value)}`);
+    }
   }
 }
 

@@ -16,6 +16,8 @@ namespace Lockproxy;
 use Redis;
 use RedisException;
 
+const AWAY_WITHIN = 30; // seconds: a proxy that is being restarted or replaced is back by then
+
 /** Another client holds the lock, or still held it when the wait ended. */
 class NotAcquired extends \RuntimeException
 {
@@ -117,10 +119,9 @@ function lock(
     callable $connect, string $key, callable $work, float $timeout = 10, ?float $wait = null,
     ?string $owner = null, ?float $max = null,
 ): mixed {
-    $session = $connect();
+    [$session, $token] = acquire($connect, ['LOCK', $key, $timeout], $wait, $owner, $max);
     $key = $session->_prefix($key);
     try {
-        $token = acquire($session, ['LOCK', $key, $timeout], $wait, $owner, $max);
         if (!is_int($token)) {
             throw new NotAcquired($key);
         }
@@ -151,16 +152,15 @@ function once(
     float $timeout = 10, ?float $wait = null, float $early = 0, ?string $owner = null,
     ?float $max = null,
 ): string {
-    $key = $redis->_prefix($key);
-    $value = send($redis, 'GET', $key);
-    $lives = $early > 0 && is_string($value) ? send($redis, 'PTTL', $key) : -1;
+    $value = send($redis, 'GET', $redis->_prefix($key));
+    $lives = $early > 0 && is_string($value) ? send($redis, 'PTTL', $redis->_prefix($key)) : -1;
     if (is_string($value) && !($lives >= 0 && $lives < $early * 1000)) {
         return $value;
     }
-    $session = $connect();
+    $command = ['ONCE', $key, $timeout, ...($early > 0 ? ['EARLY', $early] : [])];
+    [$session, $token] = acquire($connect, $command, $wait, $owner, $max);
+    $key = $session->_prefix($key);
     try {
-        $command = ['ONCE', $key, $timeout, ...($early > 0 ? ['EARLY', $early] : [])];
-        $token = acquire($session, $command, $wait, $owner, $max);
         if (!is_int($token)) {
             return is_string($token) ? $token : throw new NotAcquired($key, 'makes the value of');
         }
@@ -181,18 +181,73 @@ function once(
     }
 }
 
+/**
+ * Asks by a new connection, and returns it with the reply to LOCK or ONCE.
+ *
+ * If the proxy is restarted or replaced meanwhile, it asks again for the rest of the wait, by the
+ * same owner. A command whose wait was ended has had no effect; a lock whose connection is lost is
+ * released, or given to its owner again.
+ */
+function acquire(
+    callable $connect, array $command, ?float $wait, ?string $owner, ?float $max,
+): array {
+    array_push($command, 'SESSION', 'OWNER', $owner ?? myName());
+    array_push($command, ...($max === null ? [] : ['MAX', $max]));
+    $began = $away = now();
+    for ($rest = $wait; ; ) {
+        $session = $asked = null;
+        try {
+            $session = $connect();
+            $asked = now();
+            return [$session, attempt($session, $command, $rest)];
+        } catch (RedisException $e) {
+            $session?->close();
+            if ($asked !== null && now() - $asked > 10) {
+                $away = now(); // it has been there meanwhile
+            }
+            $ends = min($away + AWAY_WITHIN, $wait > 0 ? $began + $wait : INF);
+            if ($wait === null || now() >= $ends || !isAway($e)) {
+                throw $e;
+            }
+            $pause = random_int(50, 500) / 1000; // not all who wait at once
+            usleep((int) (1e6 * max(min($pause, $ends - now()), 0)));
+        }
+        if ($wait > 0) {
+            $rest = round(max($began + $wait - now(), 0.001), 3);
+        }
+    }
+}
+
 /** Returns the reply to LOCK or ONCE, for as long as this connection lasts. */
-function acquire(Redis $session, array $command, ?float $wait, ?string $owner, ?float $max): mixed
+function attempt(Redis $session, array $command, ?float $wait): mixed
 {
     // The read timeout must be longer than the wait.
     $session->setOption(Redis::OPT_READ_TIMEOUT, $wait === 0.0 ? -1 : ($wait ?? 0) + 10);
     $session->setOption(Redis::OPT_MAX_RETRIES, 0); // when it closes, the lock is lost
-    array_push($command, 'SESSION', ...($max === null ? [] : ['MAX', $max]));
-    array_push($command, ...($wait === null ? [] : ['WAIT', $wait]));
-    array_push($command, 'OWNER', $owner ?? myName());
-    $reply = send($session, ...$command);
+    $command[1] = $session->_prefix($command[1]);
+    try {
+        $reply = send($session, ...$command, ...($wait === null ? [] : ['WAIT', $wait]));
+    } catch (RedisException $e) {
+        throw str_starts_with($e->getMessage(), 'ERR unknown command') ? new RedisException(
+            "this is a Redis, not lockproxy: connect to lockproxy's port, 6380 by default", 0, $e)
+            : $e;
+    }
     $session->setOption(Redis::OPT_READ_TIMEOUT, 10);
     return $reply;
+}
+
+/** Whether the proxy has ended a wait, or cannot be reached. Other errors are replies. */
+function isAway(RedisException $e): bool
+{
+    $why = $e->getPrevious() ?? $e;
+    return str_starts_with($why->getMessage(), 'TRYAGAIN')
+        || !preg_match('/^[A-Z]{2,} /', $why->getMessage());
+}
+
+/** The time in seconds, by a clock that is never set back. */
+function now(): float
+{
+    return hrtime(true) / 1e9;
 }
 
 /** Says which program this is; the random part is this lock's, since owners share theirs. */

@@ -15,9 +15,12 @@
 A lock lasts until the block ends, however that is, or until the program dies. It has a connection
 of its own, made like those of r. lockproxy_asyncio.py has the same for asyncio.
 """
+import builtins
 import contextlib
 import functools
+import numbers
 import os
+import random
 import secrets
 import selectors
 import socket
@@ -29,6 +32,9 @@ import redis
 
 PING_EVERY = 1  # seconds: balancers cut connections on which nothing moves
 ANSWER_WITHIN = 10
+NOT_LOCKPROXY = ("this is a Redis, not lockproxy: connect to lockproxy's port, "
+                 "6380 by default")
+AWAY_WITHIN = 30  # a proxy that is being restarted or replaced is back by then
 
 
 class NotAcquired(Exception):
@@ -74,7 +80,6 @@ class Held(Claim):
             raise
 
 
-@contextlib.contextmanager
 def lock(r, key, timeout=10, wait=None, owner=None, on_lost=None, max=None):
     """Holds a lock while the block runs. wait: seconds, 0 waits forever, None doesn't wait.
 
@@ -83,9 +88,14 @@ def lock(r, key, timeout=10, wait=None, owner=None, on_lost=None, max=None):
     from another thread as soon as the lock is lost. At the end of the block Lost is raised then.
     max is how long the lock is held at most, in seconds, also if the block hangs; None is forever.
     """
-    session = _Session(r)
+    _check_seconds(timeout=timeout, wait=wait, max=max)
+    return _Lock(_hold(r, key, timeout, wait, owner, on_lost, max))
+
+
+@contextlib.contextmanager
+def _hold(r, key, timeout, wait, owner, on_lost, max):
+    session, token = _ask(r, wait, max, owner, "LOCK", key, timeout)
     try:
-        token = session.ask_for(wait, max, owner, "LOCK", key, timeout)
         if token is None:
             raise NotAcquired(key)
         session.held = held = Held(r, key, token)
@@ -100,6 +110,31 @@ def lock(r, key, timeout=10, wait=None, owner=None, on_lost=None, max=None):
         session.close()
 
 
+class _Lock:
+    """What lock() returns. The lock is taken where the block begins."""
+
+    def __init__(self, block):
+        self._block = block
+
+    def __enter__(self):
+        return self._block.__enter__()
+
+    def __exit__(self, *error):
+        return self._block.__exit__(*error)
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise TypeError("the lock is not held yet: write 'with lock(...) as held:', "
+                        f"and held.{name} within the block")
+
+
+def _check_seconds(**options):
+    for name, value in options.items():
+        if value is not None and not isinstance(value, numbers.Real):
+            raise TypeError(f"{name} wants seconds, a number, not {value!r}")
+
+
 def once(r, key, make, ttl=None, timeout=10, wait=None, early=None, owner=None, max=None):
     """Returns the value of key. If there is none, one client makes it, and all have it.
 
@@ -110,16 +145,16 @@ def once(r, key, make, ttl=None, timeout=10, wait=None, early=None, owner=None, 
     the present one. If the claim is lost nothing is stored, and Lost is raised. The rest is as for
     lock: the claim is a lock with a connection of its own.
     """
+    _check_seconds(ttl=ttl, timeout=timeout, wait=wait, early=early, max=max)
     if early is None:
         value, lives = r.get(key), -1
     else:
         value, lives = r.pipeline(transaction=False).get(key).pttl(key).execute()
     if value is not None and not 0 <= lives < (early or 0) * 1000:
         return value
-    session = _Session(r)
+    command = ["ONCE", key, timeout] + ([] if early is None else ["EARLY", early])
+    session, got = _ask(r, wait, max, owner, *command)
     try:
-        command = ["ONCE", key, timeout] + ([] if early is None else ["EARLY", early])
-        got = session.ask_for(wait, max, owner, *command)
         if got is None:
             raise NotAcquired(key, "makes the value of")
         if not isinstance(got, int):
@@ -143,6 +178,47 @@ def once(r, key, make, ttl=None, timeout=10, wait=None, early=None, owner=None, 
         return encoder.decode(value)  # as GET would
     finally:
         session.close()
+
+
+def _ask(r, wait, max, owner, *command):
+    """Returns a new connection and its reply to LOCK or ONCE.
+
+    If the proxy is restarted or replaced meanwhile, it asks again for the rest of the wait, by the
+    same owner. A command whose wait was ended has had no effect; a lock whose connection is lost is
+    released, or given to its owner again.
+    """
+    owner, began = owner or my_name(), time.monotonic()
+    away, rest = began, wait
+    while True:
+        session = asked = None
+        try:
+            session = _Session(r)
+            asked = time.monotonic()
+            return session, session.ask_for(rest, max, owner, *command)
+        except BaseException as e:
+            if session is not None:
+                session.close()
+            now = time.monotonic()
+            if asked is not None and now - asked > ANSWER_WITHIN:
+                away = now  # it has been there meanwhile
+            ends = away + AWAY_WITHIN
+            if wait:
+                ends = min(ends, began + wait)
+            if wait is None or now >= ends or not _is_away(e):
+                raise
+        pause = random.uniform(0.05, 0.5)  # not all who wait at once
+        time.sleep(min(pause, ends - now))
+        if wait:
+            rest = round(builtins.max(began + wait - time.monotonic(), 0.001), 3)
+
+
+def _is_away(error):
+    """Whether the proxy has ended a wait, or cannot be reached."""
+    if isinstance(error, (redis.AuthenticationError,
+                          redis.exceptions.AuthorizationError)):
+        return False
+    return (isinstance(error, (redis.ConnectionError, redis.TimeoutError, OSError))
+            or type(error).__name__ == "TryAgainError" or str(error).startswith("TRYAGAIN"))
 
 
 def my_name():
@@ -193,7 +269,12 @@ class _Session:
         command += ("SESSION",) + (() if max is None else ("MAX", max))
         command += () if wait is None else ("WAIT", wait)
         within = None if wait == 0 else (wait or 0) + ANSWER_WITHIN
-        return self.ask(within, *command, "OWNER", owner or my_name())
+        try:
+            return self.ask(within, *command, "OWNER", owner)
+        except redis.ResponseError as e:
+            if "unknown command" in str(e):
+                raise redis.ResponseError(NOT_LOCKPROXY) from e
+            raise
 
     def ping(self):
         self.connection.send_command("PING")

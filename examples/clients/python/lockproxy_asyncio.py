@@ -15,9 +15,12 @@ If the lock is lost, the block is cancelled at its next await, and Lost is raise
 connection of its own, made like those of r.
 """
 import asyncio
+import builtins
 import contextlib
 import functools
+import numbers
 import os
+import random
 import secrets
 import socket
 import sys
@@ -27,6 +30,9 @@ import redis
 
 PING_EVERY = 1  # seconds: balancers cut connections on which nothing moves
 ANSWER_WITHIN = 10
+NOT_LOCKPROXY = ("this is a Redis, not lockproxy: connect to lockproxy's port, "
+                 "6380 by default")
+AWAY_WITHIN = 30  # a proxy that is being restarted or replaced is back by then
 
 
 class NotAcquired(Exception):
@@ -67,23 +73,52 @@ class Held(Claim):
             raise
 
 
-@contextlib.asynccontextmanager
-async def lock(r, key, timeout=10, wait=None, owner=None, max=None):
+def lock(r, key, timeout=10, wait=None, owner=None, max=None):
     """Holds a lock while the block runs. wait: seconds, 0 waits forever, None doesn't wait.
 
     timeout is how long a crashed proxy can leave the lock behind, in seconds. owner is who holds
     the lock, for people: this program's name, host and process if it is None. max is how long the
     lock is held at most, in seconds, also if the block hangs; None is forever.
     """
-    session = await _Session.open(r)
+    _check_seconds(timeout=timeout, wait=wait, max=max)
+    return _Lock(_hold(r, key, timeout, wait, owner, max))
+
+
+@contextlib.asynccontextmanager
+async def _hold(r, key, timeout, wait, owner, max):
+    session, token = await _ask(r, wait, max, owner, "LOCK", key, timeout)
     try:
-        token = await session.ask_for(wait, max, owner, "LOCK", key, timeout)
         if token is None:
             raise NotAcquired(key)
         async with _holding(session, key, timeout, ["UNLOCK", key, token]):
             yield Held(r, key, token)
     finally:
         await session.close()
+
+
+class _Lock:
+    """What lock() returns. The lock is taken where the block begins."""
+
+    def __init__(self, block):
+        self._block = block
+
+    async def __aenter__(self):
+        return await self._block.__aenter__()
+
+    async def __aexit__(self, *error):
+        return await self._block.__aexit__(*error)
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise TypeError("the lock is not held yet: write 'async with lock(...) as held:', "
+                        f"and held.{name} within the block")
+
+
+def _check_seconds(**options):
+    for name, value in options.items():
+        if value is not None and not isinstance(value, numbers.Real):
+            raise TypeError(f"{name} wants seconds, a number, not {value!r}")
 
 
 async def once(r, key, make, ttl=None, timeout=10, wait=None, early=None, owner=None, max=None):
@@ -96,16 +131,16 @@ async def once(r, key, make, ttl=None, timeout=10, wait=None, early=None, owner=
     the present one. If the claim is lost make is cancelled, nothing is stored, and Lost is raised.
     The rest is as for lock: the claim is a lock with a connection of its own.
     """
+    _check_seconds(ttl=ttl, timeout=timeout, wait=wait, early=early, max=max)
     if early is None:
         value, lives = await r.get(key), -1
     else:
         value, lives = await r.pipeline(transaction=False).get(key).pttl(key).execute()
     if value is not None and not 0 <= lives < (early or 0) * 1000:
         return value
-    session = await _Session.open(r)
+    command = ["ONCE", key, timeout] + ([] if early is None else ["EARLY", early])
+    session, got = await _ask(r, wait, max, owner, *command)
     try:
-        command = ["ONCE", key, timeout] + ([] if early is None else ["EARLY", early])
-        got = await session.ask_for(wait, max, owner, *command)
         if got is None:
             raise NotAcquired(key, "makes the value of")
         if not isinstance(got, int):
@@ -158,6 +193,47 @@ async def _holding(session, key, timeout, end):
         raise Lost(key) from (released if isinstance(released, Exception) else None)
 
 
+async def _ask(r, wait, max, owner, *command):
+    """Returns a new connection and its reply to LOCK or ONCE.
+
+    If the proxy is restarted or replaced meanwhile, it asks again for the rest of the wait, by the
+    same owner. A command whose wait was ended has had no effect; a lock whose connection is lost is
+    released, or given to its owner again.
+    """
+    owner, began = owner or my_name(), time.monotonic()
+    away, rest = began, wait
+    while True:
+        session = asked = None
+        try:
+            session = await _Session.open(r)
+            asked = time.monotonic()
+            return session, await session.ask_for(rest, max, owner, *command)
+        except BaseException as e:
+            if session is not None:
+                await session.close()
+            now = time.monotonic()
+            if asked is not None and now - asked > ANSWER_WITHIN:
+                away = now  # it has been there meanwhile
+            ends = away + AWAY_WITHIN
+            if wait:
+                ends = min(ends, began + wait)
+            if wait is None or now >= ends or not _is_away(e):
+                raise
+        pause = random.uniform(0.05, 0.5)  # not all who wait at once
+        await asyncio.sleep(min(pause, ends - now))
+        if wait:
+            rest = round(builtins.max(began + wait - time.monotonic(), 0.001), 3)
+
+
+def _is_away(error):
+    """Whether the proxy has ended a wait, or cannot be reached."""
+    if isinstance(error, (redis.AuthenticationError,
+                          redis.exceptions.AuthorizationError)):
+        return False
+    return (isinstance(error, (redis.ConnectionError, redis.TimeoutError, OSError))
+            or type(error).__name__ == "TryAgainError" or str(error).startswith("TRYAGAIN"))
+
+
 def my_name():
     """Says which program this is; the random part is this lock's, since owners share theirs."""
     program = os.path.basename(sys.argv[0]) or "python"
@@ -201,7 +277,12 @@ class _Session:
         command += () if wait is None else ("WAIT", wait)
         # The read timeout must be longer than the wait.
         within = None if wait == 0 else (wait or 0) + ANSWER_WITHIN
-        return await self.ask(within, *command, "OWNER", owner or my_name())
+        try:
+            return await self.ask(within, *command, "OWNER", owner)
+        except redis.ResponseError as e:
+            if "unknown command" in str(e):
+                raise redis.ResponseError(NOT_LOCKPROXY) from e
+            raise
 
     async def last_reply(self):
         """The reply, or the error, that comes behind those to all pings."""

@@ -103,7 +103,9 @@ module Lockproxy
 
   LOOK_EVERY = 0.25 # seconds
   ANSWER_WITHIN = 10
+  AWAY_WITHIN = 30 # a proxy that is being restarted or replaced is back by then
   FOREVER = 365 * 86_400
+  NOT_LOCKPROXY = "this is a Redis, not lockproxy: connect to lockproxy's port, 6380 by default"
 
   # Holds a lock while the block runs, and returns what that returns.
   #
@@ -164,18 +166,59 @@ module Lockproxy
 
   # Yields the lock's connection, which closes at the end, and the reply to LOCK or ONCE.
   def self.in_session(redis, command, wait, max, owner)
-    # The read timeout must be longer than the wait.
-    reading = wait&.zero? ? FOREVER : (wait || 0) + 10
-    session = Redis.new(**redis, reconnect_attempts: 0, read_timeout: reading)
-    command.push("SESSION")
+    unless redis.respond_to?(:to_hash)
+      raise TypeError, "redis: wants options of Redis.new, as { port: 6380 }, not #{redis.class}"
+    end
+    { timeout: command[2], wait: wait, max: max }.each do |name, value|
+      next if value.nil? || value.is_a?(Numeric)
+
+      raise TypeError, "#{name}: wants seconds, a number, not #{value.inspect}"
+    end
+    command.push("SESSION", "OWNER", owner || my_name)
     command.push("MAX", max) if max
-    command.push("WAIT", wait) if wait
-    yield session, session.call(*command, "OWNER", owner || my_name)
+    session, reply = ask(redis, command, wait)
+    yield session, reply
   ensure
     held.delete_if { |_, of| of.by?(session) }
     session&.close
   end
   private_class_method :in_session
+
+  # Asks by a new connection, which it returns with the reply. If the proxy is restarted or replaced
+  # meanwhile, it asks again for the rest of the wait, by the same owner. A command whose wait was
+  # ended has had no effect; a lock whose connection is lost is released, or given to its owner
+  # again.
+  def self.ask(redis, command, wait)
+    began = away = now
+    rest = wait
+    loop do
+      asked = now
+      # The read timeout must be longer than the wait.
+      reading = rest&.zero? ? FOREVER : (rest || 0) + 10
+      session = Redis.new(**redis, reconnect_attempts: 0, read_timeout: reading)
+      return session, session.call(*command, *(["WAIT", rest] if rest))
+    rescue Redis::BaseError => e
+      session&.close
+      raise e.class, NOT_LOCKPROXY if e.message.start_with?("ERR unknown command")
+
+      away = now if now - asked > ANSWER_WITHIN # it has been there meanwhile
+      ends = wait&.positive? ? [away + AWAY_WITHIN, began + wait].min : away + AWAY_WITHIN
+      raise if wait.nil? || now >= ends || !away?(e)
+
+      sleep [rand(0.05..0.5), ends - now].min.clamp(0, 1) # not all who wait at once
+      rest = [began + wait - now, 0.001].max.round(3) if wait.positive?
+    end
+  end
+  private_class_method :ask
+
+  # Whether the proxy has ended a wait, or cannot be reached.
+  def self.away?(error)
+    error.is_a?(Redis::BaseConnectionError) || error.message.start_with?("TRYAGAIN")
+  end
+  private_class_method :away?
+
+  def self.now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+  private_class_method :now
 
   # A lock that a child after a fork leaves to its parent.
   def self.hold(key, token, session)

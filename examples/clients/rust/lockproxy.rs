@@ -25,6 +25,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+const AWAY_WITHIN: Duration = Duration::from_secs(30); // who is being restarted is back by then
 const PING_EVERY: Duration = Duration::from_secs(1); // balancers cut what is idle
 
 #[derive(Debug)]
@@ -144,11 +145,56 @@ pub fn once<V: AsRef<[u8]>, E: From<Error>>(
 }
 
 impl Lock {
-    /// Connects and sends LOCK or ONCE. Unless the reply is a token, the connection is closed.
+    /// Asks by a new connection. If the proxy is restarted or replaced meanwhile, it asks again for
+    /// the rest of the wait, by the same owner. A command whose wait was ended has had no effect; a
+    /// lock whose connection is lost is released, or given to its owner again.
     fn ask(
         to: impl ToSocketAddrs, key: &str, options: &Options, frees: &'static str, words: &[&str],
     ) -> Result<(Lock, Reply), Error> {
-        let stream = TcpStream::connect(to)?;
+        let mut options = options.clone();
+        options.owner.get_or_insert_with(my_name);
+        let (wait, began) = (options.wait, Instant::now());
+        let ends = match wait {
+            Some(wait) if wait > 0.0 => Some(began + Duration::from_secs_f64(wait.min(1e9))),
+            _ => None,
+        };
+        let mut away = began;
+        loop {
+            let mut asked = None;
+            let connected = TcpStream::connect(&to).map_err(Error::Io);
+            let failed = match connected.and_then(|stream| {
+                asked = Some(Instant::now());
+                Lock::ask_once(stream, key, &options, frees, words)
+            }) {
+                Err(Error::Redis(e)) if e.starts_with("ERR unknown command") => {
+                    return Err(Error::Redis("this is a Redis, not lockproxy: connect to \
+                        lockproxy's port, 6380 by default".to_string()));
+                }
+                Err(Error::Redis(e)) if e.starts_with("TRYAGAIN") => Error::Redis(e),
+                Err(Error::Io(e)) => Error::Io(e),
+                answered => return answered,
+            };
+            let now = Instant::now();
+            if matches!(asked, Some(asked) if now - asked > ANSWER_WITHIN) {
+                away = now; // it has been there meanwhile
+            }
+            let until = ends.map_or(away + AWAY_WITHIN, |ends| ends.min(away + AWAY_WITHIN));
+            if wait.is_none() || now >= until {
+                return Err(failed);
+            }
+            let pause = Duration::from_millis(50 + random() % 450); // not all who wait at once
+            thread::sleep(pause.min(until - now));
+            if let Some(ends) = ends {
+                let rest = ends.saturating_duration_since(Instant::now()).as_millis().max(1);
+                options.wait = Some(rest as f64 / 1000.0);
+            }
+        }
+    }
+
+    /// Sends LOCK or ONCE. Unless the reply is a token, the connection is closed.
+    fn ask_once(
+        stream: TcpStream, key: &str, options: &Options, frees: &'static str, words: &[&str],
+    ) -> Result<(Lock, Reply), Error> {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(ANSWER_WITHIN))?;
         let from = stream.try_clone()?;
@@ -168,8 +214,9 @@ impl Lock {
             auth.extend(options.auth.iter().map(String::as_str));
             held.first(Some(ANSWER_WITHIN), &auth)?;
         }
-        let (owner, max) = (options.owner.clone().unwrap_or_else(my_name), options.max);
-        let (max, wait) = (max.map(|s| s.to_string()), options.wait.map(|s| s.to_string()));
+        let owner = options.owner.clone().unwrap_or_default();
+        let seconds = |s: Option<f64>| s.map(|s| s.to_string());
+        let (max, wait) = (seconds(options.max), seconds(options.wait));
         let mut words = words.to_vec();
         words.push("SESSION");
         if let Some(seconds) = &max {
@@ -268,10 +315,13 @@ fn my_name() -> String {
         .or_else(|_| std::env::var("HOSTNAME"))
         .or_else(|_| std::env::var("COMPUTERNAME"))
         .unwrap_or_default();
+    format!("{}@{}:{}:{:x}", program, host.trim(), std::process::id(), random())
+}
+
+fn random() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let here = &now as *const _ as u64; // differs by thread, and as the system places stacks
-    let random = now.as_nanos() as u64 ^ here.rotate_left(32);
-    format!("{}@{}:{}:{:x}", program, host.trim(), std::process::id(), random)
+    now.as_nanos() as u64 ^ here.rotate_left(32)
 }
 
 /// The connection of a lock.

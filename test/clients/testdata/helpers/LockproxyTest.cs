@@ -1,7 +1,7 @@
 // examples/clients/dotnet/Lockproxy.cs.
 //
 // usage: mono LockproxyTest.exe HOST PORT            every step
-//        mono LockproxyTest.exe HOST PORT hold KEY   holds KEY until it is killed; wait KEY waits
+//        mono LockproxyTest.exe HOST PORT hold KEY   holds KEY until it is killed; wait KEY SECONDS waits
 
 using System;
 using System.IO;
@@ -24,7 +24,7 @@ public static class LockproxyTest
         to = Lockproxy.Tcp(host, port);
         if (args.Length > 2)
         {
-            var options = Waits(args[2] == "wait" ? 0 : (double?)null);
+            var options = Waits(args.Length > 4 ? double.Parse(args[4]) : (double?)null);
             Lockproxy.With(to, args[3], options, async held =>
             {
                 Console.WriteLine("held");

@@ -1,7 +1,7 @@
 // examples/clients/java/Lockproxy.java.
 //
 // usage: java LockproxyTest HOST PORT          every step
-//        java LockproxyTest HOST PORT hold KEY holds KEY until it is killed; wait KEY waits for it
+//        java LockproxyTest HOST PORT hold KEY holds KEY until it is killed; wait KEY SECONDS waits for it
 
 import java.io.IOException;
 import java.net.Socket;
@@ -18,7 +18,7 @@ public class LockproxyTest {
     public static void main(String[] args) throws Exception {
         connect = () -> new Socket(args[0], Integer.parseInt(args[1]));
         if (args.length > 2) {
-            try (Lockproxy lock = lock(args[3], args[2].equals("wait") ? 0.0 : null)) {
+            try (Lockproxy lock = lock(args[3], args.length > 4 ? Double.valueOf(args[4]) : null)) {
                 System.out.println("held");
                 Thread.sleep(600_000);
             }

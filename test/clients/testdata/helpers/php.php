@@ -2,7 +2,8 @@
 // examples/clients/php/Lockproxy.php with phpredis.
 //
 // usage: php php.php HOST PORT          every step
-//        php php.php HOST PORT hold KEY holds KEY until it is killed; fork KEY also has a child
+//        php php.php HOST PORT hold KEY holds KEY until it is killed; fork KEY also has a child;
+//                               wait KEY SECONDS waits for it before
 
 declare(strict_types=1);
 
@@ -54,7 +55,7 @@ if (isset($argv[3])) {
         }
         echo "held\n";
         sleep(600);
-    }, timeout: 600);
+    }, timeout: 600, wait: isset($argv[5]) ? (float) $argv[5] : null);
 }
 
 $r = connect();

@@ -2,8 +2,8 @@
 """examples/clients/python/lockproxy.py with redis-py.
 
 usage: python.py HOST PORT          every step
-       python.py HOST PORT hold KEY holds KEY until it is killed; wait KEY waits for it before;
-                           fork KEY also has a child
+       python.py HOST PORT hold KEY holds KEY until it is killed; wait KEY SECONDS waits for it
+                           before; fork KEY also has a child
 """
 import os
 import resource
@@ -45,8 +45,8 @@ def raises(what, error, call):
     sys.exit(f"FAIL {what}: no {error.__name__}")
 
 
-def hold(key, how="hold"):
-    with lockproxy.lock(r, key, timeout=600, wait=0 if how == "wait" else None) as held:
+def hold(key, how="hold", wait=None):
+    with lockproxy.lock(r, key, timeout=600, wait=wait and float(wait)) as held:
         if how == "fork" and os.fork() == 0:
             check("lost to the child", held.lost.is_set(), True)
             time.sleep(600)
@@ -61,6 +61,8 @@ def acquire():
         check("free inside", is_free(key), False)
         raises("a second one", lockproxy.NotAcquired, lambda: hold(key))
         held.check()
+        raises("a wait in words", TypeError, lambda: lockproxy.lock(r, key, wait="5s"))
+        raises("without with", TypeError, lambda: lockproxy.lock(r, key).fence("GET", key))
     check("free after", is_free(key), True)
 
 
@@ -260,7 +262,7 @@ def silent():
 
 
 if len(sys.argv) > 3:
-    hold(sys.argv[4], sys.argv[3])
+    hold(sys.argv[4], sys.argv[3], *sys.argv[5:])
 for step in [acquire, wait, exception, fence, lost, longest, once, child, decorator, files, silent]:
     step()
     print("ok", step.__name__, flush=True)

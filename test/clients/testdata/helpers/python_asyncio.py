@@ -2,8 +2,8 @@
 """examples/clients/python/lockproxy_asyncio.py with redis.asyncio.
 
 usage: python_asyncio.py HOST PORT          every step
-       python_asyncio.py HOST PORT hold KEY holds KEY until it is killed; wait KEY waits for it
-                                   before; fork KEY also has a child
+       python_asyncio.py HOST PORT hold KEY holds KEY until it is killed; wait KEY SECONDS
+                                   waits for it before; fork KEY also has a child
 """
 import asyncio
 import contextlib
@@ -43,8 +43,8 @@ async def raises(what, error, coroutine):
     sys.exit(f"FAIL {what}: no {error.__name__}")
 
 
-async def hold(key, how="hold"):
-    async with lockproxy.lock(r, key, timeout=600, wait=0 if how == "wait" else None):
+async def hold(key, how="hold", wait=None):
+    async with lockproxy.lock(r, key, timeout=600, wait=wait and float(wait)):
         if how == "fork" and os.fork() == 0:
             time.sleep(600)
         print("held", flush=True)
@@ -57,6 +57,12 @@ async def acquire():
         check("token", held.token > 0, True)
         check("free inside", await is_free(key), False)
         await raises("a second one", lockproxy.NotAcquired, hold(key))
+        for mistake in ({"wait": "5s"}, {}):
+            try:
+                lockproxy.lock(r, key, **mistake).fence
+            except TypeError:
+                continue
+            sys.exit(f"FAIL no TypeError: {mistake}")
     check("free after", await is_free(key), True)
 
 
@@ -230,7 +236,7 @@ async def unix():
 
 async def main():
     if len(sys.argv) > 3:
-        await hold(sys.argv[4], sys.argv[3])
+        await hold(sys.argv[4], sys.argv[3], *sys.argv[5:])
     for step in [acquire, wait, exception, fence, lost, longest, once, decorator, health, unix]:
         await step()
         print("ok", step.__name__, flush=True)

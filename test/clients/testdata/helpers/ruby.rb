@@ -1,7 +1,8 @@
 # examples/clients/ruby/lockproxy.rb with redis-rb.
 #
 # usage: ruby ruby.rb HOST PORT          every step
-#        ruby ruby.rb HOST PORT hold KEY holds KEY until it is killed; fork KEY also has a child
+#        ruby ruby.rb HOST PORT hold KEY holds KEY until it is killed; fork KEY also has a child;
+#                                wait KEY SECONDS waits for it before
 require_relative "../../../../examples/clients/ruby/lockproxy"
 
 HOST, PORT, = ARGV
@@ -29,7 +30,7 @@ end
 def lock(key, **options, &block) = Lockproxy.lock(key, redis: OPTIONS, **options, &block)
 
 if ARGV[2]
-  lock(ARGV[3], timeout: 600) do |held|
+  lock(ARGV[3], timeout: 600, wait: ARGV[4]&.to_f) do |held|
     if ARGV[2] == "fork" && fork.nil?
       check "lost to the child", held.lost?
       sleep 600
@@ -47,6 +48,8 @@ def acquire
     check "free inside", free?(key), false
     raises("a second one", Lockproxy::NotAcquired) { lock(key) { abort "FAIL held twice" } }
     held.check
+    raises("a wait in words", TypeError) { lock(key, wait: "5s") { nil } }
+    raises("a client", TypeError) { Lockproxy.lock(key, redis: R) { nil } }
     "done"
   end
   check "the block's value", result, "done"

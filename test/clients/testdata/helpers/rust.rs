@@ -1,7 +1,7 @@
 // examples/clients/rust/lockproxy.rs.
 //
 // usage: rust HOST PORT            every step
-//        rust HOST PORT hold KEY   holds KEY until it is killed; wait KEY waits for it
+//        rust HOST PORT hold KEY   holds KEY until it is killed; wait KEY SECONDS waits for it
 
 #[path = "../../../../examples/clients/rust/lockproxy.rs"]
 #[allow(dead_code)]
@@ -24,7 +24,7 @@ fn to() -> String {
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.len() > 2 {
-        let wait = if args[2] == "wait" { Some(0.0) } else { None };
+        let wait = args.get(4).map(|seconds| seconds.parse().unwrap());
         let _held = take(&args[3], wait).unwrap();
         println!("held");
         loop {

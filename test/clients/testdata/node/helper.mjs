@@ -2,7 +2,7 @@
 //
 // usage: node helper.mjs HOST PORT ioredis|node-redis            every step
 //        node helper.mjs HOST PORT ioredis|node-redis hold KEY   holds KEY until it is killed;
-//                                                     wait KEY   waits for it before
+//                                                     wait KEY SECONDS   waits for it before
 
 import assert from "node:assert/strict";
 import { once as event } from "node:events";
@@ -12,12 +12,13 @@ import { createClient } from "redis";
 import { Lost, NotAcquired, once as shared, withLock }
   from "../../../../examples/clients/node/lockproxy.cjs";
 
-const [host, port, library, hold, holdKey] = process.argv.slice(2);
+const [host, port, library, hold, holdKey, seconds] = process.argv.slice(2);
 const prefix = `helper:${library}:`;
 const r = library === "ioredis"
   ? new Redis({ host, port: Number(port) })
   : await createClient({ socket: { host, port: Number(port) } }).connect();
 const send = (...args) => library === "ioredis" ? r.call(...args) : r.sendCommand(args.map(String));
+r.on("error", () => {}); // it connects again by itself
 const isFree = async (key) => (await send("LOCKINFO", key)) === null;
 
 async function untilWaiter(key) {
@@ -25,7 +26,7 @@ async function untilWaiter(key) {
 }
 
 if (hold) {
-  await withLock(r, holdKey, { timeout: 600, wait: hold === "wait" ? 0 : undefined }, async () => {
+  await withLock(r, holdKey, { timeout: 600, wait: seconds && Number(seconds) }, async () => {
     console.log("held");
     await sleep(600_000);
   });
@@ -38,6 +39,7 @@ async function acquire() {
     assert.equal(await isFree(key), false);
     await assert.rejects(withLock(r, key, {}, () => {}), NotAcquired);
     assert.equal(signal.aborted, false);
+    await assert.rejects(withLock(r, key, { wait: "5s" }, () => {}), /wait wants seconds/);
     return "done";
   });
   assert.equal(result, "done");
@@ -154,6 +156,7 @@ async function nobodyThere() {
   const client = library === "ioredis" ? new Redis({ ...options, lazyConnect: true })
     : createClient({ socket: options });
   await assert.rejects(withLock(client, "any", {}, () => {}), /ECONNREFUSED/);
+  await assert.rejects(withLock(client, "any", { wait: 0.2 }, () => {}), /ECONNREFUSED/);
 }
 
 // Options of the client that are not for a lock's connection.

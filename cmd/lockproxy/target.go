@@ -68,6 +68,10 @@ func (t *target) explain(ctx context.Context, failed error) (err error, known bo
 	}
 	err = t.proxy.Explain(ctx, failed, "--tls")
 	if known = err.Error() != failed.Error(); silent && !known {
+		var upstreams *upstream.Error
+		if errors.As(failed, &upstreams) {
+			failed = upstreams.Err
+		}
 		return fmt.Errorf("%s %w: the process hangs, or is no lockproxy (%v)", t.proxy.Addr,
 			errSilent, failed), false
 	}

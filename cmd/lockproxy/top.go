@@ -65,17 +65,15 @@ func (c *topCommand) show(stdout io.Writer) error {
 		Client: client, Addr: c.proxy.String(), DB: c.proxy.Initial.DB,
 		Interval: time.Duration(c.Interval),
 		Query:    survey.By(survey.Column(c.Sort)),
+		Explain: func(ctx context.Context, err error) error {
+			err, _ = c.explain(ctx, err)
+			return err
+		},
 	}
 	o.Query.Filter, o.Query.Limit = c.Filter, c.Rows
 	o.Query.Descending = o.Query.Descending != c.Reverse
 	if file, ok := stdout.(*os.File); c.Once || !ok || !isatty.IsTerminal(file.Fd()) {
-		err := top.Snapshot(ctx, o, stdout)
-		if err != nil {
-			looking, cancel := context.WithTimeout(ctx, connectWithin/6)
-			defer cancel()
-			err, _ = c.explain(looking, err)
-		}
-		return err
+		return top.Snapshot(ctx, o, stdout)
 	}
 	terminal, err := tcell.NewScreen()
 	if err != nil {

@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -20,6 +21,9 @@ type Options struct {
 	DB       int           // the client's database, for people
 	Query    survey.Query
 	Interval time.Duration // between two pictures; 0 is a second
+
+	// Explain adds to an error of Client what is known of its cause; nil does nothing.
+	Explain func(context.Context, error) error
 }
 
 // budget is lower than the live page's: for LOCKSCAN the proxy asks about each name that it finds.
@@ -36,6 +40,7 @@ type picture struct {
 	events   []event
 	detail   detail
 	failed   error // why it has not
+	why      error // why nothing could be asked, explained
 	numbers  map[string]string
 	acquired float64 // locks a second since the last picture; negative if unknown
 }
@@ -56,6 +61,16 @@ func newWatcher(o Options) *watcher {
 
 // fetch asks the lockproxy for what is wanted. For the list of locks it goes a step further.
 func (w *watcher) fetch(ctx context.Context, wants request) picture {
+	p := w.ask(ctx, wants)
+	if err := w.view(p, w.options.Query).Err; err != nil && w.options.Explain != nil {
+		ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+		defer cancel()
+		p.why = w.options.Explain(ctx, err)
+	}
+	return p
+}
+
+func (w *watcher) ask(ctx context.Context, wants request) picture {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	p := picture{made: wants.page, acquired: -1}
@@ -86,6 +101,9 @@ func (w *watcher) view(p picture, q survey.Query) picture {
 	p.View = w.survey.View(q, time.Now())
 	if p.made != pageLocks {
 		p.Err, p.Complete, p.Matching = p.failed, true, p.Total
+	}
+	if p.Err != nil {
+		p.Err = cmp.Or(p.why, p.Err)
 	}
 	return p
 }

@@ -116,6 +116,22 @@ func TestSnapshotWithoutLockproxy(t *testing.T) {
 	}
 }
 
+// Why nothing can be shown is explained, and the explanation goes when the proxy answers again.
+func TestFailureIsExplained(t *testing.T) {
+	server, o := startProxy(t)
+	o.Explain = func(_ context.Context, err error) error { return fmt.Errorf("explained: %w", err) }
+	s := watch(t, o, 100, 20)
+	s.until("no explanation", func(text string) bool { return !strings.Contains(text, "explained") })
+	server.Kill()
+	s.shows("explained: ")
+	if err := Snapshot(ctx, o, &bytes.Buffer{}); err == nil ||
+		!strings.HasPrefix(err.Error(), "explained: ") {
+		t.Errorf("a snapshot: %v", err)
+	}
+	server.Restart()
+	s.until("no explanation", func(text string) bool { return !strings.Contains(text, "explained") })
+}
+
 // terminal is a screen for a test to type on and to read.
 type terminal struct {
 	t *testing.T

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Binary is a string of any bytes. In a message it is base64.
+// Binary is a string of any bytes. In a message between proxies it is base64.
 type Binary string
 
 // MarshalText implements encoding.TextMarshaler.
@@ -97,16 +97,6 @@ func (w *Wait) Place(k KeyWait, e Earlier) Place { return Place{e.Proxy, w.DB, k
 // younger is the order that all proxies agree on, also if their clocks do not.
 func (w *Wait) younger(than *Wait) bool {
 	return cmp.Or(cmp.Compare(w.Since, than.Since), strings.Compare(w.ID, than.ID)) > 0
-}
-
-// Message asks whether owners wait, and who waits at places of proxies. With Waits it is an
-// answer.
-type Message struct {
-	ID     string   // of the question
-	Proxy  string   // the one that asks
-	Owners []Binary `json:",omitempty"`
-	Places []Place  `json:",omitempty"`
-	Waits  []Wait   `json:",omitempty"`
 }
 
 // Graph is what is known of owners that wait for each other: their waits, by ID.
@@ -201,10 +191,11 @@ func (w Wait) blocked(waiting map[any]int) (by Wait, stuck bool) {
 
 // Step is a wait of a cycle. The next one has the key, or is an earlier LOCKALL for it.
 type Step struct {
-	id     string
+	ID     string // of the wait
 	Owner  Binary
-	db     int
+	DB     int
 	Key    Binary
+	Hidden bool // who is told of the cycle may not read the key
 	behind bool
 }
 
@@ -254,7 +245,7 @@ func (g Graph) cycle(id string) []Step {
 			}
 		}
 		for _, k := range w.Keys {
-			step := Step{w.ID, w.Owner, w.DB, k.Key, false}
+			step := Step{ID: w.ID, Owner: w.Owner, DB: w.DB, Key: k.Key}
 			for _, h := range k.Holders {
 				if h.Owner == start.Owner {
 					return path(step, before)
@@ -272,7 +263,7 @@ func (g Graph) cycle(id string) []Step {
 
 // path returns the steps up to a last one. before has the step to each wait, by its ID.
 func path(last Step, before map[string]Step) (list []Step) {
-	for step := last; step.id != ""; step = before[step.id] {
+	for step := last; step.ID != ""; step = before[step.ID] {
 		list = append(list, step)
 	}
 	slices.Reverse(list)
@@ -298,7 +289,7 @@ const (
 	maxNameShown  = 64 // bytes of a key's or owner's name that it shows
 )
 
-// Describe names the cycle's keys and owners.
+// Describe names the cycle's keys and owners, but for keys that are hidden, and their holders.
 func (e Error) Describe() string {
 	var text strings.Builder
 	quote := func(name Binary) {
@@ -308,17 +299,27 @@ func (e Error) Describe() string {
 	for i, step := range e.cycle[:min(len(e.cycle), maxCycleNamed)] {
 		switch {
 		case i == 0:
+		case e.cycle[i-1].Hidden:
+			text.WriteString(", whose holder")
 		case e.cycle[i-1].behind:
 			text.WriteString(" that")
 		default:
 			text.WriteString(", who")
 		}
 		text.WriteString(" waits for ")
-		quote(step.Key)
-		if step.db != e.cycle[0].db {
-			text.WriteString(" in database " + strconv.Itoa(step.db))
-		}
+		last := i == len(e.cycle)-1 // the first one holds its lock
 		next := e.cycle[(i+1)%len(e.cycle)].Owner
+		if step.Hidden {
+			text.WriteString("a lock that you may not read")
+			if !last {
+				continue
+			}
+		} else {
+			quote(step.Key)
+			if step.DB != e.cycle[0].DB {
+				text.WriteString(" in database " + strconv.Itoa(step.DB))
+			}
+		}
 		switch {
 		case !step.behind:
 			text.WriteString(", held by ")

@@ -146,7 +146,7 @@ func TestDeadlocksAgainstTryingEverything(t *testing.T) {
 			}
 			cycles++
 			for i, step := range list {
-				w, next := g[step.id], g[list[(i+1)%n].id]
+				w, next := g[step.ID], g[list[(i+1)%n].ID]
 				if !leads(g, want, w, next, step.behind) || step.behind && i == n-1 {
 					t.Fatalf("%+v is no cycle in\n%+v", list, g)
 				}
@@ -214,16 +214,15 @@ func TestDeadlocksNeedTheSameWaitsAndTokens(t *testing.T) {
 func TestDeadlockNamesOfAnyBytes(t *testing.T) {
 	w := Wait{ID: "1", Owner: "a\xff\r\n", Keys: []KeyWait{{Key: "k\x00", Enough: 1,
 		Holders: []Holder{{"a\xff\r\n", 3}}}}}
-	at := []Place{{DB: 3, Key: "k\x00"}}
-	text, err := json.Marshal(Message{Waits: []Wait{w}, Places: at})
-	var m Message
-	if err != nil || json.Unmarshal(text, &m) != nil || !reflect.DeepEqual(m.Waits[0], w) ||
-		!reflect.DeepEqual(m.Places, at) {
-		t.Errorf("%s became %+v", text, m)
+	text, err := json.Marshal(w)
+	var again Wait
+	if err != nil || json.Unmarshal(text, &again) != nil || !reflect.DeepEqual(again, w) {
+		t.Errorf("%s became %+v", text, again)
 	}
 	list := make([]Step, 1000)
 	for i := range list {
-		list[i] = Step{"1", w.Owner, 0, Binary(strings.Repeat("k", 1000)), i%2 == 0}
+		list[i] = Step{ID: "1", Owner: w.Owner, Key: Binary(strings.Repeat("k", 1000)),
+			behind: i%2 == 0}
 	}
 	if text := (Error{list}).Error(); strings.ContainsAny(text, "\r\n\xff") ||
 		len(text) > 16<<10 {

@@ -3,6 +3,7 @@ package script
 import (
 	"strconv"
 	"strings"
+	"time"
 )
 
 // How is how a proxy waits for a lock, as the lock record has it: letters, and a number behind
@@ -20,6 +21,12 @@ func NewHow(foreign, polls bool, steps int64) How {
 		letter = "p"
 	}
 	return How(letter + strconv.FormatInt(steps, 10))
+}
+
+// Way is how long a round trip to the upstream takes from there; 0 for a near one.
+func (h How) Way() time.Duration {
+	steps, _ := strconv.Atoi(strings.TrimLeft(string(h), "fpsla"))
+	return time.Duration(steps) * 100 * time.Millisecond
 }
 
 // Exclusive reports whether the first waiter does not share the lock.

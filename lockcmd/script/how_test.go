@@ -1,6 +1,9 @@
 package script
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 func TestHow(t *testing.T) {
 	for _, test := range []struct {
@@ -16,6 +19,12 @@ func TestHow(t *testing.T) {
 			h.All() != test.all {
 			t.Errorf("%q: exclusive %v, unlimited %v, all %v", h, h.Exclusive(), h.Unlimited(),
 				h.All())
+		}
+	}
+	for how, want := range map[How]time.Duration{"0": 0, "sp2": 200 * time.Millisecond,
+		"af20": 2 * time.Second, "": 0} {
+		if got := how.Way(); got != want {
+			t.Errorf("%q: %v, not %v", how, got, want)
 		}
 	}
 	for want, got := range map[How]How{"0": NewHow(false, false, 0), "p0": NewHow(false, true, 0),

@@ -17,8 +17,8 @@ type askedBefore struct {
 var askedSeed = maphash.MakeSeed()
 
 // again reports whether a question has come before, and remembers it.
-func (a *askedBefore) again(question string) bool {
-	hash := maphash.String(askedSeed, question)
+func (a *askedBefore) again(question, sealed string) bool {
+	hash := maphash.String(askedSeed, question+sealed)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if slices.Contains(a.hashes[:], hash) {

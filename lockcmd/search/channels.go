@@ -2,14 +2,12 @@ package search
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/slot"
-	"lockproxy/lockcmd/deadlock"
 	"lockproxy/lockcmd/keyname"
 )
 
@@ -48,17 +46,13 @@ func (d *Deadlocks) Channels() (list []string) {
 }
 
 // publish sends a message to all proxies. It can be lost: the next search asks again.
-func (d *Deadlocks) publish(as names.Identity, m deadlock.Message) {
-	text, err := json.Marshal(m)
-	if err != nil {
-		return // it cannot fail with these types
-	}
+func (d *Deadlocks) publish(as names.Identity, text string) {
 	for _, channel := range d.Channels() {
 		d.Timers.After(0, func(ctx context.Context) { d.publishOn(ctx, as, channel, text) })
 	}
 }
 
-func (d *Deadlocks) publishOn(ctx context.Context, as names.Identity, channel string, text []byte) {
+func (d *Deadlocks) publishOn(ctx context.Context, as names.Identity, channel, text string) {
 	ctx, cancel := context.WithTimeout(ctx, d.Clients.Patience())
 	defer cancel()
 	client := d.Clients.Near(as, channel)

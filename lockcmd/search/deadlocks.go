@@ -8,7 +8,6 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/background"
-	"lockproxy/lockcmd/deadlock"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/queue"
 )
@@ -44,6 +43,9 @@ const (
 // only if a search that begins after it was found finds the same waits and tokens: so all of the
 // cycle existed at one time, since a lock that is lost is never held again with the same token. The
 // proxy of the youngest wait finds the cycle, and refuses that wait.
+//
+// Whatever another proxy says is a claim. In the second search it counts only if the record of the
+// key confirms it, for the login whose wait it is: see vouch.
 type Deadlocks struct {
 	*background.Jobs
 	mode   string // Refuse, Log or Off
@@ -52,15 +54,17 @@ type Deadlocks struct {
 	// onFound notes a deadlock.
 	onFound func()
 
+	logins    logins
 	answering atomic.Int32 // questions from other proxies that are being answered
 	asked     askedBefore  // questions that have come
 
 	mu       sync.Mutex
-	of       map[string][]*watchedWait       // guarded by mu; by owner; no list is empty
-	last     int64                           // guarded by mu; the id of the last question
-	ticking  bool                            // guarded by mu
-	searches map[string]chan []deadlock.Wait // guarded by mu; where answers go, by question
-	recent   []Deadlock                      // guarded by mu; the last ones, the oldest first
+	of       map[string][]*watchedWait // guarded by mu; by the owner's hash; no list is empty
+	last     int64                     // guarded by mu; the id of the last question
+	ticking  bool                      // guarded by mu
+	searches map[string]chan claim     // guarded by mu; where answers go, by question
+	answers  budget                    // guarded by mu
+	recent   []Deadlock                // guarded by mu; the last ones, the oldest first
 }
 
 // Deadlock is one that this proxy has found.
@@ -79,12 +83,14 @@ type watchedWait struct {
 	*queue.Wait
 	id    string
 	since int64
+	owner string    // the hash of its owner
 	next  time.Time // when a search starts from it; guarded by Deadlocks.mu
 	found bool      // it closes a deadlock; guarded by Deadlocks.mu
 }
 
 func newWatchedWait(w *queue.Wait) *watchedWait {
-	return &watchedWait{Wait: w, id: w.RequestID(), since: w.Joined.UnixNano()}
+	return &watchedWait{Wait: w, id: w.RequestID(), since: w.Joined.UnixNano(),
+		owner: hash("owner", w.Lead.Owner)}
 }
 
 // idsOf are the IDs of waits.
@@ -100,7 +106,7 @@ func New(
 ) *Deadlocks {
 	return &Deadlocks{
 		Jobs: bg, mode: mode, queues: qs, locks: locks, onFound: onFound,
-		of: map[string][]*watchedWait{}, searches: map[string]chan []deadlock.Wait{},
+		of: map[string][]*watchedWait{}, searches: map[string]chan claim{},
 	}
 }
 
@@ -124,12 +130,12 @@ func (d *Deadlocks) Found(since time.Time) []Deadlock {
 	return list
 }
 
-// waitsOf returns the waits here of some owners.
-func (d *Deadlocks) waitsOf(owners []deadlock.Binary) (list []*watchedWait) {
+// waitsOf returns the waits here of some owners, by their hashes.
+func (d *Deadlocks) waitsOf(owners []string) (list []*watchedWait) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, owner := range owners {
-		list = append(list, d.of[string(owner)]...)
+		list = append(list, d.of[owner]...)
 	}
 	return list[:min(len(list), maxSearch)]
 }

@@ -2,11 +2,11 @@ package search
 
 import (
 	"context"
-	"encoding/json"
-	"strconv"
+	"slices"
 	"time"
 
 	"lockproxy/internal/loopguard"
+	"lockproxy/internal/names"
 	"lockproxy/lockcmd/deadlock"
 	"lockproxy/lockcmd/queue"
 )
@@ -15,11 +15,9 @@ const (
 	// answerWithin is how long a search waits for others to answer. Most have nothing to say. The
 	// question, the look-up and the answer take three round trips, up to a second each, and more
 	// where connections must be opened first.
-	answerWithin  = 3500 * time.Millisecond
-	maxAsked      = 64      // owners or places in a question
-	maxMessage    = 1 << 19 // bytes of a message that is read
-	maxAnswering  = 16      // questions that are answered at a time
-	answersQueued = 64
+	answerWithin = 3500 * time.Millisecond
+	// maxDatabases bounds the databases of a search that only claims name.
+	maxDatabases = 4
 )
 
 // deadlockSearch follows waits to those that they wait for, as long as these wait, too.
@@ -36,13 +34,22 @@ type deadlockSearch struct {
 	owners   []deadlock.Binary // that do not wait here, and are not asked for yet
 	places   []deadlock.Place  // at other proxies, not asked for yet
 	missing  map[any]bool      // asked for, and not answered
+
+	claims    []claim
+	databases map[int]bool // that claims name
+	// records are those of the keys of claims that an earlier search has heard. They are read while
+	// this one waits for answers. It is nil if claims count as they are.
+	records func() map[lockAs]*holding
+
+	waitLogins map[string]names.Identity // of the waits in graph, by id
 }
 
 func (d *Deadlocks) newSearch(
 	seeds []*watchedWait, holders func([]*watchedWait) map[*queue.Waiter]*holding,
 ) *deadlockSearch {
 	l := &deadlockSearch{Deadlocks: d, seeds: seeds, holders: holders, graph: deadlock.Graph{},
-		known: map[string]bool{}, wanted: map[any]bool{}, missing: map[any]bool{}}
+		known: map[string]bool{}, wanted: map[any]bool{}, missing: map[any]bool{}, databases: map[int]bool{},
+		waitLogins: map[string]names.Identity{}}
 	l.followAll(seeds)
 	return l
 }
@@ -55,6 +62,41 @@ func (l *deadlockSearch) followAll(list []*watchedWait) {
 			l.followed = append(l.followed, v)
 		}
 	}
+}
+
+// believe adds a claim, and those that have come since.
+func (l *deadlockSearch) believe(c claim, others <-chan claim) {
+	list := []claim{c}
+	for more := true; more; {
+		select {
+		case c := <-others:
+			list = append(list, c)
+		default:
+			more = false
+		}
+	}
+	list = slices.DeleteFunc(list, func(c claim) bool { return !l.isNew(c) })
+	if l.records != nil {
+		l.vouch(list, l.records())
+	}
+	for _, c := range list {
+		l.add(c.wait)
+	}
+}
+
+// isNew notes a claim. It returns false if it has come before, as each does by several channels, or
+// if there are too many.
+func (l *deadlockSearch) isNew(c claim) bool {
+	if _, known := l.waitLogins[c.wait.ID]; known || len(l.claims) >= maxSearch {
+		return false
+	}
+	if !l.databases[c.as.DB] && len(l.databases) >= maxDatabases {
+		return false
+	}
+	l.databases[c.as.DB] = true
+	l.waitLogins[c.wait.ID] = loginOf(c.as)
+	l.claims = append(l.claims, c)
+	return true
 }
 
 // add adds waits, and follows them to waits here.
@@ -87,7 +129,7 @@ func (l *deadlockSearch) want(party any) {
 	l.wanted[party] = true
 	switch party := party.(type) {
 	case deadlock.Binary:
-		here := l.waitsOf([]deadlock.Binary{party})
+		here := l.waitsOf([]string{hash("owner", string(party))})
 		l.followAll(here)
 		if len(here) == 0 {
 			l.owners = append(l.owners, party)
@@ -109,6 +151,7 @@ func (l *deadlockSearch) here() {
 		of := l.holders(list)
 		for _, v := range list {
 			if w, ok := l.waitOf(v, of); ok {
+				l.waitLogins[v.id] = loginOf(v.As)
 				l.add(w)
 			}
 		}
@@ -118,16 +161,19 @@ func (l *deadlockSearch) here() {
 // askOthers asks other proxies for owners and places that are not here.
 func (l *deadlockSearch) askOthers(id string) {
 	for len(l.owners)+len(l.places) > 0 {
-		m := deadlock.Message{ID: id, Proxy: l.Scripts.Proxy}
-		m.Owners, l.owners = cut(l.owners)
-		m.Places, l.places = cut(l.places)
-		for _, owner := range m.Owners {
+		m := message{ID: id}
+		var owners []deadlock.Binary
+		var places []deadlock.Place
+		owners, l.owners = cut(l.owners)
+		places, l.places = cut(l.places)
+		for _, owner := range owners {
 			l.missing[owner] = true
+			m.Owners = append(m.Owners, hash("owner", string(owner)))
 		}
-		for _, at := range m.Places {
+		for _, at := range places {
 			l.missing[at] = true
 		}
-		l.publish(l.seeds[0].As, m)
+		l.tell(l.seeds[0].As, m, places)
 	}
 }
 
@@ -155,82 +201,12 @@ func (l *deadlockSearch) follow(
 			return
 		}
 		select {
-		case waits := <-answers:
-			l.add(waits...)
+		case c := <-answers:
+			l.believe(c, answers)
 		case <-time.After(answerWithin + 4*l.Clients.Ways.Farthest()):
 			return
 		case <-ctx.Done():
 			return
-		}
-	}
-}
-
-// expectAnswers returns the id for a question, and the channel of its answers.
-func (d *Deadlocks) expectAnswers() (id string, answers chan []deadlock.Wait) {
-	answers = make(chan []deadlock.Wait, answersQueued)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.last = max(d.last+1, time.Now().UnixNano())
-	id = d.Scripts.Proxy + "-" + strconv.FormatInt(d.last, 10)
-	d.searches[id] = answers
-	return id, answers
-}
-
-func (d *Deadlocks) forgetAnswers(id string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.searches, id)
-}
-
-// OnMessage answers a question, or takes an answer to one of this proxy's.
-func (d *Deadlocks) OnMessage(payload string) {
-	var m deadlock.Message
-	if d.off() || len(payload) > maxMessage || json.Unmarshal([]byte(payload), &m) != nil {
-		return
-	}
-	if len(m.Waits) > 0 {
-		d.mu.Lock()
-		answers := d.searches[m.ID]
-		d.mu.Unlock()
-		select {
-		case answers <- m.Waits:
-		default: // no search waits for it, or there are too many
-		}
-		return
-	}
-	if m.Proxy == d.Scripts.Proxy || len(m.Owners) > maxAsked || len(m.Places) > maxAsked {
-		return
-	}
-	if d.asked.again(payload) {
-		return
-	}
-	list := d.waitsOf(m.Owners)
-	for _, at := range m.Places {
-		if at.Proxy != d.Scripts.Proxy {
-			continue
-		}
-		if v := d.waitAt(at); v != nil {
-			list = append(list, v)
-		}
-	}
-	if len(list) == 0 || d.answering.Load() >= maxAnswering {
-		return
-	}
-	d.answering.Add(1)
-	d.Timers.After(0, func(context.Context) {
-		defer d.answering.Add(-1)
-		d.answer(m.ID, list)
-	})
-}
-
-// answer tells the asking proxy of waits here.
-func (d *Deadlocks) answer(id string, list []*watchedWait) {
-	of := d.held(list)
-	for _, v := range list {
-		if w, ok := d.waitOf(v, of); ok {
-			d.publish(v.As, deadlock.Message{
-				ID: id, Proxy: d.Scripts.Proxy, Waits: []deadlock.Wait{w},
-			})
 		}
 	}
 }

@@ -12,14 +12,17 @@ import (
 
 // Watch searches for deadlocks of a wait until end is called.
 func (d *Deadlocks) Watch(w *queue.Wait) (end func()) {
-	if w.Lead.Owner == "" || d.off() || tooLong(w) {
+	if d.off() {
 		return func() {}
 	}
-	d.mu.Lock()
+	d.logins.of(w.As) // others can wait behind one without an owner, and ask for it
+	if w.Lead.Owner == "" || tooLong(w) {
+		return func() {}
+	}
 	v := newWatchedWait(w)
 	v.next = time.Now().Add(firstSearch)
-	owner := v.Lead.Owner
-	d.of[owner] = append(d.of[owner], v)
+	d.mu.Lock()
+	d.of[v.owner] = append(d.of[v.owner], v)
 	if !d.ticking {
 		d.ticking = true
 		d.Timers.After(searchTick, d.tick)
@@ -39,12 +42,11 @@ func (d *Deadlocks) Watch(w *queue.Wait) (end func()) {
 func (d *Deadlocks) unwatch(v *watchedWait) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	owner := v.Lead.Owner
-	list := d.of[owner]
+	list := d.of[v.owner]
 	if list = slices.DeleteFunc(list, func(o *watchedWait) bool { return o == v }); len(list) > 0 {
-		d.of[owner] = list
+		d.of[v.owner] = list
 	} else {
-		delete(d.of, owner)
+		delete(d.of, v.owner)
 	}
 }
 
@@ -113,30 +115,36 @@ func (d *Deadlocks) confirm(
 	ctx context.Context, before *deadlockSearch, suspects []*watchedWait, elsewhere bool,
 ) {
 	var g deadlock.Graph
+	var of map[string]names.Identity
 	for tries := 0; len(suspects) > 0 && tries < maxConfirm; tries++ {
 		confirmed := false
 		again := d.newSearch(suspects, d.held)
+		again.records = d.readSoon(before.claims)
 		again.followAll(before.followed)
 		again.follow(ctx, elsewhere, func(later deadlock.Graph) bool {
 			g = before.graph.Both(later)
 			confirmed = len(g.ClosedBy(idsOf(suspects))) > 0
 			return confirmed
 		})
-		if confirmed {
+		if of = again.waitLogins; confirmed {
 			break
 		}
 	}
 	for _, v := range suspects {
 		cycle := g.ClosedBy([]string{v.id})[v.id]
-		if cycle != nil && d.found(v, deadlock.NewError(cycle)) {
+		if cycle != nil && d.found(v, cycle, of) {
 			delete(g, v.id) // its other cycles are over, too
 		}
 	}
 }
 
 // found refuses v, which closes a deadlock. It reports whether v was still waiting.
-func (d *Deadlocks) found(v *watchedWait, err deadlock.Error) bool {
-	lead := v.Lead
+// of are the logins of the waits.
+func (d *Deadlocks) found(
+	v *watchedWait, cycle []deadlock.Step, of map[string]names.Identity,
+) bool {
+	lead, all := v.Lead, deadlock.NewError(cycle)
+	err := deadlock.NewError(d.readable(v.As, cycle, of))
 	waits := false
 	if d.mode == Log {
 		waits = lead.State().Waits
@@ -153,10 +161,10 @@ func (d *Deadlocks) found(v *watchedWait, err deadlock.Error) bool {
 	v.next = now.AddDate(100, 0, 0) // to log it once is enough
 	d.recent = append(d.recent[max(len(d.recent)-maxRecent+1, 0):],
 		Deadlock{now, names.Lock{DB: lead.As.DB, Key: key}, lead.Owner, lead.Client,
-			err.Describe()})
+			all.Describe()})
 	d.mu.Unlock()
 	d.onFound()
 	d.Log.Warn("deadlock between owners", "key", key, "owner", lead.Owner, "client", lead.Client,
-		"refused", d.mode != Log, "cycle", err.Describe())
+		"refused", d.mode != Log, "cycle", all.Describe())
 	return true
 }

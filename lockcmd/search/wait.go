@@ -19,7 +19,7 @@ func (d *Deadlocks) waitAt(at deadlock.Place) *watchedWait {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, v := range d.of[w.Lead.Owner] {
+	for _, v := range d.of[hash("owner", w.Lead.Owner)] {
 		if v.id == w.RequestID() {
 			return v
 		}

@@ -1,0 +1,119 @@
+package search
+
+import (
+	"cmp"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/pbkdf2"
+	"crypto/sha256"
+	"encoding/base64"
+	"slices"
+	"sync"
+
+	"lockproxy/internal/loopguard"
+	"lockproxy/internal/names"
+)
+
+// What proxies tell each other can be read, and written, by whoever may use the channels. So it is
+// sealed with a key that follows from the login of the client whose wait it is about: nobody reads
+// or writes it who could not log in as that user. Owners that are asked for are named by their
+// hashes.
+
+const (
+	// maxLogins bounds the logins that are remembered. The least recently used one is forgotten.
+	maxLogins = 64
+	// stretch makes it as costly to guess a password by a message as by asking Redis.
+	stretch = 100_000
+)
+
+// login is a user that waits here, or has waited.
+type login struct {
+	as   names.Identity // in database 0
+	seal func() seal    // computed once
+}
+
+// seal is the key of a login. id tells it from others.
+type seal struct {
+	id string
+	cipher.AEAD
+}
+
+// loginOf is the login of an identity.
+func loginOf(as names.Identity) names.Identity {
+	return names.Identity{User: cmp.Or(as.User, "default"), Password: as.Password,
+		LoggedIn: as.LoggedIn}
+}
+
+func newSeal(as names.Identity) seal {
+	rounds := stretch
+	if as.Password == "" { // there is nothing to guess
+		rounds = 1
+	}
+	key, err := pbkdf2.Key(sha256.New, as.Password, []byte("lockproxy "+as.User), rounds, 32)
+	if err != nil {
+		panic(err) // it cannot fail with these arguments
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		panic(err)
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		panic(err)
+	}
+	return seal{hash("seal", string(key)), aead}
+}
+
+// hash names a thing of some kind without telling its name.
+func hash(kind, name string) string {
+	sum := sha256.Sum256([]byte("lockproxy " + kind + "\x00" + name))
+	return base64.RawStdEncoding.EncodeToString(sum[:16])
+}
+
+// logins are those whose messages this proxy reads.
+type logins struct {
+	mu   sync.Mutex
+	list []*login // guarded by mu; the last used first
+}
+
+// of returns the login of an identity, and remembers it.
+func (l *logins) of(as names.Identity) *login {
+	as = loginOf(as)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.IndexFunc(l.list, func(one *login) bool { return one.as == as })
+	if i < 0 {
+		if i = len(l.list); i == maxLogins {
+			i--
+			l.list = l.list[:i]
+		}
+		l.list = append(l.list, &login{as, sync.OnceValue(func() seal { return newSeal(as) })})
+	}
+	one := l.list[i]
+	copy(l.list[1:i+1], l.list[:i])
+	l.list[0] = one
+	return one
+}
+
+// sealed returns what only those read who know the login of as, and its seal. about is bound to it.
+func (l *logins) sealed(as names.Identity, plain []byte, about string) (id string, text []byte) {
+	loopguard.MayWait() // for the processor, once for each login
+	by := l.of(as).seal()
+	return by.id, by.Seal(nil, nil, plain, []byte(about))
+}
+
+// open returns what was sealed by a login that is known here, and that login.
+func (l *logins) open(id string, text []byte, about string) (plain []byte, as names.Identity) {
+	loopguard.MayWait()
+	l.mu.Lock()
+	list := slices.Clone(l.list)
+	l.mu.Unlock()
+	for _, one := range list {
+		if by := one.seal(); by.id == id {
+			if plain, err := by.Open(nil, nil, text, []byte(about)); err == nil {
+				return plain, one.as
+			}
+		}
+	}
+	return nil, names.Identity{}
+}

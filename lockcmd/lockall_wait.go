@@ -114,7 +114,7 @@ func (l *allLocks) pollAll(at queue.Places) (pause time.Duration, err error) {
 	mode := script.ModeCheck
 	if at.All {
 		mode = script.ModeFirst
-		l.g.BeginPoll()
+		l.g.BeginPoll(time.Now())
 	}
 	l.g.PollBegan(time.Now())
 	defer l.g.PollEnded() // once the queues know how the poll ended

@@ -55,6 +55,9 @@ func (e *Refused) Error() string {
 // MayHaveRun is false: nothing is sent on a connection whose login is refused.
 func (e *Refused) MayHaveRun() bool { return false }
 
+// Said is what the upstream said.
+func (e *Refused) Said() string { return strings.TrimPrefix(e.Reply, "-") }
+
 // Refusal is the reply to a request for a node of a cluster that does not let the client in.
 func (e *Refused) Refusal() []byte {
 	what := "login"

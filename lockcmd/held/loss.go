@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +32,9 @@ type Sessions struct {
 
 	total atomic.Int64
 	keys  *foreign.Filter // so that it is cheap to see that a relayed command concerns none
+
+	lines  sync.Map // of verifyLine, by the part of the slots
+	sweeps atomic.Int32
 }
 
 func NewSessions(
@@ -60,20 +64,42 @@ func (s *Sessions) MayBeSession(key []byte) bool { return s.keys.May(key) }
 // Has reports whether a lock is a session's.
 func (s *Sessions) Has(id names.Lock) bool { return len(s.registry.sessionsOf(id)) > 0 }
 
+// VerifyAll asks the upstream, soon, whether clients still hold their session locks, as
+// VerifySessions does for all keys. If that is asked for again, the next time is verifyAllEvery
+// later: an upstream whose connections fail again and again is not asked more.
+func (s *Sessions) VerifyAll(why string) {
+	if s.sweeps.Add(1) == 1 {
+		s.Timers.After(0, func(context.Context) { s.sweep(why) })
+	}
+}
+
+func (s *Sessions) sweep(why string) {
+	seen := s.sweeps.Load()
+	for _, lock := range s.registry.allSessions() {
+		s.Verify(lock, why)
+	}
+	s.Timers.After(verifyAllEvery, func(context.Context) {
+		if !s.sweeps.CompareAndSwap(seen, 0) {
+			s.sweeps.Store(1)
+			s.sweep(why)
+		}
+	})
+}
+
 // VerifySessions asks the upstream, soon, whether clients still hold the session locks at keys of
 // database db. No keys are all keys of all databases. why says what the proxy has seen, "" that the
 // key has changed.
 func (s *Sessions) VerifySessions(db int, keys []string, why string) {
 	if len(keys) == 0 { // these can be many, and an event loop must not wait
 		s.Timers.After(0, func(context.Context) {
-			for i, lock := range s.registry.allSessions() {
-				s.Verify(time.Duration(i)*verifyApart, lock, why)
+			for _, lock := range s.registry.allSessions() {
+				s.Verify(lock, why)
 			}
 		})
 	}
 	for _, key := range keys {
 		for _, lock := range s.registry.sessionsOf(names.Lock{DB: db, Key: key}) {
-			s.Verify(0, lock, why)
+			s.Verify(lock, why)
 			if lock.Shared && why == "" {
 				break // its other holders change the key, too; if one loses it, all do
 			}
@@ -83,21 +109,58 @@ func (s *Sessions) VerifySessions(db int, keys []string, why string) {
 
 const (
 	// verifyEvery is the shortest time between two questions about one lock.
-	verifyEvery = 10 * time.Millisecond
-	// verifyApart is the time between two questions of those about all locks.
-	verifyApart = 20 * time.Microsecond
+	verifyEvery    = 10 * time.Millisecond
+	verifyAllEvery = time.Second
+	// maxVerifying bounds the unanswered questions about locks of a part of the slots.
+	maxVerifying = 256
 )
 
-// Verify asks the upstream whether a client still holds its session lock. One question at a time is
-// under way; a new suspicion meanwhile makes it ask again.
-func (s *Sessions) Verify(pause time.Duration, lock *Lock, why string) {
-	if lock.suspicions.Add(1) == 1 {
-		s.verifyAfter(pause, lock, why)
+// verifyLine are the questions about locks of a part of the slots. Those beyond maxVerifying wait
+// for the answers to others: so they leave room for renewals, which go by the same connections.
+type verifyLine struct {
+	mu      sync.Mutex
+	waiting []func(context.Context) // guarded by mu; one for each lock at most
+	asking  int                     // guarded by mu
+}
+
+// ask asks a question about a lock, in its turn.
+func (s *Sessions) ask(key string, question func(context.Context)) {
+	found, _ := s.lines.LoadOrStore(s.Clients.PartOf(key), &verifyLine{})
+	line := found.(*verifyLine)
+	line.mu.Lock()
+	defer line.mu.Unlock()
+	if line.waiting = append(line.waiting, question); line.asking < maxVerifying {
+		line.asking++
+		s.Timers.After(0, line.run)
 	}
 }
 
-func (s *Sessions) verifyAfter(pause time.Duration, lock *Lock, why string) {
-	s.Timers.After(pause, func(ctx context.Context) {
+// run asks questions until none waits.
+func (line *verifyLine) run(ctx context.Context) {
+	for {
+		line.mu.Lock()
+		if len(line.waiting) == 0 || ctx.Err() != nil {
+			line.asking--
+			line.mu.Unlock()
+			return
+		}
+		question := line.waiting[0]
+		line.waiting[0], line.waiting = nil, line.waiting[1:]
+		line.mu.Unlock()
+		question(ctx)
+	}
+}
+
+// Verify asks the upstream whether a client still holds its session lock. One question at a time is
+// under way; a new suspicion meanwhile makes it ask again.
+func (s *Sessions) Verify(lock *Lock, why string) {
+	if lock.suspicions.Add(1) == 1 {
+		s.verify(lock, why)
+	}
+}
+
+func (s *Sessions) verify(lock *Lock, why string) {
+	s.ask(lock.Key, func(ctx context.Context) {
 		seen := lock.suspicions.Load()
 		on := s.Clients.On(ctx, lock.Login(), lock.Key, time.Now().Add(s.Clients.Patience()))
 		v, err := s.Ask(on, script.CheckScript, lock.Key, lock.tokenText())
@@ -109,7 +172,7 @@ func (s *Sessions) verifyAfter(pause time.Duration, lock *Lock, why string) {
 		}
 		if !lock.suspicions.CompareAndSwap(seen, 0) {
 			lock.suspicions.Store(1)
-			s.verifyAfter(verifyEvery, lock, why)
+			s.Timers.After(verifyEvery, func(context.Context) { s.verify(lock, why) })
 		}
 	})
 }

@@ -3,6 +3,7 @@ package queue
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"lockproxy/lockcmd/script"
 )
@@ -11,11 +12,14 @@ import (
 func (g *All) FirstKnown() int64 { return g.since }
 
 // BeginPoll notes that g, which is first everywhere, polls now.
-func (g *All) BeginPoll() {
+func (g *All) BeginPoll(now time.Time) {
 	g.queues.mu.Lock()
 	defer g.queues.mu.Unlock()
 	for _, w := range g.Waiters {
 		w.pollNow = false
+		if q := g.queues.of[w.ID()]; q != nil {
+			q.claims.look(now)
+		}
 	}
 }
 

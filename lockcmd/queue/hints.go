@@ -6,19 +6,6 @@ import (
 	"lockproxy/internal/foreign"
 )
 
-// Reserved makes the first waiter poll: another proxy has reserved the lock for it. It reports
-// whether there is one.
-func (q Queue) Reserved() bool {
-	q.all.mu.Lock()
-	defer q.all.mu.Unlock()
-	line := q.all.of[q.id]
-	if line != nil {
-		line.quota = 0
-		line.pollNow()
-	}
-	return line != nil
-}
-
 // MayBeFree makes the first waiter poll.
 func (q Queue) MayBeFree() {
 	q.all.mu.Lock()

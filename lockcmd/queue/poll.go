@@ -18,6 +18,7 @@ func (w *Waiter) PollInterval(
 	if !followed && qs.Of(w.ID()).ForeignCompete(now) {
 		pause = jitter(minForeignPoll, maxForeignPoll)
 	}
+	pause = qs.Of(w.ID()).untilClaim(pause, now)
 	// Expired means now >= value, on a clock of whole milliseconds.
 	return min(pause, max(remaining-qs.ways.RoundTrip(w.Key), 0)+time.Millisecond)
 }
@@ -43,6 +44,7 @@ func (w *Waiter) BeginPoll(now time.Time) (again bool, others []*Waiter, behind 
 	again = w.polled && !w.pollNow
 	w.pollNow, w.polled = false, true
 	if q := w.queues.of[w.ID()]; q != nil && q.first() == w {
+		q.claims.look(now)
 		others, behind = q.offerShared(now)
 	}
 	return again, others, behind

@@ -27,6 +27,7 @@ type waitQueue struct {
 	heldShared bool // the last poll found the lock shared
 	trusted    bool // the first waiter relies on Tracking since its last poll
 
+	claims    claims
 	lastTouch time.Time // when a script may last have released the lock
 }
 
@@ -126,6 +127,7 @@ func (q *waitQueue) grant(w *Waiter, token int64) {
 	q.quota--
 	q.grants++
 	q.listed = false
+	q.claims = claims{}
 	q.lease = w.Timeout
 	q.leave(w)
 	w.Signal()

@@ -13,11 +13,11 @@ import (
 
 // Queues are the clients that wait here, and those that compete with them, by the lock.
 type Queues struct {
-	waiters      atomic.Int64    // for any lock
-	waitedKeys   *foreign.Filter // of all queues
-	unsubscribed atomic.Bool     // see SetSubscribed
-	ways         distance
-	delayed      delayedSets
+	waiters    atomic.Int64          // for any lock
+	waitedKeys *foreign.Filter       // of all queues
+	hears      func(key string) bool // see Hears
+	ways       distance
+	delayed    delayedSets
 
 	mu      sync.Mutex
 	of      map[names.Lock]*waitQueue // guarded by mu; one is empty until its last waiter has ended
@@ -27,6 +27,7 @@ type Queues struct {
 	began   time.Time                 // guarded by mu; when the first of all joined
 	joined  time.Duration             // guarded by mu; the sum of when waits joined, since began
 	asking  map[string]*Wait          // guarded by mu; by the connection
+	left    leftLocks                 // guarded by mu
 }
 
 // distance is how far the upstream of a lock is. steps is how the lock record tells it.
@@ -36,12 +37,11 @@ type distance interface {
 }
 
 func New(ways distance) *Queues {
-	qs := &Queues{
-		waitedKeys: foreign.NewFilter(), ways: ways,
+	return &Queues{
+		waitedKeys: foreign.NewFilter(), ways: ways, hears: func(string) bool { return false },
 		of: map[names.Lock]*waitQueue{}, foreign: foreignClients{}, asking: map[string]*Wait{},
+		left: leftLocks{of: map[names.Lock]names.Identity{}},
 	}
-	qs.unsubscribed.Store(true)
-	return qs
 }
 
 // Queue is that of one lock, also if nobody waits for it.
@@ -73,14 +73,14 @@ func (q Queue) HasWaiters() bool {
 // must follow.
 func (q Queue) Delay(since time.Time) *Delayed { return q.all.delayed.join(q.id, since) }
 
-// SetSubscribed says whether release notifications can come. None can while no connection is
-// subscribed: at first, and after a failure. A release takes a proxy that should hear of it and
-// does not for ended.
-func (qs *Queues) SetSubscribed(is bool) { qs.unsubscribed.Store(!is) }
+// Hears has hears say whether release notifications about a lock can come. None can while no
+// connection is subscribed for it: at first, and after a failure. A release takes a proxy that
+// should hear of it and does not for ended. Nobody may wait yet.
+func (qs *Queues) Hears(hears func(key string) bool) { qs.hears = hears }
 
 // WaitsAs is how this proxy waits for a lock.
 func (qs *Queues) WaitsAs(key string, foreignCompete bool) script.How {
-	return script.NewHow(foreignCompete, qs.unsubscribed.Load(), qs.ways.Steps(key))
+	return script.NewHow(foreignCompete, !qs.hears(key), qs.ways.Steps(key))
 }
 
 // beginLocked begins a wait now. It lasts for patience; 0 is forever. mu is held.
@@ -206,6 +206,7 @@ func (qs *Queues) leaveLocked(w *Waiter) (missed bool) {
 		return false
 	}
 	delete(qs.of, w.ID())
+	qs.left.add(w.ID(), w.As)
 	qs.waitedKeys.Add(w.Key, -1)
 	return w.state != granted && (w.pollNow || q.listed)
 }

@@ -71,11 +71,12 @@ func TestNothingIsHeardBeforeASubscription(t *testing.T) {
 	if how := qs.WaitsAs("job", false); how != "p0" {
 		t.Errorf("it waits as %s", how)
 	}
-	qs.SetSubscribed(true)
+	hears := true
+	qs.Hears(func(key string) bool { return hears && key == "job" })
 	if how := qs.WaitsAs("job", false); how != "0" {
 		t.Errorf("with a subscription it waits as %s", how)
 	}
-	qs.SetSubscribed(false)
+	hears = false
 	if how := qs.WaitsAs("job", false); how != "p0" {
 		t.Errorf("without one it waits as %s", how)
 	}

@@ -1,0 +1,109 @@
+package queue
+
+import (
+	"time"
+
+	"lockproxy/internal/names"
+)
+
+// Anybody who may use the channel of this proxy can tell it that a lock is free or reserved for it.
+// That is a claim, and the first waiter's poll shows whether it is true. Claims cost no more than
+// that poll, and the more of them were wrong, the less often they are looked at.
+
+// claims are those about one lock. Queues.mu guards them.
+type claims struct {
+	pending bool      // one has come: it is looked at from due on
+	polled  bool      // the next poll looks at one
+	wrong   int       // how many the last polls have looked at for nothing
+	due     time.Time // before it none is looked at
+}
+
+// Claims that follow a wrong one are looked at after firstDoubt, and after twice as long for each
+// further one, up to maxDoubt.
+const (
+	firstDoubt = 2 * time.Millisecond
+	maxDoubt   = 64 * time.Millisecond
+)
+
+// come notes a claim. It reports whether the first waiter must poll at once.
+func (c *claims) come(now time.Time) (poll bool) {
+	if now.Before(c.due) {
+		c.pending = true
+		return false
+	}
+	c.polled = true
+	return true
+}
+
+// look notes that the first waiter polls now. The claim was wrong, unless a grant follows.
+func (c *claims) look(now time.Time) {
+	if c.pending && !now.Before(c.due) {
+		c.pending, c.polled = false, true
+	}
+	if c.polled {
+		c.polled = false
+		c.due = now.Add(min(firstDoubt<<min(c.wrong, 8), maxDoubt))
+		c.wrong++
+	}
+}
+
+// untilClaim is the time until a claim about the lock is looked at, limit if there is none.
+func (q Queue) untilClaim(limit time.Duration, now time.Time) time.Duration {
+	q.all.mu.Lock()
+	defer q.all.mu.Unlock()
+	if line := q.all.of[q.id]; line != nil && line.claims.pending {
+		return min(limit, max(line.claims.due.Sub(now), 0))
+	}
+	return limit
+}
+
+// Reserved notes another proxy's claim that the lock is reserved for the first waiter, which polls.
+// If nobody waits, left says that somebody has until lately, and as whom: the lock may be reserved
+// for that waiter. It says so once.
+func (q Queue) Reserved(now time.Time) (as names.Identity, left bool) {
+	q.all.mu.Lock()
+	defer q.all.mu.Unlock()
+	line := q.all.of[q.id]
+	if line == nil {
+		return q.all.left.take(q.id)
+	}
+	if line.claims.come(now) {
+		line.pollNow()
+	} else {
+		line.wakeFirst()
+	}
+	return as, false
+}
+
+// leftLocks are those for which clients have waited until lately, and as whom.
+type leftLocks struct {
+	of    map[names.Lock]names.Identity
+	order [maxLeft]names.Lock
+	next  int
+}
+
+const (
+	// maxLeft bounds the locks that are remembered, the last ones. A reservation of another ends by
+	// itself.
+	maxLeft = 1024
+	// maxLeftName bounds their names, bytes.
+	maxLeftName = 1024
+)
+
+func (l *leftLocks) add(id names.Lock, as names.Identity) {
+	if len(id.Key) > maxLeftName {
+		return
+	}
+	if _, known := l.of[id]; !known {
+		delete(l.of, l.order[l.next])
+		l.order[l.next] = id
+		l.next = (l.next + 1) % maxLeft
+	}
+	l.of[id] = as
+}
+
+func (l *leftLocks) take(id names.Lock) (as names.Identity, is bool) {
+	as, is = l.of[id]
+	delete(l.of, id)
+	return as, is
+}

@@ -3,12 +3,12 @@ package hints
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,28 +26,37 @@ import (
 // gone.
 //
 // Each user and database that needs it has a connection. It reads keys by EXISTS, and the upstream
-// reports the next change of each. If the upstream has no CLIENT TRACKING, or the user may not use
-// it, waiters poll and sessions learn by their next renewals. In a cluster the connection goes to
-// each node with such a key.
+// reports the next change of each. A connection that is lost is opened again at once, and reads its
+// keys again. If the upstream has no CLIENT TRACKING, or the user may not use it, waiters poll and
+// sessions learn by their next renewals. In a cluster the connection goes to each node with such a
+// key.
 type Tracking struct {
 	*background.Jobs
 	queues   *queue.Queues
 	sessions *held.Sessions
 
-	mu      sync.Mutex
-	conns   map[names.Identity]*trackingConn // guarded by mu
-	refused map[names.Identity]time.Time     // guarded by mu; when it last failed
+	mu       sync.Mutex
+	conns    map[names.Identity]*trackingConn // guarded by mu
+	refused  map[names.Identity]time.Time     // guarded by mu; when it was last refused
+	exceeded map[string]bool                  // guarded by mu; the bounds that were logged
 }
 
 const (
 	// maxTracking bounds the connections, and the users remembered as refused.
-	maxTracking = 8
-	// trackingRetry is how long after a failure the next connection is tried.
+	maxTracking = 64
+	// trackingRetry is how long after a user was refused the next connection is tried.
 	trackingRetry = 30 * time.Second
+	// The pauses before a connection is opened again that fails again and again. One that has
+	// lasted for the longest of them is opened again at once.
+	minTrackingRetry = 100 * time.Millisecond
+	maxTrackingRetry = time.Second
 	// maxTracked bounds the keys of one connection.
 	maxTracked = 10000
-	// trackingIdle is how long a connection without a waiter or session is kept, and a key that
-	// concerns nobody.
+	// trackingBeat is how often a connection without anything to do asks for a sign of life: an
+	// upstream that closes idle connections (timeout) does so after a second at the soonest.
+	trackingBeat = time.Second
+	// trackingIdle is how long a connection without a key is kept, a key that concerns nobody, and
+	// a connection whose upstream owes an answer.
 	trackingIdle = 5 * time.Second
 	// maxTrackingReply bounds a reply, bytes. A push names one key.
 	maxTrackingReply = 1 << 20
@@ -57,15 +66,26 @@ const (
 	maxKeptReply = 16 << 10
 )
 
-// trackingConn is one connection. A key is wanted until its EXISTS is answered, then tracked.
+// trackingConn is one connection, opened again until nobody needs it. A key is wanted until its
+// EXISTS is answered, then tracked.
 type trackingConn struct {
 	by      *Tracking
 	as      names.Identity
 	mu      sync.Mutex
-	wanted  []string              // guarded by mu; in order
+	up      bool                  // guarded by mu; the upstream has accepted to track
+	owed    []owedReply           // guarded by mu; what is unanswered, in order
+	since   time.Time             // guarded by mu; when the upstream began to owe the first of owed
 	unsent  []byte                // guarded by mu; what is to be sent for the last of them
 	tracked map[string]trackedKey // guarded by mu
+	used    time.Time             // guarded by mu; when a key was last needed
+	swept   time.Time             // guarded by mu; when that was last looked at
 	more    chan struct{}         // holds one: there is something to send
+}
+
+// owedReply is one to the EXISTS of a key, or to a PING.
+type owedReply struct {
+	key  string
+	ping bool
 }
 
 // trackedKey is a key that is wanted, or tracked. A push has a copy of its name, which does not
@@ -79,6 +99,7 @@ func NewTracking(qs *queue.Queues, s *held.Sessions) *Tracking {
 	return &Tracking{
 		Jobs: s.Jobs, queues: qs, sessions: s,
 		conns: map[names.Identity]*trackingConn{}, refused: map[names.Identity]time.Time{},
+		exceeded: map[string]bool{},
 	}
 }
 
@@ -88,15 +109,30 @@ func (k *Tracking) Want(as names.Identity, key string) {
 	defer k.mu.Unlock()
 	c := k.conns[as]
 	if c == nil {
-		if len(k.conns) >= maxTracking || time.Since(k.refused[as]) < trackingRetry {
+		if time.Since(k.refused[as]) < trackingRetry {
+			return
+		}
+		if len(k.conns) >= maxTracking {
+			k.tellLocked("more logins and databases have locks than can be tracked", maxTracking)
 			return
 		}
 		c = &trackingConn{by: k, as: as, tracked: map[string]trackedKey{},
 			more: make(chan struct{}, 1)}
 		k.conns[as] = c
-		k.Timers.After(0, c.serve) // ends also with the connection, or when it isn't needed
+		k.Timers.After(0, c.serve) // ends when it isn't needed, or is refused
 	}
-	c.want(key)
+	if !c.want(key) {
+		k.tellLocked("a login has more locks in a database than can be tracked", maxTracked)
+	}
+}
+
+// tellLocked logs once that a bound is exceeded. mu is held.
+func (k *Tracking) tellLocked(what string, bound int) {
+	if !k.exceeded[what] {
+		k.exceeded[what] = true
+		k.Log.Warn(what+": what is deleted or overwritten beyond them is noticed by polls and "+
+			"renewals", "at_most", bound)
+	}
 }
 
 // Follows reports whether the upstream reports the next change of a lock's key, and whether it soon
@@ -111,66 +147,133 @@ func (k *Tracking) Follows(as names.Identity, key string) (now, soon bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	tracked, soon := c.tracked[key]
-	return tracked.now, soon
+	return c.up && tracked.now, c.up && soon
 }
 
-func (c *trackingConn) want(key string) {
+// want has a key tracked. It returns false if there are too many.
+func (c *trackingConn) want(key string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, known := c.tracked[key]; known || len(c.tracked) >= maxTracked ||
-		len(key) > maxTrackedName {
-		return
+	if _, known := c.tracked[key]; known || len(key) > maxTrackedName {
+		return true
 	}
-	c.tracked[key] = trackedKey{name: key}
-	c.wanted = append(c.wanted, key)
-	c.unsent = resp.AppendCommand(c.unsent, "EXISTS", key)
+	if len(c.tracked) >= maxTracked {
+		return false
+	}
+	c.tracked[key], c.used = trackedKey{name: key}, time.Now()
+	c.askLocked(owedReply{key: key}, "EXISTS", key)
+	return true
+}
+
+// askLocked sends a request soon. mu is held.
+func (c *trackingConn) askLocked(reply owedReply, request ...string) {
+	if len(c.owed) == 0 {
+		c.since = time.Now()
+	}
+	c.owed = append(c.owed, reply)
+	c.unsent = resp.AppendCommand(c.unsent, request...)
 	select {
 	case c.more <- struct{}{}:
 	default:
 	}
 }
 
-// serve opens the connection, and serves it until it ends.
+// serve keeps a connection until nobody needs it, or the upstream refuses it.
 func (c *trackingConn) serve(ctx context.Context) {
 	loopguard.MayWait()
-	k := c.by
-	dialing, cancel := context.WithTimeout(ctx, k.Clients.Patience())
-	conn, err := k.Clients.Client(c.as).Options().Dialer(dialing, "", "")
-	cancel()
-	if err == nil {
-		stop := context.AfterFunc(ctx, func() { conn.Close() })
-		ended := make(chan struct{})
-		var writing sync.WaitGroup
-		writing.Go(func() { c.write(conn, ended) }) // ends with ended
-		err = c.read(conn)
-		close(ended)
-		stop()
-		conn.Close()
-		writing.Wait()
-	}
-	k.mu.Lock()
-	delete(k.conns, c.as)
-	if err != nil {
-		if len(k.refused) >= maxTracking {
-			clear(k.refused)
+	for failures := 0; ; {
+		began := time.Now()
+		err := c.connect(ctx)
+		if c.end(ctx, err) {
+			return
 		}
-		k.refused[c.as] = time.Now()
-	}
-	k.mu.Unlock()
-	c.lost()
-	if err != nil && ctx.Err() == nil {
-		k.Log.Debug("cannot track the keys of locks: waiters poll", "error", err)
+		c.by.Log.Debug("the connection that tracks the keys of locks is lost", "error", err)
+		if failures++; time.Since(began) >= maxTrackingRetry {
+			failures = 0
+		}
+		pauseAfter(ctx, failures, minTrackingRetry, maxTrackingRetry)
 	}
 }
 
-// lost makes those who relied on the connection poll.
-func (c *trackingConn) lost() {
-	c.mu.Lock()
-	keys := slices.Collect(maps.Keys(c.tracked))
-	c.mu.Unlock()
-	for _, key := range keys {
-		c.by.queues.Of(names.Lock{DB: c.as.DB, Key: key}).MayBeFree()
+// errUnneeded is the end of a connection that nobody needs.
+var errUnneeded = errors.New("nobody needs it")
+
+// refusedError is the upstream's error to what the connection asks for.
+type refusedError string
+
+func (e refusedError) Error() string { return string(e) }
+
+// lasts reports whether the upstream would say the same again: it does not know the commands, or
+// the user may not use them.
+func (e refusedError) lasts() bool {
+	code, _, _ := strings.Cut(string(e), " ")
+	return code == "ERR" || code == "NOPROTO"
+}
+
+// end notes that the connection has ended, and why. It reports whether it is not to be opened
+// again. Those who relied on it poll.
+func (c *trackingConn) end(ctx context.Context, err error) (over bool) {
+	var refused refusedError // LOADING, CLUSTERDOWN and the like pass
+	denied, invalid := isRefused(err)
+	over = ctx.Err() != nil
+	if denied || invalid || errors.As(err, &refused) && refused.lasts() {
+		over = true
+		c.by.Log.Debug("cannot track the keys of locks: waiters poll", "error", err)
+		c.by.refuse(c.as)
 	}
+	k := c.by
+	k.mu.Lock()
+	c.mu.Lock()
+	if over = over || !c.neededLocked(); over {
+		delete(k.conns, c.as)
+	}
+	relied := slices.Collect(maps.Keys(c.tracked))
+	c.startLocked()
+	c.mu.Unlock()
+	k.mu.Unlock()
+	for _, key := range relied {
+		k.queues.Of(names.Lock{DB: c.as.DB, Key: key}).MayBeFree()
+	}
+	return over
+}
+
+// startLocked has a new connection track the keys that are wanted. mu is held.
+func (c *trackingConn) startLocked() {
+	c.up, c.owed, c.unsent = false, nil, nil
+	for key := range c.tracked {
+		c.tracked[key] = trackedKey{name: key}
+		c.askLocked(owedReply{key: key}, "EXISTS", key)
+	}
+}
+
+// refuse notes that a user may not track.
+func (k *Tracking) refuse(as names.Identity) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.refused) >= maxTracking {
+		clear(k.refused)
+	}
+	k.refused[as] = time.Now()
+}
+
+// connect opens the connection, and serves it until it ends.
+func (c *trackingConn) connect(ctx context.Context) error {
+	dialing, cancel := context.WithTimeout(ctx, c.by.Clients.Patience())
+	conn, err := c.by.Clients.Client(c.as).Options().Dialer(dialing, "", "")
+	cancel()
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	ended := make(chan struct{})
+	var writing sync.WaitGroup
+	writing.Go(func() { c.write(conn, ended) }) // ends with ended
+	err = c.read(conn)
+	close(ended)
+	conn.Close()
+	writing.Wait()
+	return err
 }
 
 // write asks for the wanted keys.
@@ -195,21 +298,24 @@ func (c *trackingConn) write(conn net.Conn, ended chan struct{}) {
 	}
 }
 
-// read takes replies and pushes. Its error is nil if the connection is no longer needed.
+// read takes replies and pushes.
 func (c *trackingConn) read(conn net.Conn) error {
 	var scan resp.Scanner
 	buf, begun, setup := make([]byte, 4<<10), []byte(nil), 2
-	for {
-		conn.SetReadDeadline(time.Now().Add(trackingIdle))
+	for began, last := time.Now(), time.Now(); ; {
+		if now := time.Now(); now.Sub(last) >= trackingBeat {
+			last = now
+			if setup > 0 && now.Sub(began) > trackingIdle {
+				return errors.New("no answer")
+			}
+			if err := c.beat(now); err != nil {
+				return err
+			}
+		}
+		conn.SetReadDeadline(last.Add(trackingBeat))
 		n, err := conn.Read(buf)
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			if setup > 0 || c.silent() {
-				return errors.New("no answer")
-			}
-			if c.forgetUnneeded(); !c.by.queues.Waiting() && !c.by.sessions.AnySession() {
-				return nil
-			}
 		case err == io.EOF && n == 0:
 			return errors.New("closed by the upstream")
 		case err != nil:
@@ -233,11 +339,13 @@ func (c *trackingConn) read(conn net.Conn) error {
 			case err != nil:
 				return err
 			case v.IsError():
-				return fmt.Errorf("refused: %s", v.Text)
+				return refusedError(v.Text)
 			case v.Type == '>':
 				c.changed(v)
 			case setup > 0:
-				setup--
+				if setup--; setup == 0 {
+					c.accepted()
+				}
 			default:
 				c.answered(v.Int == 0)
 			}
@@ -245,28 +353,46 @@ func (c *trackingConn) read(conn net.Conn) error {
 	}
 }
 
-// silent reports whether the upstream owes an answer.
-func (c *trackingConn) silent() bool {
+// accepted notes that the upstream tracks keys from now on.
+func (c *trackingConn) accepted() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.wanted) > 0
+	c.up = true
 }
 
-// answered takes the reply to the first EXISTS without one.
+// beat looks whether the connection is still needed, and whether the upstream still answers.
+func (c *trackingConn) beat(now time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forgetLocked(now)
+	switch {
+	case !c.neededLocked():
+		return errUnneeded
+	case len(c.owed) == 0:
+		c.askLocked(owedReply{ping: true}, "PING")
+	case now.Sub(c.since) > trackingIdle:
+		return errors.New("no answer")
+	}
+	return nil
+}
+
+// answered takes the reply to the first request without one.
 func (c *trackingConn) answered(free bool) {
 	c.mu.Lock()
-	if len(c.wanted) == 0 { // a reply to nothing: never
+	if len(c.owed) == 0 { // a reply to nothing: never
 		c.mu.Unlock()
 		return
 	}
-	key := c.wanted[0]
-	c.wanted[0] = "" // the name is not kept in memory
-	c.wanted = c.wanted[1:]
-	if _, known := c.tracked[key]; known {
-		c.tracked[key] = trackedKey{key, true}
+	reply := c.owed[0]
+	c.owed[0] = owedReply{} // the name is not kept in memory
+	c.owed, c.since = c.owed[1:], time.Now()
+	if _, known := c.tracked[reply.key]; known && !reply.ping {
+		c.tracked[reply.key] = trackedKey{reply.key, true}
 	}
 	c.mu.Unlock()
-	c.by.keyTracked(c.as, key, free)
+	if !reply.ping {
+		c.by.keyTracked(c.as, reply.key, free)
+	}
 }
 
 // changed takes a push: some keys have changed, or all.
@@ -299,19 +425,29 @@ func (c *trackingConn) changed(v resp.Value) {
 	}
 }
 
-// forgetUnneeded forgets tracked keys for which no client waits and that no session holds.
-func (c *trackingConn) forgetUnneeded() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// forgetLocked forgets tracked keys for which no client waits and that no session holds. mu is held.
+func (c *trackingConn) forgetLocked(now time.Time) {
+	if now.Sub(c.swept) < trackingIdle {
+		return
+	}
+	c.swept = now
 	for key, tracked := range c.tracked {
 		id := names.Lock{DB: c.as.DB, Key: key}
 		if tracked.now && !c.by.queues.Of(id).HasWaiters() && !c.by.sessions.Has(id) {
 			delete(c.tracked, key)
 		}
 	}
+	if len(c.tracked) > 0 {
+		c.used = now
+	}
 }
 
-// KeyChanged makes the first waiter poll, unless it is the turn of foreign clients. For them, and
+// neededLocked reports whether there is a key to follow, or was until lately. mu is held.
+func (c *trackingConn) neededLocked() bool {
+	return len(c.tracked) > 0 || time.Since(c.used) < trackingIdle
+}
+
+// keyChanged makes the first waiter poll, unless it is the turn of foreign clients. For them, and
 // for a session, it has the key tracked again.
 func (k *Tracking) keyChanged(as names.Identity, key string) {
 	id := names.Lock{DB: as.DB, Key: key}
@@ -320,7 +456,7 @@ func (k *Tracking) keyChanged(as names.Identity, key string) {
 	}
 }
 
-// KeyTracked notes that a lock's key is tracked from now on. If the key is missing, the first
+// keyTracked notes that a lock's key is tracked from now on. If the key is missing, the first
 // waiter polls, after the turn of foreign clients; otherwise that turn is over. Sessions are
 // verified: the key may have changed before.
 func (k *Tracking) keyTracked(as names.Identity, key string, missing bool) {

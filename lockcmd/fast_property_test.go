@@ -25,7 +25,7 @@ import (
 // hour longer than the script asks for: none expires during the test. It returns {reply, writes}.
 const recordedRun = `
 local server, writes, dirty, last = redis, {}, false, #ARGV
-local redis = {error_reply = server.error_reply}
+local redis = {error_reply = server.error_reply, sha1hex = server.sha1hex}
 function redis.call(command, ...)
   local args = {...}
   if command == 'TIME' then return {ARGV[last - 3], ARGV[last - 2]} end

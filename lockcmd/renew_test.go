@@ -51,7 +51,7 @@ func TestSessionLocksAreBounded(t *testing.T) {
 	connect := func(names.Identity) *redis.Client { return nil }
 	l := New(Config{MaxTimeout: time.Minute}, "proxy", connect, hclog.NewNullLogger())
 	defer l.Close()
-	l.Sessions.Count("all", held.MaxSessions)
+	l.Sessions.Count(names.Lock{Key: "all"}, held.MaxSessions)
 	args := [][]byte{[]byte("job"), []byte("30"), []byte("SESSION")}
 	step := l.beginLock(Client{Holder: &held.Holder{}}, args)
 	if step.Call != nil {

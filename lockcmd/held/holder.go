@@ -69,12 +69,14 @@ func (h *Holder) Request(key string, r script.Request) script.Request {
 func (h *Holder) setLocked(lock *Lock, renewed bool) {
 	if lock.renewed {
 		lock.cancel()
-		h.renewed--
-		h.sessions.Count(lock.Key, -1)
 	}
-	if renewed {
+	switch {
+	case renewed && !lock.renewed:
 		h.renewed++
-		h.sessions.Count(lock.Key, 1)
+		h.sessions.Count(lock.ID(), 1)
+	case !renewed && lock.renewed:
+		h.renewed--
+		h.sessions.Count(lock.ID(), -1)
 	}
 	lock.renewed = renewed
 	lock.round++

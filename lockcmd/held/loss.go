@@ -30,8 +30,9 @@ type Sessions struct {
 	// onLost notes that a session has lost a lock. ended says that none here has it any more.
 	onLost func(kind journal.Kind, lock *Lock, ended bool)
 
-	total atomic.Int64
-	keys  *foreign.Filter // so that it is cheap to see that a relayed command concerns none
+	total  atomic.Int64
+	keys   *foreign.Filter // so that it is cheap to see that a relayed command concerns none
+	hashes names.Index
 
 	lines  sync.Map // of verifyLine, by the part of the slots
 	sweeps atomic.Int32
@@ -50,9 +51,10 @@ func (s *Sessions) Full() bool { return s.total.Load() >= MaxSessions }
 func (s *Sessions) All() []*Lock { return s.registry.allSessions() }
 
 // Count counts a lock that is renewed from now on, or with -1 one that no longer is.
-func (s *Sessions) Count(key string, n int) {
+func (s *Sessions) Count(id names.Lock, n int) {
 	s.total.Add(int64(n))
-	s.keys.Add(key, int32(n))
+	s.keys.Add(id.Key, int32(n))
+	s.hashes.Add(id, n)
 }
 
 // AnySession reports whether a client here has a session lock.
@@ -84,6 +86,13 @@ func (s *Sessions) sweep(why string) {
 			s.sweep(why)
 		}
 	})
+}
+
+// VerifyHash is VerifySessions for the lock with a hash.
+func (s *Sessions) VerifyHash(hash names.Hash, why string) {
+	if id, is := s.hashes.Find(hash); is {
+		s.VerifySessions(id.DB, []string{id.Key}, why)
+	}
 }
 
 // VerifySessions asks the upstream, soon, whether clients still hold the session locks at keys of

@@ -3,7 +3,6 @@ package hints
 import (
 	"context"
 	"errors"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -360,17 +359,14 @@ func (w *Notifications) onMessage(m *redis.Message) {
 		return
 	}
 	payload, lost := strings.CutPrefix(m.Payload, "lost:")
-	db, key, _ := strings.Cut(payload, ":")
-	n, err := strconv.Atoi(db)
-	if err != nil {
-		return
-	}
-	if lost {
-		w.sessions.VerifySessions(n, []string{key}, held.LostElsewhere)
-		return
-	}
-	id := names.Lock{DB: n, Key: key}
-	if as, left := w.queues.Of(id).Reserved(time.Now()); left {
-		w.unwanted(as, id)
+	hash, ok := names.ParseHash(payload)
+	switch {
+	case !ok:
+	case lost:
+		w.sessions.VerifyHash(hash, held.LostElsewhere)
+	default:
+		if id, as, left := w.queues.Reserved(hash, time.Now()); left {
+			w.unwanted(as, id)
+		}
 	}
 }

@@ -57,29 +57,37 @@ func (q Queue) untilClaim(limit time.Duration, now time.Time) time.Duration {
 	return limit
 }
 
-// Reserved notes another proxy's claim that the lock is reserved for the first waiter, which polls.
-// If nobody waits, left says that somebody has until lately, and as whom: the lock may be reserved
-// for that waiter. It says so once.
-func (q Queue) Reserved(now time.Time) (as names.Identity, left bool) {
-	q.all.mu.Lock()
-	defer q.all.mu.Unlock()
-	line := q.all.of[q.id]
-	if line == nil {
-		return q.all.left.take(q.id)
-	}
-	if line.claims.come(now) {
+// Reserved notes another proxy's claim that the lock with a hash is reserved for the first waiter,
+// which polls. If nobody waits, left says that somebody has until lately, and for which lock, as
+// whom: it may be reserved for that waiter. It says so once.
+func (qs *Queues) Reserved(
+	hash names.Hash, now time.Time,
+) (id names.Lock, as names.Identity, left bool) {
+	id, waits := qs.waited.Find(hash)
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	line := qs.of[id]
+	switch {
+	case !waits || line == nil:
+		id, as, left = qs.left.take(hash)
+	case line.claims.come(now):
 		line.pollNow()
-	} else {
+	default:
 		line.wakeFirst()
 	}
-	return as, false
+	return id, as, left
 }
 
 // leftLocks are those for which clients have waited until lately, and as whom.
 type leftLocks struct {
-	of    map[names.Lock]names.Identity
-	order [maxLeft]names.Lock
+	of    map[names.Hash]leftLock
+	order [maxLeft]names.Hash
 	next  int
+}
+
+type leftLock struct {
+	names.Lock
+	as names.Identity
 }
 
 const (
@@ -94,16 +102,17 @@ func (l *leftLocks) add(id names.Lock, as names.Identity) {
 	if len(id.Key) > maxLeftName {
 		return
 	}
-	if _, known := l.of[id]; !known {
+	hash := id.Hash()
+	if _, known := l.of[hash]; !known {
 		delete(l.of, l.order[l.next])
-		l.order[l.next] = id
+		l.order[l.next] = hash
 		l.next = (l.next + 1) % maxLeft
 	}
-	l.of[id] = as
+	l.of[hash] = leftLock{id, as}
 }
 
-func (l *leftLocks) take(id names.Lock) (as names.Identity, is bool) {
-	as, is = l.of[id]
-	delete(l.of, id)
-	return as, is
+func (l *leftLocks) take(hash names.Hash) (id names.Lock, as names.Identity, is bool) {
+	one, is := l.of[hash]
+	delete(l.of, hash)
+	return one.Lock, one.as, is
 }

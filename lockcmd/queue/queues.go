@@ -15,6 +15,7 @@ import (
 type Queues struct {
 	waiters    atomic.Int64          // for any lock
 	waitedKeys *foreign.Filter       // of all queues
+	waited     names.Index           // likewise
 	hears      func(key string) bool // see Hears
 	ways       distance
 	delayed    delayedSets
@@ -40,7 +41,7 @@ func New(ways distance) *Queues {
 	return &Queues{
 		waitedKeys: foreign.NewFilter(), ways: ways, hears: func(string) bool { return false },
 		of: map[names.Lock]*waitQueue{}, foreign: foreignClients{}, asking: map[string]*Wait{},
-		left: leftLocks{of: map[names.Lock]names.Identity{}},
+		left: leftLocks{of: map[names.Hash]leftLock{}},
 	}
 }
 
@@ -149,6 +150,7 @@ func (qs *Queues) queueLocked(id names.Lock) *waitQueue {
 		q = &waitQueue{lease: MaxPoll}
 		qs.of[id] = q
 		qs.waitedKeys.Add(id.Key, 1)
+		qs.waited.Add(id, 1)
 	}
 	return q
 }
@@ -208,6 +210,7 @@ func (qs *Queues) leaveLocked(w *Waiter) (missed bool) {
 	delete(qs.of, w.ID())
 	qs.left.add(w.ID(), w.As)
 	qs.waitedKeys.Add(w.Key, -1)
+	qs.waited.Add(w.ID(), -1)
 	return w.state != granted && (w.pollNow || q.listed)
 }
 

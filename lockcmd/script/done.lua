@@ -33,5 +33,5 @@ end
 local told = waiting_proxies(proxy)
 redis.call('DEL', KEYS[1])
 write_released(token, 0, '0', grace_end(), '-', tonumber(retention))
-for _, entry in ipairs(told) do publish(tag, entry.proxy, db .. ':' .. KEYS[1]) end
+for _, entry in ipairs(told) do publish(tag, entry.proxy, hashed(db)) end
 return {1, 0, 1, tonumber(token), 0, client}

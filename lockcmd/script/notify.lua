@@ -1,5 +1,8 @@
 --[[ Behind write.lua in the scripts that free a lock: how they tell other proxies of it. ]]
 
+-- The lock in a message: its name would tell others what it is called.
+local function hashed(db) return redis.sha1hex(db .. ':' .. KEYS[1]) end
+
 -- Publishes a message to a proxy, on the channel "lockproxy:wake:" and its name; in a cluster tag is
 -- a hash tag of the lock's slot, otherwise "-", and the channel is "lockproxy:wake:{tag}:" and the
 -- name. Returns whether that proxy listens, or nil if the caller may not publish.

@@ -15,8 +15,9 @@ by, proof  what proves that it is the caller's: "token"; "revoke", the same for 
 retention  how long the record outlives the lock, ms
 proxy      the one that asks
 unit       of what is written at the lock, "ms" or "s"
-db         the database. The release notification to a proxy is the database, ":" and the lock. To
-           the proxies of those whose lock is taken from them it is the same behind "lost:"
+db         the database. The release notification to a proxy is the hash of the database, ":" and
+           the lock, since others can read it: see notify.lua. To the proxies of those whose lock is
+           taken from them it is the same behind "lost:"
 tag        "-", or in a cluster a hash tag of the lock's slot: see notify.lua
 how        how the proxy that asks waits, as in the record, if its waiters must go on waiting
 reserves   how long a lock is reserved for another proxy's waiter, ms; longer if its way is long
@@ -71,10 +72,9 @@ local function proof_of_holder()
   return (by == 'token' or by == 'revoke') and token or connection
 end
 
-local message = db .. ':' .. KEYS[1]
 -- Tells another proxy of a release, or that its client has lost the lock: see publish.
 local function notify(name, lost)
-  return publish(tag, name, lost and 'lost:' .. message or message)
+  return publish(tag, name, (lost and 'lost:' or '') .. hashed(db))
 end
 
 local shared, leaves = held and state == 'shared', nil

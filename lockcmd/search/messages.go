@@ -34,6 +34,9 @@ const (
 	answersQueued = 64
 )
 
+// clock is another one in tests.
+var clock = time.Now
+
 // about is what a seal binds a message to.
 func (m *message) about() string { return m.ID + "\n" + m.Proxy + "\n" + strconv.FormatBool(m.Answer) }
 
@@ -135,7 +138,7 @@ func (d *Deadlocks) answer(m message) {
 		m.By = "" // those whose login is not known here share what they are answered
 	}
 	d.mu.Lock()
-	list = list[:d.answers.take(m.By, len(list), time.Now())]
+	list = list[:d.answers.take(m.By, len(list), clock())]
 	d.mu.Unlock()
 	if len(list) == 0 {
 		return

@@ -1,0 +1,202 @@
+package search
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/names"
+	"lockproxy/lockcmd/background"
+	"lockproxy/lockcmd/deadlock"
+	"lockproxy/lockcmd/held"
+	"lockproxy/lockcmd/queue"
+	"lockproxy/lockcmd/script"
+)
+
+// newTestDeadlocks are those of a proxy called p, whose jobs never run.
+func newTestDeadlocks() *Deadlocks {
+	jobs := &background.Jobs{Timers: background.NewTimers(), Clients: background.NewClients(nil, false),
+		Scripts: script.NewMaker(script.Config{Proxy: "p"})}
+	jobs.Timers.Close()
+	return New(jobs, Refuse, queue.New(&background.Ways{}), held.NewRegistry(func(*held.Lock) {}), nil)
+}
+
+// waits has an owner wait for a key.
+func (d *Deadlocks) waits(owner, key string) (end func()) {
+	d.last++
+	w, _ := d.queues.Join(script.Request{Key: key, Owner: owner, Number: "1",
+		Connection: fmt.Sprint("p-", d.last)}, names.Identity{}, 0, time.Now())
+	return d.Watch(w.Wait)
+}
+
+// A wait is searched unless its key or its owner is longer than 1,024 bytes, each alone.
+func TestLongNamesAreNotSearched(t *testing.T) {
+	at, longer := strings.Repeat("x", maxWaitName), strings.Repeat("x", maxWaitName+1)
+	for _, c := range []struct {
+		owner, key string
+		want       int
+	}{{at, at, 1}, {longer, "k", 0}, {"o", longer, 0}, {longer, longer, 0}, {"", "k", 0}} {
+		d := newTestDeadlocks()
+		end := d.waits(c.owner, c.key)
+		if len(d.of) != c.want {
+			t.Errorf("owner of %d, key of %d bytes: %d are searched", len(c.owner), len(c.key), len(d.of))
+		}
+		if end(); len(d.of) != 0 {
+			t.Error("it is searched when it has ended")
+		}
+	}
+}
+
+// ask has other proxies ask for owners n times, each time anew, as a login; "" is one that this
+// proxy does not know. It returns how many answers are given.
+func (d *Deadlocks) ask(n int, user string, owners ...string) (answers int) {
+	m := message{Proxy: "q"}
+	for _, owner := range owners {
+		m.Owners = append(m.Owners, hash("owner", owner))
+	}
+	known := logins{}
+	before := d.answers.total()
+	for i := range n {
+		m.ID = fmt.Sprint(user, "q-", i)
+		m.By, m.Sealed = known.sealed(names.Identity{User: user}, []byte("[]"), m.about())
+		text, _ := json.Marshal(m)
+		d.OnMessage(version + string(text))
+		d.answering.Store(0) // as if they were answered at once
+	}
+	return d.answers.total() - before
+}
+
+func (b *budget) total() (n int) {
+	for _, spent := range b.spent {
+		n += spent
+	}
+	return n
+}
+
+// However many questions come, few are answered within a second. Those of logins that are not known
+// here leave those of others their share.
+func TestAnswersAreBounded(t *testing.T) {
+	d := newTestDeadlocks()
+	d.waits("anna", "k")
+	defer func(now func() time.Time) { clock = now }(clock)
+	now := clock()
+	clock = func() time.Time { return now }
+	if n := d.ask(10*maxAnswers, "mallory", "anna"); n != maxAnswers {
+		t.Errorf("%d answers to a login that is not known", n)
+	}
+	if n := d.ask(1, "mallory2", "anna"); n != 0 {
+		t.Errorf("%d answers to another one", n)
+	}
+	if n := d.ask(10*maxAnswers, "", "anna"); n != maxAnswers {
+		t.Errorf("%d answers to a login that is known", n)
+	}
+	if n := d.ask(1, "", "ben"); n != 0 {
+		t.Errorf("%d answers about somebody who does not wait", n)
+	}
+}
+
+// What is no question or answer of this version is not read, whatever it is.
+func TestStrangeMessages(t *testing.T) {
+	d := newTestDeadlocks()
+	d.waits("anna", "k")
+	id, answers := d.expectAnswers()
+	wait := deadlock.Wait{ID: "q-1/1", Proxy: "q", Owner: "anna"}
+	claims := func(payload string) int {
+		d.OnMessage(payload)
+		n := len(answers)
+		for range n {
+			<-answers
+		}
+		return n
+	}
+	if claims(Forge(names.Identity{}, id, wait)) != 1 {
+		t.Error("an answer is not taken")
+	}
+	other := func(change func(*deadlock.Wait)) string {
+		w := wait
+		change(&w)
+		return Forge(names.Identity{}, id, w)
+	}
+	for name, payload := range map[string]string{
+		"empty": "", "version alone": version, "earlier version": `{"ID":"` + id + `","Waits":[{"ID":"x"}]}`,
+		"not JSON": version + "x", "too long": version + strings.Repeat(" ", maxMessage) + "{}",
+		"another question":    Forge(names.Identity{}, id+"1", wait),
+		"a login not known":   Forge(names.Identity{User: "mallory"}, id, wait),
+		"another password":    Forge(names.Identity{Password: "x", LoggedIn: true}, id, wait),
+		"of this proxy":       other(func(w *deadlock.Wait) { w.Proxy = "p" }),
+		"a wait of another":   other(func(w *deadlock.Wait) { w.ID = "p-1/1" }),
+		"too many keys":       other(func(w *deadlock.Wait) { w.Keys = make([]deadlock.KeyWait, maxSearch+1) }),
+		"seal of another":     strings.Replace(Forge(names.Identity{}, id, wait), `"Proxy":"q"`, `"Proxy":"r"`, 1),
+		"as a question":       strings.Replace(Forge(names.Identity{}, id, wait), "true", "false", 1),
+		"numbers for strings": version + `{"ID":1,"Owners":[2]}`,
+	} {
+		if n := claims(payload); n != 0 {
+			t.Errorf("%s: %d claims", name, n)
+		}
+	}
+	for range 2 * answersQueued { // nobody reads them
+		d.OnMessage(Forge(names.Identity{}, id, wait))
+	}
+	if len(answers) != answersQueued {
+		t.Errorf("%d claims wait", len(answers))
+	}
+}
+
+// A search hears each claim once, and of no more keys, waits and databases than it is allowed to.
+func TestClaimsAreBounded(t *testing.T) {
+	d := newTestDeadlocks()
+	claimOf := func(i, db int) claim {
+		return claim{names.Identity{DB: db}, deadlock.Wait{ID: fmt.Sprint("q-", i), Proxy: "q", DB: db,
+			Keys: []deadlock.KeyWait{{Key: deadlock.Binary(fmt.Sprint(i))}}}}
+	}
+	l := d.newSearch(nil, d.registered)
+	for i := range maxSearch + 1 {
+		l.believe(claimOf(i, 0), nil)
+		l.believe(claimOf(i, 0), nil) // it comes by several channels
+	}
+	if len(l.graph) != maxSearch || len(l.claims) != maxSearch {
+		t.Errorf("%d waits of %d claims", len(l.graph), len(l.claims))
+	}
+	l = d.newSearch(nil, d.registered)
+	for db := range maxDatabases + 1 {
+		l.believe(claimOf(db, db), nil)
+	}
+	if len(l.graph) != maxDatabases {
+		t.Errorf("of %d databases", len(l.graph))
+	}
+}
+
+// The seals of logins differ by user and password, and few are remembered. A user without a name is
+// the default one.
+func TestSealsOfLogins(t *testing.T) {
+	l := logins{}
+	as := []names.Identity{{}, {User: "a"}, {User: "a", Password: "p", LoggedIn: true},
+		{User: "a", Password: "q", LoggedIn: true}}
+	ids := map[string]bool{}
+	for _, as := range as {
+		id, text := l.sealed(as, []byte("secret"), "about")
+		ids[id] = true
+		if plain, by := l.open(id, text, "about"); string(plain) != "secret" || by != loginOf(as) {
+			t.Errorf("%v: %q, by %v", as, plain, by)
+		}
+		if plain, _ := l.open(id, text, "other"); plain != nil {
+			t.Errorf("%v: it is about something else", as)
+		}
+	}
+	if len(ids) != len(as) {
+		t.Errorf("%d seals of %d logins", len(ids), len(as))
+	}
+	if l.of(names.Identity{User: "default", DB: 3, Proto: 3}) != l.of(names.Identity{}) {
+		t.Error("the default user has two seals")
+	}
+	first := names.Identity{}
+	for i := range maxLogins + 1 {
+		l.of(first) // which is used all the time
+		l.of(names.Identity{User: fmt.Sprint(i)})
+	}
+	if len(l.list) != maxLogins || l.list[1].as != loginOf(first) {
+		t.Errorf("%d are remembered", len(l.list))
+	}
+}

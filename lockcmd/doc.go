@@ -68,8 +68,8 @@
 // # Goroutines
 //
 // Commands run in event loops and in their sessions' goroutines. Background goroutines run the jobs
-// of timers, the batches of the background clients, a receiver of release notifications for each
-// user that waits, and a reader and a writer of hints.Tracking, at most eight of each.
+// of timers, the batches of the background clients, the receiver of release notifications, and a
+// reader and a writer of hints.Tracking for each login and database that it follows.
 // Locks.Close ends all of them.
 //
 // # Guarantees

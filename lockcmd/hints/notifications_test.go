@@ -67,7 +67,8 @@ func TestListenersAreBounded(t *testing.T) {
 		w.failed(as, errors.New("NOPERM"))
 	}
 	w.Listen(names.Identity{User: "allowed"}, "job")
-	if as := w.next(names.Identity{}); as == nil || as.User != "allowed" || len(w.logins) > maxListeners {
+	as := w.next(names.Identity{})
+	if as == nil || as.User != "allowed" || len(w.logins) > maxListeners {
 		t.Errorf("%v listens, of %d", as, len(w.logins))
 	}
 }

@@ -85,7 +85,7 @@ func SlotTag(of uint16) string {
 	return string(tag[:])
 }
 
-// NotifyChannel begins the names of the channels. unlock.lua has it, too.
+// NotifyChannel begins the names of the channels. notify.lua has it, too.
 const NotifyChannel = "lockproxy:wake:"
 
 // SlotChannel is a proxy's channel for the locks in a slot of a cluster.

@@ -6,8 +6,9 @@
 //
 //   - Offer is what a release tells its script about the waiters, HandOver.End what it has done.
 //   - BeforeTry is what a script that asks for the lock must know.
-//   - Reserved, MayBeFree, KeyChanged, KeyTracked and ForeignAnswered are hints that the lock may
-//     be free: they wake the first waiter.
+//   - MayBeFree, KeyChanged, KeyTracked and ForeignAnswered are hints that the lock may be free:
+//     they wake the first waiter. So does Queues.Reserved, another proxy's claim: the more of them
+//     were wrong, the less often.
 //   - Waiters and Line tell people and operators, At the search for deadlocks.
 //   - Delay puts a SET whose answer is delayed into a line of its own, as a Delayed.
 //
@@ -25,6 +26,6 @@
 // but to compute. Callers say what time it is. What is left to chance is how long the pauses
 // between polls are, so that clients do not poll all at once.
 //
-// The files know those before them: pause, waiter, queue (one queue), foreign, delayed, queues,
-// all, hints, release, poll, refuse, show. Only a Wait points back, to its Queues.
+// The files know those before them: pause, claims, waiter, queue (one queue), foreign, delayed,
+// queues, all, hints, release, poll, refuse, show. Only a Wait points back, to its Queues.
 package queue

@@ -6,5 +6,10 @@
 // last deadlocks, for people. What follows from what is known, package deadlock says, which asks
 // nobody.
 //
-// The files know those before them: asked, deadlocks, holders, wait, channels, follow, search.
+// Anybody may write on the channels, and read them. So owners are asked for by hashes, and whatever
+// else has a name is sealed with a key of the login whose wait it is about (seal). An answer is a
+// claim, which counts only if the records of the locks confirm it (holders).
+//
+// The files know those before them: asked, seal, deadlocks, holders, wait, channels, messages,
+// follow, search.
 package search

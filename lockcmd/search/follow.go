@@ -48,8 +48,8 @@ func (d *Deadlocks) newSearch(
 	seeds []*watchedWait, holders func([]*watchedWait) map[*queue.Waiter]*holding,
 ) *deadlockSearch {
 	l := &deadlockSearch{Deadlocks: d, seeds: seeds, holders: holders, graph: deadlock.Graph{},
-		known: map[string]bool{}, wanted: map[any]bool{}, missing: map[any]bool{}, databases: map[int]bool{},
-		waitLogins: map[string]names.Identity{}}
+		known: map[string]bool{}, wanted: map[any]bool{}, missing: map[any]bool{},
+		databases: map[int]bool{}, waitLogins: map[string]names.Identity{}}
 	l.followAll(seeds)
 	return l
 }

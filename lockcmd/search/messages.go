@@ -38,7 +38,9 @@ const (
 var clock = time.Now
 
 // about is what a seal binds a message to.
-func (m *message) about() string { return m.ID + "\n" + m.Proxy + "\n" + strconv.FormatBool(m.Answer) }
+func (m *message) about() string {
+	return m.ID + "\n" + m.Proxy + "\n" + strconv.FormatBool(m.Answer)
+}
 
 // tell publishes a message, with what it seals as a client.
 func (d *Deadlocks) tell(as names.Identity, m message, sealed any) {

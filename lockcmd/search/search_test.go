@@ -120,15 +120,18 @@ func TestStrangeMessages(t *testing.T) {
 		return Forge(names.Identity{}, id, w)
 	}
 	for name, payload := range map[string]string{
-		"empty": "", "version alone": version, "earlier version": `{"ID":"` + id + `","Waits":[{"ID":"x"}]}`,
-		"not JSON": version + "x", "too long": version + strings.Repeat(" ", maxMessage) + "{}",
-		"another question":    Forge(names.Identity{}, id+"1", wait),
-		"a login not known":   Forge(names.Identity{User: "mallory"}, id, wait),
-		"another password":    Forge(names.Identity{Password: "x", LoggedIn: true}, id, wait),
-		"of this proxy":       other(func(w *deadlock.Wait) { w.Proxy = "p" }),
-		"a wait of another":   other(func(w *deadlock.Wait) { w.ID = "p-1/1" }),
-		"too many keys":       other(func(w *deadlock.Wait) { w.Keys = make([]deadlock.KeyWait, maxSearch+1) }),
-		"seal of another":     strings.Replace(Forge(names.Identity{}, id, wait), `"Proxy":"q"`, `"Proxy":"r"`, 1),
+		"empty": "", "version alone": version,
+		"earlier version": `{"ID":"` + id + `","Waits":[{"ID":"x"}]}`,
+		"not JSON":        version + "x", "too long": version + strings.Repeat(" ", maxMessage) + "{}",
+		"another question":  Forge(names.Identity{}, id+"1", wait),
+		"a login not known": Forge(names.Identity{User: "mallory"}, id, wait),
+		"another password":  Forge(names.Identity{Password: "x", LoggedIn: true}, id, wait),
+		"of this proxy":     other(func(w *deadlock.Wait) { w.Proxy = "p" }),
+		"a wait of another": other(func(w *deadlock.Wait) { w.ID = "p-1/1" }),
+		"too many keys": other(func(w *deadlock.Wait) {
+			w.Keys = make([]deadlock.KeyWait, maxSearch+1)
+		}),
+		"seal of another":     strings.Replace(Forge(names.Identity{}, id, wait), `"q"`, `"r"`, 1),
 		"as a question":       strings.Replace(Forge(names.Identity{}, id, wait), "true", "false", 1),
 		"numbers for strings": version + `{"ID":1,"Owners":[2]}`,
 	} {

@@ -64,7 +64,7 @@ func TestTrackingComesBack(t *testing.T) {
 					conns[i].Close()
 					testwait.Until(t, "a lock can be taken", func() bool {
 						conns[i] = proxytest.Dial(t, p.Addr)
-						return conns[i].Do("LOCK " + key + "2 3600 SESSION OWNER me")[0] == ':'
+						return conns[i].Do("LOCK again-" + key + " 3600 SESSION OWNER me")[0] == ':'
 					})
 				}
 			case "deleted behind":
@@ -84,7 +84,7 @@ func TestTrackingComesBack(t *testing.T) {
 			testwait.Until(t, "it is lost", lost)
 			testwait.Until(t, "another tracks", func() bool { return len(trackers(direct)) == 1 })
 			conns[len(conns)-1].Expect("PING", "+PONG\r\n")
-			direct.Del(proxytest.Ctx, "b", "b2")
+			direct.Del(proxytest.Ctx, "b", "again-b")
 			conns[len(conns)-1].Closed()
 		})
 	}

@@ -69,7 +69,7 @@
 //   - Pool.fillSpare, while a home of a client to come is opened: DialTimeout. Pool.Close.
 //   - Pool.dropLocked, while such homes are closed that nobody is to have. Pool.Close.
 //   - Pool.giveBack, while a home is made as new: DialTimeout. Pool.Close.
-//   - door.ask, while Redis is asked whether it lets new clients in: DialTimeout. Pool.Close.
+//   - door.askLocked, while Redis is asked whether it lets new clients in: DialTimeout. Pool.Close.
 //
 // Memory for each session: what waits to be sent, unread replies up to overflowMemory, at most
 // maxEntries pending entries, and a buffer of at most bufSize while a goroutine reads its home.

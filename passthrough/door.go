@@ -37,6 +37,9 @@ type door struct {
 	of    time.Time     // guarded by mu; when it was asked for that
 	lastN uint64        // guarded by mu; which question that was
 	goodN uint64        // guarded by mu; the last question to which it said admitted
+	// guarded by mu; asks because of a client in doubt; nil for none
+	soon   *time.Timer
+	closed bool // guarded by mu
 }
 
 // doubt is of a client that came after Redis was asked whether it lets clients in: which question
@@ -54,6 +57,9 @@ func (d *door) ask(
 	before := d.asked
 	d.askLocked(start, call)
 	known, last, done, hangs := d.last != unknown && time.Since(d.of) < saidFor, d.last, d.done, d.hangs
+	if known && last == admitted && d.asked == before {
+		d.askSoonLocked(start, call)
+	}
 	d.mu.Unlock()
 	switch {
 	case known:
@@ -94,6 +100,31 @@ func (d *door) since(of doubt, start func(func()), call func() verdict) verdict 
 	}
 	d.askLocked(start, call)
 	return unknown
+}
+
+// askSoonLocked asks Redis when it is time: a client is in doubt, which may itself be about to set a
+// password. mu is held.
+func (d *door) askSoonLocked(start func(func()), call func() verdict) {
+	if d.soon != nil || d.closed {
+		return
+	}
+	d.soon = time.AfterFunc(saidFor/2-time.Since(d.begun), func() { // close stops it
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.soon = nil; !d.closed {
+			d.askLocked(start, call)
+		}
+	})
+}
+
+// close has nothing asked any more that nobody waits for.
+func (d *door) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	if d.soon != nil {
+		d.soon.Stop()
+	}
 }
 
 // askLocked asks Redis, unless that was done just now. mu is held.

@@ -44,6 +44,7 @@ func TestDoorOfASilentServer(t *testing.T) {
 		answer <- admitted
 		synctest.Wait()
 		expect("a client after the answer", admitted, 0)
+		d.close() // nobody asks because that is in doubt
 		time.Sleep(saidFor)
 		go func() { answer <- refused }()
 		expect("a client of a server that is well", refused, 0)
@@ -103,6 +104,41 @@ func TestDoorAsksAhead(t *testing.T) {
 				changed = time.Now()
 			}
 			time.Sleep(saidFor * 3 / 10)
+		}
+	})
+}
+
+// A client that is let in by an older answer is not in doubt until it asks for something, which may be
+// hours later: Redis is asked once it is time.
+func TestDoorAsksForThoseInDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d door
+		start, call := func(f func()) { go f() }, func() verdict { return admitted }
+		if _, of := d.ask(patience, start, call); of != 0 {
+			t.Error("the first client is in doubt")
+		}
+		for range 3 {
+			if said, of := d.ask(patience, start, call); said != admitted || of != 1 {
+				t.Errorf("the next is told %v, in doubt since %d", said, of)
+			}
+		}
+		time.Sleep(saidFor / 2)
+		synctest.Wait()
+		if asked, good := d.judged(); asked != 2 || good != 2 {
+			t.Errorf("asked %d times, the last good answer was to %d", asked, good)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if asked, _ := d.judged(); asked != 2 {
+			t.Errorf("asked %d times, though nobody is in doubt", asked)
+		}
+		d.ask(patience, start, call)
+		d.ask(patience, start, call)
+		d.close()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if asked, _ := d.judged(); asked != 3 {
+			t.Errorf("asked %d times, behind the end", asked)
 		}
 	})
 }

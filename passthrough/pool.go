@@ -399,5 +399,6 @@ func (p *Pool) Close() {
 		l.close()
 	}
 	p.spares.close()
+	p.door.close()
 	p.goroutines.Wait()
 }

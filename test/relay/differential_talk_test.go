@@ -24,6 +24,7 @@ type diffSide struct {
 	proxied bool
 	control *diffConn
 	port    string
+	letIn   func() // returns when Redis has let in those that have come; nil for none
 }
 
 // A diffConn is a raw connection.
@@ -105,12 +106,13 @@ type diffEvent struct {
 
 // diffTalk is one conversation being held with one side.
 type diffTalk struct {
-	side  *diffSide
-	proto string
-	conns map[string]*diffConn
-	order []string
-	vars  map[string]string
-	sent  bool // all calls are sent
+	side   *diffSide
+	proto  string
+	conns  map[string]*diffConn
+	order  []string
+	vars   map[string]string
+	sent   bool // all calls are sent
+	locked bool // a password has been set
 }
 
 // leftOut reports whether the conversation is not held here: see its limit.
@@ -199,6 +201,10 @@ func (t *diffTalk) do(step diffStep) (event diffEvent, err error) {
 		if conn, err = t.open(step.conn); err != nil {
 			return event, err
 		}
+	}
+	if t.side.letIn != nil && !t.locked && slices.Contains(step.args, "requirepass") {
+		t.locked = true // from now on nobody is let in
+		t.side.letIn()
 	}
 	switch step.directive {
 	case "":

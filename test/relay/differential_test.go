@@ -76,7 +76,11 @@ func diffPair(t *testing.T, args ...string) (direct, proxied *diffSide) {
 	}
 	_, direct = start()
 	server, proxied := start()
-	proxied.addr, proxied.proxied = proxytest.Start(t, server.URL(), nil).Addr, true
+	p := proxytest.Start(t, server.URL(), nil)
+	proxied.addr, proxied.proxied = p.Addr, true
+	if p.Shares {
+		proxied.letIn = func() { proxytest.AwaitLetIn(t, p) }
+	}
 	return direct, proxied
 }
 

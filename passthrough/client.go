@@ -86,11 +86,12 @@ const (
 // homeReasons are why a session stays at its home, in addition to State.
 type homeReasons struct {
 	pinned bool // see Pin
+	kept   bool // likewise
 	open   bool // a request has begun, and its end may never come
 	large  int  // how many more requests go there, because of large ones
 }
 
-func (s *homeReasons) any() bool { return s.pinned || s.open || s.large > 0 }
+func (s *homeReasons) any() bool { return s.pinned || s.kept || s.open || s.large > 0 }
 
 // fullLocked reports whether the client is owed so much that the next request must wait. mu is
 // held.

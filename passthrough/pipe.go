@@ -180,7 +180,8 @@ type Hold uint8
 
 const (
 	Unpinned Hold = iota // as State says
-	Pinned               // until it is Unpinned
+	Pinned               // until it is Unpinned; the session ends with it
+	Kept                 // until it is Unpinned or lost: then requests are answered as lost, until Route
 	ForGood              // for good: a request may have changed the connection in an unknown way
 )
 
@@ -192,7 +193,7 @@ func (p *Pipe) Pin(hold Hold) {
 		p.pending.stickyState = true
 		return
 	}
-	p.needsHome.pinned = hold == Pinned
+	p.needsHome.pinned, p.needsHome.kept = hold == Pinned, hold == Kept
 }
 
 // enqueue gathers a request, or e's call, and e that the client will be owed for it. Flush sends

@@ -23,11 +23,7 @@ type lockSession struct {
 // Eval runs a script as this session's client: on its connection, and so as its user, on its
 // database and in its order. It waits for the answer.
 func (s *lockSession) Eval(c *script.Call) (a script.Answer, err error) {
-	until := c.Until
-	if c.Confirm.Needed() {
-		until = time.Time{} // that takes ReplicaTimeout at most
-	}
-	return s.askUntil(&chain.Step{Call: c}, until)
+	return s.askUntil(&chain.Step{Call: c}, c.Until)
 }
 
 // Get asks for the value of a key, and waits until a time.
@@ -40,7 +36,8 @@ func (s *lockSession) Get(key string, until time.Time) (v resp.Value, err error)
 	return v, err
 }
 
-// askUntil waits for what a step asks for, until a time; zero is for as long as it takes.
+// askUntil waits for what a step asks for, until a time; zero is for as long as it takes. For a
+// confirmation it waits longer, which takes ReplicaTimeout at most.
 func (s *lockSession) askUntil(step *chain.Step, until time.Time) (a script.Answer, err error) {
 	if s.late != nil && !s.x.awaitUntil(s.late, until, false) { // the route might wait for that
 		return a, s.failure(failure.LateError{})
@@ -48,8 +45,13 @@ func (s *lockSession) askUntil(step *chain.Step, until time.Time) (a script.Answ
 	s.late = nil
 	q := question{Step: step, again: true}
 	for !s.settle(&q, nil) {
+		if q.phase == confirming {
+			until = time.Time{}
+		}
 		if !s.x.awaitUntil(q.answer, until, false) {
-			s.late = q.answer
+			if s.late = q.answer; q.confirms() {
+				s.pipe.Pin(passthrough.Unpinned)
+			}
 			return a, s.failure(failure.LateError{Answered: q.answer.Done})
 		}
 	}

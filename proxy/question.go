@@ -36,6 +36,9 @@ type question struct {
 	loads   int         // of others that it has waited for
 	load    *scriptLoad // that it has begun; nil for none
 
+	confirm   []string  // what a confirmation is asked for by
+	confirmAt time.Time // when it was first asked for
+
 	got     script.Answer
 	err     error // why there is none
 	settled bool
@@ -47,7 +50,7 @@ type phaseOfQuestion uint8
 const (
 	asking     phaseOfQuestion = iota // the answer, or replies to Step.Do
 	pausing                           // the end of a pause, or of another session's load
-	confirming                        // the confirmation of a script that has run, in a cluster
+	confirming                        // the confirmation of a script that has given something
 )
 
 // asksNothing reports whether a step is finished without an answer.
@@ -55,6 +58,7 @@ func (q *question) asksNothing() bool {
 	return q.Call == nil && len(q.Do) == 0 && q.Pause == 0 && q.Wait == nil
 }
 
+// confirms reports whether replicas may have to confirm what is answered.
 func (q *question) confirms() bool { return q.Call != nil && q.Call.Confirm.Needed() }
 
 // goesTogether reports whether it is asked together with other sessions' scripts.
@@ -121,8 +125,8 @@ func (s *lockSession) ask(q *question, it *eventloop.Iteration) bool {
 			told.Answered(nil)
 		})
 		return true
-	case q.phase == confirming: // by the route of the script, since it is pinned
-		return q.await(s.pipe.Do(it, s.confirmRequest(q)))
+	case q.phase == confirming: // by the route of the script: see Kept
+		return q.await(s.pipe.Do(it, resp.AppendCommand(nil, q.confirm...)))
 	}
 	way := passthrough.Apart
 	switch {
@@ -164,21 +168,12 @@ func (s *lockSession) ask(q *question, it *eventloop.Iteration) bool {
 			return false
 		}
 	}
-	raws := [][]byte{s.scriptRequest(how, text, q.Call)}
-	switch {
-	case !q.confirms():
-	case s.server.cfg.Locks.Cluster:
-		// Only when the script has been answered it is known which node has written. Its connection
-		// counts: it must be the same.
-		s.pipe.Pin(passthrough.Pinned)
-	default:
-		raws = append(raws, s.confirmRequest(q)) // right behind the script, on the same connection
+	if q.confirms() {
+		// Only the answer shows whether it has given anything, and in a cluster which node has
+		// written: WAIT must go by the same connection.
+		s.pipe.Pin(passthrough.Kept)
 	}
-	return q.await(s.pipe.Do(it, raws...))
-}
-
-func (s *lockSession) confirmRequest(q *question) []byte {
-	return resp.AppendCommand(nil, q.Call.ConfirmRequest(s.server.cfg.Locks.Cluster)...)
+	return q.await(s.pipe.Do(it, s.scriptRequest(how, text, q.Call)))
 }
 
 // take takes what the question has waited for. It settles the question, or has it asked again.
@@ -198,7 +193,7 @@ func (s *lockSession) take(q *question, it *eventloop.Iteration) {
 	default:
 		s.takeScript(q, phase)
 	}
-	if q.settled && q.confirms() && s.server.cfg.Locks.Cluster {
+	if q.settled && q.confirms() {
 		s.pipe.Pin(passthrough.Unpinned)
 	}
 }
@@ -207,11 +202,9 @@ func (s *lockSession) take(q *question, it *eventloop.Iteration) {
 func (s *lockSession) takeScript(q *question, phase phaseOfQuestion) {
 	first := q.answers[0]
 	v, err := first.Value()
-	cluster := s.server.cfg.Locks.Cluster
 	switch {
 	case phase == confirming:
-		q.got.Confirmed = v
-		q.end(q.got, err)
+		s.takeConfirmation(q, v, err)
 	case err != nil:
 		q.end(script.Answer{}, err)
 	case bytes.HasPrefix(v.Text, noScript) && v.IsError(): // nothing has run
@@ -221,14 +214,33 @@ func (s *lockSession) takeScript(q *question, phase phaseOfQuestion) {
 	case first.Refused() && bytes.HasPrefix(v.Text, []byte("ERR")): // the batch was ended half way
 		q.end(script.Answer{}, &upstream.Error{Addr: s.server.cfg.Upstream.Addr, Sent: true,
 			Err: errors.New(string(v.Text))})
-	case !q.confirms() || v.IsError():
-		q.end(script.Answer{Value: v}, nil)
-	case cluster:
-		q.got.Value, q.phase = v, confirming
+	case q.Call.Confirms(script.Answer{Value: v}):
+		q.got.Value, q.phase, q.confirmAt = v, confirming, time.Now()
+		q.confirm = q.Call.ConfirmRequest(s.server.cfg.Locks.Cluster)
 	default:
-		confirmed, err := q.answers[1].Value()
-		q.end(script.Answer{Value: v, Confirmed: confirmed}, err)
+		q.end(script.Answer{Value: v}, nil)
 	}
+}
+
+// takeConfirmation takes what confirms a script that has run. The script's outcome is unknown if
+// there is no answer, whatever has become of the question.
+func (s *lockSession) takeConfirmation(q *question, v resp.Value, err error) {
+	var lost *upstream.Error
+	switch {
+	case errors.As(err, &lost):
+		q.end(script.Answer{}, &upstream.Error{Addr: lost.Addr, Sent: true, Err: lost.Err})
+		return
+	case err != nil:
+		q.end(script.Answer{}, err)
+		return
+	}
+	q.got.Confirmed = v
+	q.confirm = q.Call.ConfirmAgain(s.server.cfg.Locks.Cluster, q.got, time.Since(q.confirmAt))
+	if q.confirm == nil {
+		q.end(q.got, nil)
+		return
+	}
+	q.phase = confirming
 }
 
 // repliesTo are the replies to Step.Do, which have arrived.

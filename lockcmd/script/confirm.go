@@ -1,6 +1,7 @@
 package script
 
 import (
+	"bytes"
 	"strconv"
 	"time"
 )
@@ -22,10 +23,25 @@ func (c Confirmation) Needed() bool { return c.Replicas > 0 || c.Fsync }
 // has ended.
 const waitAtKey = "LOCKPROXY.WAIT"
 
+// Confirms reports whether the answer to c must be confirmed: whether a lock was given, or made to
+// run for longer.
+func (c *Call) Confirms(a Answer) bool {
+	if !c.Confirm.Needed() {
+		return false
+	}
+	ints, err := c.Ints(1, a, nil)
+	return err == nil && (ints[0] > 0 && c.Script != UnlockScript || c.Script == UnlockScript &&
+		len(ints) > 1 && ints[1] > 0)
+}
+
 // ConfirmRequest is sent after the script, on the same connection. Its answer is Answer.Confirmed.
 func (c *Call) ConfirmRequest(cluster bool) []string {
+	return c.confirmRequest(cluster, c.Confirm.Within)
+}
+
+func (c *Call) confirmRequest(cluster bool, within time.Duration) []string {
 	of := c.Confirm
-	name, numbers := "WAIT", []string{strconv.Itoa(of.Replicas), milliseconds(of.Within)}
+	name, numbers := "WAIT", []string{strconv.Itoa(of.Replicas), milliseconds(within)}
 	if of.Fsync {
 		name, numbers = "WAITAOF", append([]string{"1"}, numbers...)
 	}
@@ -33,6 +49,18 @@ func (c *Call) ConfirmRequest(cluster bool) []string {
 		return append([]string{waitAtKey, c.Keys[0]}, numbers...)
 	}
 	return append([]string{name}, numbers...)
+}
+
+// ConfirmAgain is ConfirmRequest again, if the last one was ended sooner than it should: by CLIENT
+// UNBLOCK, that means the client and not what the proxy asks for itself. took is how long that and
+// those before it have taken. Otherwise it is nil.
+func (c *Call) ConfirmAgain(cluster bool, a Answer, took time.Duration) []string {
+	rest := c.Confirm.Within - took
+	if rest < time.Millisecond || a.Unconfirmed(c.Confirm, "") == nil ||
+		a.Confirmed.IsError() && !bytes.HasPrefix(a.Confirmed.Text, []byte("UNBLOCKED")) {
+		return nil
+	}
+	return c.confirmRequest(cluster, rest)
 }
 
 // Unconfirmed is a NoReplicasError with an outcome if the script's writes were not confirmed as

@@ -86,8 +86,10 @@ func (l *Locks) Waiters(id names.Lock, limit int) []queue.Entry {
 // Deadlocks returns the last ones that this proxy has found since a time, the newest first.
 func (l *Locks) Deadlocks(since time.Time) []search.Deadlock { return l.deadlocks.Found(since) }
 
-// Waits reports whether a client waits for a lock.
-func (l *Locks) Waits(h *held.Holder) bool { return l.queues.Waits(h.Connection) }
+// WaitsFor is the key of the lock that a client waits for, of a LOCKALL's the first.
+func (l *Locks) WaitsFor(h *held.Holder) (key string, waits bool) {
+	return l.queues.WaitsFor(h.Connection)
+}
 
 // Unblock ends the wait of a client's LOCK or LOCKALL. It reports whether the client still waited.
 // If the lock is on its way, it is released.

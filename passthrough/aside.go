@@ -4,7 +4,7 @@ package passthrough
 // there: the session itself adds what the client is owed before it writes, so that is all to check.
 
 import (
-	"strconv"
+	"net"
 
 	"lockproxy/internal/resp"
 )
@@ -24,34 +24,85 @@ func (p *Pipe) KeepAlive() {
 	p.asideLocked(pendingReply{kind: discarded}, timeRequest)
 }
 
-// ClientID is the home's number, as CLIENT ID tells it, or -1 if there is none. It is 0 while
-// it is not known: known is closed once it is, or nil if it cannot be asked for now.
-func (p *Pipe) ClientID() (id int64, known <-chan struct{}) {
+// ClientID is the number by which others know the client: its home's, as CLIENT ID tells it. It is
+// 0 if there is no home, or the number is not known: see LearnID.
+func (p *Pipe) ClientID() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	h := p.home
-	switch {
-	case h == nil:
-		return -1, nil
-	case h.id != 0:
-		return h.id, nil
-	case h.asked != nil:
-		return 0, h.asked
+	return max(p.idLocked(), 0)
+}
+
+// HomeConn is the connection that is the home, nil if there is none.
+func (p *Pipe) HomeConn() net.Conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.home == nil {
+		return nil
 	}
-	asked := make(chan struct{})
-	replied := func(head resp.Head) {
-		h.id = -1
-		if n, err := strconv.ParseInt(string(head.Line), 10, 64); err == nil && head.Type == ':' {
-			h.id = n
+	return p.home.conn
+}
+
+// idLocked is home.id. mu is held.
+func (c *client) idLocked() int64 {
+	if c.home == nil {
+		return unknowable
+	}
+	if c.home.id == 0 {
+		c.home.id = c.pending.number
+	}
+	return c.home.id
+}
+
+// unknowable is the number of a home that there is not, or of which Redis does not tell it.
+const unknowable = -1
+
+// LearnID asks for the home's number, unless it is known, and asked for already. known is closed
+// once it is, or can not be; it is nil where there is nothing to ask for, or nothing can be asked
+// now: then busy is true. inTurn says that the session asks, behind what it has asked before, and
+// that Awaiting or Flush sends it.
+func (p *Pipe) LearnID(inTurn bool) (known <-chan struct{}, busy bool) {
+	p.mu.Lock()
+	if p.idLocked() != 0 || p.home.asked != nil {
+		defer p.mu.Unlock()
+		if p.home == nil || p.home.id != 0 {
+			return nil, false
 		}
-		close(asked)
+		return p.home.asked, false
 	}
-	e := pendingReply{kind: discarded, Expect: Expect{Replied: replied}}
-	if !p.asideLocked(e, clientIDRequest) {
-		return 0, nil
-	}
+	h, asked := p.home, make(chan struct{})
+	e := pendingReply{kind: discarded, Expect: Expect{Replied: func(head resp.Head) {
+		n, ok := resp.ParseInt(head.Line)
+		if !ok || head.Type != ':' {
+			n = unknowable
+		}
+		h.numberedLocked(n)
+	}}}
 	h.asked = asked
-	return 0, asked
+	if p.asideLocked(e, clientIDRequest) {
+		p.mu.Unlock()
+		return asked, false
+	}
+	inTurn = inTurn && p.route == byHome && !p.pending.fresh && !p.needsHome.open
+	if !inTurn {
+		h.asked = nil
+	}
+	p.mu.Unlock()
+	if !inTurn {
+		return nil, true
+	}
+	p.enqueue(e, clientIDRequest, nil)
+	return asked, false
+}
+
+// numberedLocked notes the home's number, unless that is known. mu is held.
+func (h *home) numberedLocked(n int64) {
+	if h.id == 0 {
+		h.id = n
+	}
+	if h.asked != nil {
+		close(h.asked)
+		h.asked = nil
+	}
 }
 
 var (

@@ -20,8 +20,8 @@ type home struct {
 	connReader
 	closing bool          // guarded by mu; the upstream knows that nothing more will be asked
 	heardAt int64         // guarded by mu; when it last gave the client something, as monotonic.Now
-	id      int64         // guarded by mu; see ClientID
-	asked   chan struct{} // guarded by mu; closed once id is known; nil if it was not asked for
+	id      int64         // guarded by mu; its number at Redis, 0 while it is unknown
+	asked   chan struct{} // guarded by mu; closed once id is known; nil if it is not asked for
 	// guarded by mu; runs closeIdle once everything is answered; nil if it must not: see leaveFirst
 	leaveTimer   *time.Timer
 	numbersShown uint64 // a spare's
@@ -170,6 +170,7 @@ func (h *home) connEnded(err error) {
 	}
 	h.mu.Lock()
 	given, asNew := h.given, h.asNew
+	h.numberedLocked(unknowable)
 	h.mu.Unlock()
 	if given.Conn != nil {
 		h.pool.giveBack(given, asNew, err == errLeft)

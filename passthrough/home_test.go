@@ -246,8 +246,8 @@ func TestNothingAsideWhilePinned(t *testing.T) {
 	}
 	c.Pin(Pinned)
 	c.KeepAlive()
-	if id, known := c.ClientID(); id != 0 || known != nil {
-		t.Errorf("the number of the home: %d, %v", id, known)
+	if known, busy := c.LearnID(false); known != nil || !busy || c.ClientID() != 0 {
+		t.Errorf("the number of the home: %d, %v, %v", c.ClientID(), known, busy)
 	}
 	c.Do(nil, []byte("EXEC\r\n"))
 	c.Flush(nil)

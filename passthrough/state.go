@@ -32,6 +32,7 @@ type State struct {
 	unknownState  bool // see commands.UnknownState, and so on
 	stickyState   bool
 	knownID       bool
+	number        int64 // that CLIENT ID has told the client; 0 if it has not
 	// spent says that the connection must serve no other client: HELLO has told its number, or
 	// invalidations can still come.
 	spent              bool
@@ -101,6 +102,9 @@ func (s *State) apply(e Expect, h resp.Head) {
 		return
 	}
 	s.admit(e.Effect, h)
+	if n, ok := resp.ParseInt(h.Line); ok && e.Effect == commands.KnownID && h.Type == ':' {
+		s.number = n
+	}
 	switch e.Effect {
 	case commands.NoEffect, commands.Quit, commands.Closes, commands.Unanswered:
 	case commands.UnknownState, commands.StickyState:
@@ -166,7 +170,7 @@ func (s *State) reset() {
 	after := newState(s.initial)
 	after.LibName, after.LibVer, after.stickyState, after.fresh = s.LibName, s.LibVer,
 		s.stickyState, true
-	after.knownID, after.spent = s.knownID, s.spent
+	after.knownID, after.number, after.spent = s.knownID, s.number, s.spent
 	*s = after
 }
 

@@ -100,10 +100,21 @@ func (l *locker) timed(
 			l.observeLock(spec, began)
 			return reply
 		case q.Wait != nil:
-			return q.Wait(&l.x.command, &l.steps)
+			return l.await(q.Step)
 		}
 		l.x.await(q.answer)
 	}
+}
+
+// await runs a step that waits for other clients.
+func (l *locker) await(step *chain.Step) chain.Reply {
+	l.server.blocked.begin(l.common, true)
+	l.steps.waits = true
+	defer func() {
+		l.steps.waits = false
+		l.server.blocked.end(l.common)
+	}()
+	return step.Wait(&l.x.command, &l.steps)
 }
 
 // observeLock tells the Observer how long a lock command took that has ended.

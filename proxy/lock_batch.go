@@ -106,7 +106,7 @@ func (l *locker) finishLocks(orInput bool) {
 		one := &l.begun[0]
 		if one.Wait != nil { // it is alone
 			l.begun = l.begun[:0]
-			l.give(one.cmd.lock, one.Wait(&l.x.command, &l.steps))
+			l.give(one.cmd.lock, l.await(one.Step))
 			return
 		}
 		if !l.x.awaitUntil(one.answer, time.Time{}, orInput) {

@@ -16,6 +16,7 @@ type lockSession struct {
 	x       *exchange
 	late    *passthrough.Answer // of a script that was given up; nil if there was none
 	loading *scriptLoad         // the last one by this session; nil for none
+	waits   bool                // the command waits for other clients
 	words   []string            // room for the words of a script's request
 	request []byte              // room for its bytes
 }

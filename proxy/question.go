@@ -147,6 +147,9 @@ func (s *lockSession) ask(q *question, it *eventloop.Iteration) bool {
 		return it == nil
 	}
 	q.askedAt = time.Now()
+	if s.waits { // perhaps it has a home since
+		s.server.blocked.name(s.common, true)
+	}
 	switch {
 	case len(q.Do) > 0:
 		raws := make([][]byte, len(q.Do))
@@ -193,6 +196,9 @@ func (s *lockSession) take(q *question, it *eventloop.Iteration) {
 	default:
 		s.takeScript(q, phase)
 	}
+	if phase == confirming && q.settled {
+		s.server.blocked.end(s.common)
+	}
 	if q.settled && q.confirms() {
 		s.pipe.Pin(passthrough.Unpinned)
 	}
@@ -217,6 +223,7 @@ func (s *lockSession) takeScript(q *question, phase phaseOfQuestion) {
 	case q.Call.Confirms(script.Answer{Value: v}):
 		q.got.Value, q.phase, q.confirmAt = v, confirming, time.Now()
 		q.confirm = q.Call.ConfirmRequest(s.server.cfg.Locks.Cluster)
+		s.server.blocked.begin(s.common, false)
 	default:
 		q.end(script.Answer{Value: v}, nil)
 	}

@@ -45,6 +45,7 @@ type Server struct {
 	buffers   bufferQuota // what sessions can hold of unfinished requests
 	scripts   scriptLoads
 	filesSaid atomic.Int64 // when ranOutOfFiles has logged last, as monotonic.Now; 0 for never
+	blocked   blockedClients
 }
 
 // New returns a Server that is not listening yet.

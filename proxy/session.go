@@ -74,6 +74,7 @@ func (s *session) Resume() {
 	}
 	s.finish()
 	s.in.reserve(0)
+	s.server.blocked.gone(&s.common)
 	s.cancel()
 	s.server.ended(s)
 }

@@ -2,71 +2,224 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"strings"
+	"sync"
 	"time"
 
 	"lockproxy/internal/loopguard"
 	"lockproxy/internal/resp"
 )
 
-// answerUnblock is CLIENT UNBLOCK id [TIMEOUT|ERROR]. Redis unblocks what is blocked there, and
-// decides whether the caller may. It does not know who waits for a lock: that is unblocked here.
+// answerUnblock is CLIENT UNBLOCK id [TIMEOUT|ERROR]. A client whose number is that of one which
+// waits here for a lock is unblocked here. Redis does not know that it waits: it is only asked
+// whether the caller may unblock anybody. All others Redis unblocks.
 func answerUnblock(x *exchange, req resp.Request) (done bool) {
+	ask := req.Args
+	var id int64
+	var known bool
+	var waits *common
+	if len(req.Args) > 2 {
+		if id, known = resp.ParseInt(req.Args[2]); known {
+			waits = x.server.blocked.find(x.server, id)
+		}
+	}
+	if waits != nil {
+		ask = x.server.unblockRights(waits, req.Args)
+	}
 	return x.answerAfter(func(raw []byte, _ int) []byte {
-		if !bytes.Equal(raw, []byte(":0\r\n")) || len(req.Args) < 3 {
+		if !bytes.Equal(raw, []byte(":0\r\n")) || !known {
 			return raw
 		}
-		id, ok := resp.ParseInt(req.Args[2])
+		if waits == nil {
+			waits = x.server.blocked.findUnnamed(x.ctx, x.server, id)
+		}
 		withError := len(req.Args) > 3 && strings.EqualFold(string(req.Args[3]), "ERROR")
-		if ok && x.server.unblock(id, withError) {
+		if waits != nil && x.server.locks.Unblock(&waits.client.holder, withError) {
 			return []byte(":1\r\n")
 		}
 		return raw
-	}, req.Args)
+	}, ask)
 }
 
-// unblockPatience bounds how long the waiting clients' numbers are looked for.
-const unblockPatience = time.Second
+// unblockRights is a request that is answered 0 if the caller of CLIENT UNBLOCK may do that, and as
+// CLIENT UNBLOCK otherwise: no client has the number 0. In a cluster it goes where the lock is that
+// the client waits for, since the other nodes can be silent.
+func (s *Server) unblockRights(waits *common, args [][]byte) [][]byte {
+	if key, ok := s.locks.WaitsFor(&waits.client.holder); ok && s.cfg.Locks.Cluster {
+		return append([][]byte{[]byte("LOCKPROXY.UNBLOCK"), []byte(key)}, args[3:]...)
+	}
+	return append([][]byte{args[0], args[1], []byte("0")}, args[3:]...)
+}
 
-// unblock ends the wait for a lock of the client with this number, as CLIENT ID tells it. It reports
-// whether there was one.
-func (s *Server) unblock(id int64, withError bool) bool {
+// blockedClients are the clients that wait for others here, or for replicas that are to confirm a
+// lock. CLIENT UNBLOCK means them, and not what the proxy asks Redis for them meanwhile.
+type blockedClients struct {
+	mu    sync.Mutex
+	names map[*common]blockedName // guarded by mu
+	of    map[any]*common         // guarded by mu; by the name
+	// unnamed are those of which Redis has been, or must be, asked for the number. guarded by mu
+	unnamed map[*common]struct{}
+}
+
+// blockedName is by what a client is found. It is the number of its home, or in a cluster, which
+// knows the numbers itself, the home; nil if the client has no home, or the number is not known.
+type blockedName struct {
+	name  any
+	times int // begin was called without an end
+}
+
+// begin notes that a session's client is blocked. end must follow. inTurn says that the session's
+// goroutine calls it.
+func (b *blockedClients) begin(c *common, inTurn bool) {
+	b.mu.Lock()
+	if b.names == nil {
+		b.names, b.of = map[*common]blockedName{}, map[any]*common{}
+		b.unnamed = map[*common]struct{}{}
+	}
+	one := b.names[c]
+	one.times++
+	b.names[c] = one
+	b.mu.Unlock()
+	if b.name(c, inTurn); inTurn {
+		c.pipe.Flush(nil)
+	}
+}
+
+// name notes by which number the client is known now, which is another when it has another home.
+func (b *blockedClients) name(c *common, inTurn bool) {
+	name, asks := c.number(inTurn)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	one, ok := b.names[c]
+	if !ok {
+		return
+	}
+	b.forgetLocked(c, one)
+	if one.name = name; name != nil {
+		b.of[name] = c
+	}
+	if asks {
+		b.unnamed[c] = struct{}{}
+	}
+	b.names[c] = one
+}
+
+// number is the name of a client. asks says that Redis is asked for it, or cannot be asked yet.
+func (c *common) number(inTurn bool) (name any, asks bool) {
+	if c.server.cfg.Locks.Cluster {
+		if conn := c.pipe.HomeConn(); conn != nil {
+			return conn, false
+		}
+		return nil, false
+	}
+	if id := c.pipe.ClientID(); id != 0 {
+		return id, false
+	}
+	known, busy := c.pipe.LearnID(inTurn)
+	return nil, known != nil || busy
+}
+
+func (b *blockedClients) forgetLocked(c *common, one blockedName) {
+	if one.name != nil && b.of[one.name] == c { // otherwise its former home is another's
+		delete(b.of, one.name)
+	}
+	delete(b.unnamed, c)
+}
+
+func (b *blockedClients) end(c *common) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	one, ok := b.names[c]
+	if one.times--; ok && one.times > 0 {
+		b.names[c] = one
+		return
+	}
+	b.forgetLocked(c, one)
+	delete(b.names, c)
+}
+
+// gone is end for a session that has ended, whatever it waited for.
+func (b *blockedClients) gone(c *common) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.forgetLocked(c, b.names[c])
+	delete(b.names, c)
+}
+
+// find returns the client with a number, nil if none that is blocked is known to have it.
+func (b *blockedClients) find(s *Server, id int64) *common {
+	var name any = id
+	if s.cfg.Locks.Cluster {
+		conn := s.cfg.Upstream.ConnOf(id)
+		if conn == nil {
+			return nil
+		}
+		name = conn
+	}
+	b.mu.Lock()
+	c := b.of[name]
+	b.mu.Unlock()
+	if c == nil {
+		return nil
+	}
+	if is, _ := c.number(false); is != name { // it has another home by now
+		return nil
+	}
+	return c
+}
+
+// askAgain is how soon a client is looked at again whose home cannot be asked for its number yet,
+// since answers to its earlier requests are missing.
+const askAgain = time.Millisecond
+
+// findUnnamed is find that waits for the numbers that are not known yet.
+func (b *blockedClients) findUnnamed(ctx context.Context, s *Server, id int64) *common {
 	loopguard.MayWait()
-	patience := time.NewTimer(unblockPatience)
-	defer patience.Stop()
-	for {
-		var asked []<-chan struct{} // for numbers that are not known yet
-		busy := false               // some can't be asked for now
-		for _, sess := range s.list() {
-			if !s.locks.Waits(&sess.client.holder) {
-				continue
-			}
-			switch number, known := sess.pipe.ClientID(); {
-			case number == id:
-				return s.locks.Unblock(&sess.client.holder, withError)
-			case number != 0:
-			case known != nil:
-				asked = append(asked, known)
-			default:
-				busy = true
-			}
+	for ctx.Err() == nil {
+		if c := b.find(s, id); c != nil {
+			return c
 		}
-		if len(asked) == 0 && !busy {
-			return false
+		b.mu.Lock()
+		var one *common
+		for c := range b.unnamed {
+			one = c
+			break
 		}
-		for _, known := range asked {
-			select {
-			case <-known:
-			case <-patience.C:
-				return false
-			}
+		b.mu.Unlock()
+		if one == nil {
+			return nil
 		}
-		if busy { // with a poll: its answer comes soon
-			select {
-			case <-time.After(time.Millisecond):
-			case <-patience.C:
-				return false
-			}
+		b.awaitName(ctx, one)
+	}
+	return nil
+}
+
+// awaitName waits until a client's number is known, or can not be, or it is not blocked any more.
+func (b *blockedClients) awaitName(ctx context.Context, c *common) {
+	for ctx.Err() == nil {
+		known, busy := c.pipe.LearnID(false)
+		b.mu.Lock()
+		_, waits := b.unnamed[c]
+		b.mu.Unlock()
+		switch {
+		case !waits:
+			return
+		case c.pipe.Blocks(): // Redis would have unblocked it, and answers nothing else until then
+			b.mu.Lock()
+			delete(b.unnamed, c)
+			b.mu.Unlock()
+			return
+		case known == nil && !busy:
+			b.name(c, false)
+			return
 		}
+		again := time.NewTimer(askAgain)
+		select {
+		case <-known: // nil while it is busy
+		case <-again.C:
+		case <-ctx.Done():
+		}
+		again.Stop()
 	}
 }

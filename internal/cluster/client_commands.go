@@ -142,6 +142,18 @@ func clientUnblock(c *Conn, q *query) {
 	}
 }
 
+// unblockRights is LOCKPROXY.UNBLOCK key [TIMEOUT|ERROR], by which the proxy learns whether the
+// client may CLIENT UNBLOCK another one, which waits for a lock: what the lock's node says if there
+// is no such client. Other nodes can be silent.
+func unblockRights(c *Conn, q *query) {
+	if len(q.args) < 2 {
+		c.replies.answer([]byte("-ERR wrong number of arguments for 'lockproxy.unblock' command\r\n"))
+		return
+	}
+	words := append([][]byte{[]byte("CLIENT"), []byte("UNBLOCK"), []byte("0")}, q.args[2:]...)
+	c.send(newRequest(resp.AppendCommand(nil, words...), Slot(q.args[1])), nil)
+}
+
 // namedBy is the connections whose numbers are q's arguments from and on, before to. If one is no
 // number ok is false, and a node says so.
 func (c *Conn) namedBy(q *query, from, to int) (refs []clientRef, ok bool) {

@@ -63,9 +63,10 @@ func handlersByName() map[string]func(*Conn, *query) {
 		"ssubscribe":   subscribeSharded,
 		"sunsubscribe": unsubscribeSharded,
 		"publish pubsub|channels pubsub|numpat pubsub|numsub": toChannels,
-		"wait waitaof":   wait,
-		"monitor":        monitor,
-		"lockproxy.wait": waitAtKey,
+		"wait waitaof":      wait,
+		"monitor":           monitor,
+		"lockproxy.wait":    waitAtKey,
+		"lockproxy.unblock": unblockRights,
 	} {
 		for name := range strings.FieldsSeq(names) {
 			byName[name] = handler

@@ -71,7 +71,7 @@ func (cl *Cluster) disconnected(m member) {
 	delete(cl.members, m)
 	if ref := cl.shown[m.c]; ref.addr == m.node {
 		forget(ref)
-		delete(cl.shown, m.c)
+		cl.unshowLocked(m.c)
 	}
 }
 
@@ -102,8 +102,24 @@ func (cl *Cluster) numberOfLocked(c *Conn, ref clientRef) int64 {
 	if !ok {
 		first = ref
 		cl.shown[c], cl.clients[ref] = ref, c
+		cl.byNumber[ref.shown()] = c
 	}
 	return first.shown()
+}
+
+// unshowLocked forgets the number that was shown of a Conn. mu is held.
+func (cl *Cluster) unshowLocked(c *Conn) {
+	if number := cl.shown[c].shown(); cl.byNumber[number] == c {
+		delete(cl.byNumber, number)
+	}
+	delete(cl.shown, c)
+}
+
+// ConnOf is the Conn whose number was shown as this one, nil if there is none.
+func (cl *Cluster) ConnOf(number int64) *Conn {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	return cl.byNumber[number]
 }
 
 // clientOf is the Conn that a connection belongs to and all of its connections; nil and this one if

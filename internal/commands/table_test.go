@@ -54,7 +54,8 @@ var newer = strings.Fields(`
 	sflush`)
 
 // hidden are the commands that no Redis lists.
-var hidden = []string{"post", "host:", "fence", "lockproxy.wait", "debug|object", "debug|restart",
+var hidden = []string{"post", "host:", "fence", "lockproxy.wait", "lockproxy.unblock",
+	"debug|object", "debug|restart",
 	"debug|segfault"}
 
 // sharedInSpite are the commands that can be shared although Redis's flags suggest otherwise, each

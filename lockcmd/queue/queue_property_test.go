@@ -138,10 +138,11 @@ func TestQueueAgainstModel(t *testing.T) {
 				if w == nil {
 					return
 				}
-				had := m.qs.Waits(w.Connection)
+				key, had := m.qs.WaitsFor(w.Connection)
 				d := w.End(nil)
 				w.ends(left, nil)
-				if !had || m.qs.Waits(w.Connection) || d.Won != (w.ended == granted) ||
+				_, waits := m.qs.WaitsFor(w.Connection)
+				if !had || key != m.id.Key || waits || d.Won != (w.ended == granted) ||
 					(d.Found != nil) != (w.ended == served) || !errors.Is(d.Err, w.refused) {
 					t.Fatalf("number %d has ended as %d, and hears of %+v", w.number, w.ended, d)
 				}

@@ -6,11 +6,14 @@ import (
 	"lockproxy/lockcmd/failure"
 )
 
-// Waits reports whether a client waits for a lock.
-func (qs *Queues) Waits(connection string) bool {
+// WaitsFor is the key of the lock that a client waits for, of a LOCKALL's the first.
+func (qs *Queues) WaitsFor(connection string) (key string, waits bool) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	return qs.asking[connection] != nil
+	if w := qs.asking[connection]; w != nil {
+		return w.Lead.Key, true
+	}
+	return "", false
 }
 
 // Unblock ends the wait of a client's LOCK or LOCKALL. It reports whether the client still waited.

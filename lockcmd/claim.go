@@ -34,10 +34,10 @@ func (l *waits) readForAll(s session, w *queue.Waiter) (there bool, err error) {
 	return true, refused
 }
 
-// handedClaim follows a wait that has ended. A waiter that was handed the claim looks whether
-// others have stored a value meanwhile: only the script of a poll knows.
+// handedClaim follows a wait that has ended with err. A waiter that was handed the claim looks
+// whether others have stored a value meanwhile: only the script of a poll knows.
 func (l *waits) handedClaim(s session, w *queue.Waiter, err error) error {
-	if err != nil || w.Value == "" || !w.State().Has {
+	if !w.State().Has || !w.WasHanded() {
 		return err
 	}
 	if _, err = l.readForAll(s, w); err != nil {

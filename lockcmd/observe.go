@@ -61,7 +61,7 @@ func (o *observed) observeAcquired(lock *held.Lock, a script.Attempt) (earlier [
 		o.counters.renewed.Add(1)
 	} else {
 		o.counters.acquired.Add(1)
-		if lock.Value != "" {
+		if lock.Once {
 			o.counters.onceMakers.Add(1)
 		}
 		if lock.Shared {

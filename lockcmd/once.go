@@ -29,7 +29,7 @@ func (l *waits) beginOnce(c Client, args [][]byte) *Step {
 	if err != nil {
 		return chain.Answered(chain.Failed(err))
 	}
-	o.Value = string(args[0])
+	o.Once, o.Value = true, string(args[0])
 	return l.readStep(c, c.Request(keyname.Claim(args[0]), o.Request), o)
 }
 

@@ -1,8 +1,13 @@
 package lockcmd
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
@@ -28,7 +33,7 @@ func TestDeletedValueIsNotShared(t *testing.T) {
 	l := newTestLocks()
 	defer l.Close()
 	join := func() *queue.Waiter {
-		r := script.Request{Key: "k:once:x", Value: "k"}
+		r := script.Request{Key: "k:once:x", Once: true, Value: "k"}
 		w, _ := l.queues.Join(r, names.Identity{}, 0, time.Now())
 		return w
 	}
@@ -42,4 +47,25 @@ func TestDeletedValueIsNotShared(t *testing.T) {
 	if at := late.State(); !at.Waits || !at.PollNow {
 		t.Error("who came later has the value, or does not ask at once")
 	}
+}
+
+// A waiter whose time is over is handed the claim in that moment, and somebody has stored a value
+// meanwhile. It is given the value, and the claim is released.
+func TestClaimHandedAsTheWaitEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		released := &atomic.Int32{}
+		l := New(Config{MaxTimeout: time.Hour}, "proxy", countingConnect(released), hclog.NewNullLogger())
+		defer l.Close()
+		r := script.Request{Key: "k:once:x", Once: true, Value: "k", Connection: "c", Number: "1",
+			Timeout: time.Hour}
+		s := &valueSession{value: "stored", read: func() {}}
+		by := session{Client{Holder: &s.holder}, s}
+		w, _ := l.queues.Join(r, names.Identity{}, time.Millisecond, time.Now())
+		offer := l.queues.Of(w.ID()).Offer(names.Identity{}, true, time.Now())
+		offer.End(queue.Released{Done: true, Token: 200, Given: 1}, time.Now())
+		reply := l.endWait(context.Background(), by, w.Wait, oneLock{l.waits, by, w}, true, nil)
+		if reply.Text != "stored" || reply.Given != nil || released.Load() == 0 {
+			t.Errorf("its client is told %+v, and %d releases", reply, released.Load())
+		}
+	})
 }

@@ -62,7 +62,7 @@ func (l *waits) wait(
 func (l oneLock) look(next *lazyTimer, paused, woken bool) (ended bool, err error) {
 	w := l.w
 	if at := w.State(); at.Ended || at.Err != nil {
-		return true, l.handedClaim(l.s, w, at.Err)
+		return true, at.Err
 	}
 	if w.TakeOwnerHolds() {
 		err := l.check(l.s, w)
@@ -130,7 +130,7 @@ func (l *waits) pollOrPause(s session, w *queue.Waiter) (pause time.Duration, er
 // poll tries to take the lock for w, which is first. If another client has the lock, it returns
 // what it found.
 func (l *waits) poll(s session, w *queue.Waiter) (found script.Attempt, err error) {
-	if w.Value != "" && w.HasPolled() { // otherwise it has just been read
+	if w.Once && w.HasPolled() { // otherwise it has just been read
 		if there, err := l.readForAll(s, w); there || err != nil {
 			return script.Attempt{}, err
 		}

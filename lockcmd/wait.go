@@ -117,6 +117,9 @@ func (l *waits) endWait(
 	ctx context.Context, s session, w *queue.Wait, by asks, queued bool, err error,
 ) Reply {
 	l.awaitOffer(w.Lead)
+	if w.Lead.Once && err != failure.ErrGone && context.Cause(ctx) == nil {
+		err = l.handedClaim(s, w.Lead, err)
+	}
 	end := w.End(err)
 	won, err := end.Won, end.Err
 	healthy := err == nil || err == failure.ErrGone || failure.IsDeadlock(err) ||

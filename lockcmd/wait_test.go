@@ -244,7 +244,7 @@ func TestServedWhileItChecks(t *testing.T) {
 	for _, answer := range [][]int64{{0, 0, 1000}, {200, 0, 1}, {200, 0}, {-1, 0}} {
 		l := newTestLocks()
 		request := func(connection string) script.Request {
-			return script.Request{Key: "claim", Value: "page", Owner: "o", Number: "1",
+			return script.Request{Key: "claim", Once: true, Value: "page", Owner: "o", Number: "1",
 				Connection: connection}
 		}
 		maker, _ := l.queues.Join(request("maker"), names.Identity{}, 0, time.Now())
@@ -302,14 +302,7 @@ func TestHangUpCrossesWithGrant(t *testing.T) {
 	for range 32 { // the order is random
 		synctest.Test(t, func(t *testing.T) {
 			released := &atomic.Int32{}
-			connect := func(names.Identity) *redis.Client {
-				dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
-					conn, err := virtualnet.Ones(ctx, network, addr)
-					return countingConn{conn, "given c/200 ", released}, err
-				}
-				return redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Protocol: 2,
-					DisableIdentity: true, MaxRetries: -1, Dialer: dial})
-			}
+			connect := countingConnect(released)
 			l := New(Config{MaxTimeout: time.Hour}, "proxy", connect, hclog.NewNullLogger())
 			defer l.Close()
 			s := &slowSession{meanwhile: func() []int64 { return []int64{0, 0, 3600000} }}
@@ -328,6 +321,19 @@ func TestHangUpCrossesWithGrant(t *testing.T) {
 				t.Errorf("it has the lock: %t, and %d releases", holds, released.Load())
 			}
 		})
+	}
+}
+
+// countingConnect connects to an upstream that answers 1 to all, and counts the releases of the token
+// 200 of connection "c".
+func countingConnect(released *atomic.Int32) func(names.Identity) *redis.Client {
+	return func(names.Identity) *redis.Client {
+		dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := virtualnet.Ones(ctx, network, addr)
+			return countingConn{conn, "given c/200 ", released}, err
+		}
+		return redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Protocol: 2,
+			DisableIdentity: true, MaxRetries: -1, Dialer: dial})
 	}
 }
 

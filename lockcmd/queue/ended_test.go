@@ -168,7 +168,7 @@ func endThenAnswer(t *testing.T, end, answer event, named, alone bool) {
 	now := time.Unix(1e9, 0)
 	e := &endedWait{qs: New(&background.Ways{}), now: now.Add(time.Second)}
 	join := func(connection string) *Waiter {
-		r := script.Request{Key: "claim", Value: "page", Connection: connection, Number: "1"}
+		r := script.Request{Key: "claim", Once: true, Connection: connection, Number: "1"}
 		w, _ := e.qs.Join(r, names.Identity{}, 0, now)
 		return w
 	}

@@ -104,7 +104,7 @@ func (w *Waiter) settle(a script.Attempt, err error) (kept bool) {
 	case w.state == granted && err == nil:
 		// That lease has ended, and this was taken then. With the other token its client could not
 		// release the lock.
-		w.Attempt = a
+		w.Attempt, w.handed = a, false
 		return true
 	case err != nil && a.Renewed && w.state != granted: // its owner has it as before
 		return false

@@ -111,6 +111,7 @@ func (q *waitQueue) endOffer(w *Waiter, token int64) (accepted bool) {
 		w.Signal() // it may be waiting to leave
 		return true
 	case !w.ended():
+		w.handed = true
 		q.grant(w, token)
 		return true
 	}
@@ -146,7 +147,7 @@ func (q *waitQueue) answer(as names.Identity, key string, value *string, asked t
 	var next *list.Element
 	for place := q.waiters.Front(); place != nil; place = next {
 		next = place.Next()
-		if w := place.Value.(*Waiter); w.As == as && w.Value == key &&
+		if w := place.Value.(*Waiter); w.Once && w.As == as && w.Value == key &&
 			w.Joined.Before(asked) && w.end(served) {
 			w.found = value
 			q.leave(w)

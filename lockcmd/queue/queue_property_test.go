@@ -122,8 +122,9 @@ func TestQueueAgainstModel(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"join": func(t *rapid.T) {
 				m.joined++
-				r := script.Request{Key: "claim", Value: "page", Connection: string(rune(m.joined)),
-					Timeout: time.Duration(m.joined) * time.Second}
+				r := script.Request{Key: "claim", Once: true, Value: "page",
+					Connection: string(rune(m.joined)),
+					Timeout:    time.Duration(m.joined) * time.Second}
 				as, n := someone.Draw(t, "identity"), len(m.line)
 				w, at := m.qs.Join(r, as, 0, m.now)
 				permitted := n > 0 && (m.line[0].As == as || m.line[n-1].As == as)

@@ -159,7 +159,7 @@ func TestLockAllsInAQueue(t *testing.T) {
 func TestValueIsForThoseWhoWaitedBefore(t *testing.T) {
 	qs, now := New(&background.Ways{}), time.Unix(1e9, 0)
 	join := func(as string, ago time.Duration) *Waiter {
-		r := script.Request{Key: "claim", Value: "page", Connection: as}
+		r := script.Request{Key: "claim", Once: true, Value: "page", Connection: as}
 		w, _ := qs.Join(r, names.Identity{}, 0, now.Add(-ago))
 		return w
 	}

@@ -102,6 +102,7 @@ type Waiter struct {
 	script.Request
 	*Wait
 	script.Attempt               // how it got the lock: the token is valid once it is granted
+	handed         bool          // a release gave it the lock, no poll of its own
 	pollNow        bool          // the lock may be free: poll at once
 	polled         bool          // it has polled before
 	placed         bool          // of a LOCKALL: the upstream knows that it is first
@@ -125,6 +126,10 @@ func (w *Waiter) ID() names.Lock { return names.Lock{DB: w.As.DB, Key: w.Key} }
 
 // OfLockAll reports whether w waits with others, for a LOCKALL.
 func (w *Waiter) OfLockAll() bool { return w.all != nil }
+
+// WasHanded reports whether a release gave w the lock that it has, and no poll of its own. Only its
+// own command may ask, when the wait has ended.
+func (w *Waiter) WasHanded() bool { return w.handed }
 
 // HasPolled reports whether w has polled before. Only its own command may ask.
 func (w *Waiter) HasPolled() bool { return w.polled }

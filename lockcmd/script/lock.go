@@ -32,11 +32,11 @@ func (m *Maker) Lock(
 		mode = ModeFirst
 	}
 	script := LockScript
-	if r.Value != "" {
+	if r.Once {
 		script, fast = onceScript, FastArgs{"", "", r.earlyText()}
 	}
 	c := m.Call(script, r.Key, fast, listOf(r, others...), m.takeWords(mode, how, behind)...)
-	if r.Value != "" {
+	if r.Once {
 		c.More = []string{r.Value}
 	}
 	c.Confirm = m.Confirm

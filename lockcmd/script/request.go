@@ -21,7 +21,8 @@ type Request struct {
 	Limit      int64         // of a shared lock; 0 is none
 	Longest    time.Duration // MAX, of a session lock; 0 is none
 
-	Value string        // of ONCE: the key of what the lock's holder makes; "" for others
+	Once  bool          // it is a ONCE: Key is the claim, whose holder makes a value
+	Value string        // of ONCE: the value's key, which can be empty
 	Early time.Duration // EARLY, of ONCE; 0 is none
 }
 

@@ -55,6 +55,33 @@ func TestOnce(t *testing.T) {
 	})
 }
 
+// The empty key is a key, also for a value and its claim.
+func TestOnceOfTheEmptyKey(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		withTwo(t, func(t *testing.T, dial func(int) *proxytest.Conn) {
+			maker := dial(0)
+			token := maker.DoWords("ONCE", "", "30")
+			var waiters []*proxytest.Conn
+			for i := range 6 {
+				c := dial(i % 2)
+				c.WriteRaw("*5\r\n$4\r\nONCE\r\n$0\r\n\r\n$2\r\n30\r\n$4\r\nWAIT\r\n$1\r\n0\r\n")
+				synctest.Wait()
+				waiters = append(waiters, c)
+			}
+			time.Sleep(time.Second)
+			if got := maker.DoWords("DONE", "", strings.Trim(token, ":\r\n"), ""); got != ":1\r\n" {
+				t.Errorf("DONE: %q", got)
+			}
+			for _, c := range waiters {
+				c.WantReply("$0\r\n\r\n")
+			}
+			if got := maker.DoWords("ONCE", "", "30"); got != "$0\r\n\r\n" {
+				t.Errorf("ONCE: %q", got)
+			}
+		})
+	})
+}
+
 // A maker whose time has run out stores nothing.
 func TestOnceMakerIsTooSlow(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/journal"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/queue"
@@ -68,4 +70,29 @@ func TestClaimHandedAsTheWaitEnds(t *testing.T) {
 			t.Errorf("its client is told %+v, and %d releases", reply, released.Load())
 		}
 	})
+}
+
+// A waiter that was given the value has not given up.
+func TestServedWaiterHasNotGivenUp(t *testing.T) {
+	l := New(Config{MaxTimeout: time.Hour, History: 1 << 20}, "proxy",
+		func(names.Identity) *redis.Client { return nil }, hclog.NewNullLogger())
+	defer l.Close()
+	s := &slowSession{}
+	by := session{Client{Holder: &s.holder}, s}
+	for _, served := range []bool{true, false} {
+		r := script.Request{Key: "k:once:x", Once: true, Value: "k", Connection: "c", Number: "1",
+			Client: "client"}
+		w, _ := l.queues.Join(r, names.Identity{}, time.Minute, time.Now().Add(-time.Second))
+		value := "text"
+		if l.waits.seen.journal.WaitBegan(w.ID(), 0, 0); served {
+			w.Serve(&value, time.Now())
+		}
+		l.endWait(context.Background(), by, w.Wait, oneLock{l.waits, by, w}, true, nil)
+		events, _ := l.waits.seen.journal.Events(-1<<62, 10, func(e *journal.Event) bool {
+			return e.Kind == journal.GaveUp
+		})
+		if gaveUp := len(events) > 0; gaveUp == served {
+			t.Errorf("it was served: %v, and has given up: %v", served, gaveUp)
+		}
+	}
 }

@@ -2,7 +2,6 @@ package lockcmd
 
 import (
 	"context"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -99,9 +98,6 @@ func (l *releases) finishRelease(
 		Done: answer[0] == 1, Token: answer[1], Given: givenTo(answer), Polls: answer[2] == 1,
 		Failed: err != nil, Unknown: unknown, Missing: missing,
 	}, time.Now())
-	if answer[1] != 0 {
-		runtime.Gosched() // the new holders are answered before the old one
-	}
 	l.startAbandoned(ends)
 	return answer[0] != 0, ends, err
 }

@@ -131,7 +131,7 @@ func (l *waits) endWait(
 	}
 	if queued {
 		for _, one := range w.Waiters {
-			l.seen.waitEnded(one, won)
+			l.seen.waitEnded(one, won || end.Found != nil)
 		}
 	}
 	l.seen.observeWaited(w.Lead, won || end.Found != nil, err)

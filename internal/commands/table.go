@@ -183,6 +183,6 @@ var table = []Command{
 
 	// lockproxy's own.
 	{Name: "lock lockall unlock unlockall relock once done lockinfo lockscan locktop locklog", Class: Lock},
-	{Name: "fence", Class: Stateful},              // a transaction
+	{Name: "fence", Class: Stateful},                                // a transaction
 	{Name: "lockproxy.wait lockproxy.unblock", Effect: StickyState}, // see package cluster
 }

@@ -80,6 +80,9 @@ type Watcher interface {
 	Tried(id names.Lock, since, last, now time.Time)
 	// Ended says that a lock has ended that a client had since a time.
 	Ended(id names.Lock, had Client, expired bool, since, at time.Time)
+	// Forgotten says that a lock which a client has had since a time is not known from now on, since
+	// there are too many. It may be held.
+	Forgotten(id names.Lock, since, now time.Time)
 }
 
 // Locks are the locks that were seen. Its zero value is not ready: see NewLocks.
@@ -107,6 +110,7 @@ type noWatcher struct{}
 func (noWatcher) Taken(names.Lock, Client, time.Time, time.Time)       {}
 func (noWatcher) Tried(names.Lock, time.Time, time.Time, time.Time)    {}
 func (noWatcher) Ended(names.Lock, Client, bool, time.Time, time.Time) {}
+func (noWatcher) Forgotten(names.Lock, time.Time, time.Time)           {}
 
 // Any reports whether any lock is known. It costs nothing.
 func (l *Locks) Any() bool { return l.known.Load() > 0 }
@@ -241,11 +245,14 @@ func (l *Locks) putLocked(id names.Lock, now time.Time) *Lock {
 	if l.puts++; l.puts > maxLocks/4 {
 		l.sweepLocked(now)
 	}
-	for old := range l.locks {
+	for _, old := range l.locks {
 		if len(l.locks) < maxLocks {
 			break
 		}
-		delete(l.locks, old)
+		if old.taken() {
+			l.watcher.Forgotten(old.Lock, old.Since, now)
+		}
+		delete(l.locks, old.Lock)
 		l.keys.Add(old.Key, -1)
 	}
 	lock := &Lock{Lock: names.Lock{DB: id.DB, Key: strings.Clone(id.Key)}}

@@ -110,6 +110,10 @@ func (d *diary) Ended(id names.Lock, had Client, expired bool, since, at time.Ti
 	d.note("%s had %s for %v, expired %v", had.Addr, id.Key, at.Sub(since), expired)
 }
 
+func (d *diary) Forgotten(id names.Lock, since, now time.Time) {
+	d.note("%s was forgotten after %v", id.Key, now.Sub(since))
+}
+
 // Each lock that is taken ends once, and the times of a client's tries add up to its wait.
 func TestWatcher(t *testing.T) {
 	l, told := NewLocks(), &diary{}
@@ -190,5 +194,22 @@ func TestLocksAreBounded(t *testing.T) {
 	}
 	if n := len(l.locks); n > maxLocks/2 {
 		t.Errorf("%d keys of SETNX are remembered", n)
+	}
+}
+
+// A lock that is forgotten because there are too many is not counted as held for ever: the Watcher
+// is told of each, and of no other.
+func TestForgottenLocksAreTold(t *testing.T) {
+	l, told := NewLocks(), &diary{}
+	l.Watch(told)
+	for i := range maxLocks + 100 {
+		saw(l, fmt.Sprint("k", i), "a", Take, Yes, time.Hour, 0)
+	}
+	for i := range maxLocks + 100 {
+		key := fmt.Sprint("k", i)
+		forgotten := slices.Contains((*told)[maxLocks:], key+" was forgotten after 0s")
+		if l.Knows(names.Lock{Key: key}) == forgotten {
+			t.Errorf("%s was forgotten, or is known, and the Watcher was told: %v", key, forgotten)
+		}
 	}
 }

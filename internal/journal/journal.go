@@ -171,11 +171,31 @@ func (j *Journal) Ended(kind Kind, id names.Lock, had Holder, where Acquisition,
 		s.push(at, kind, id, had, hold)
 	}
 	if h != nil {
-		h.countWaits(at)
-		m := h.minute(at)
-		m.Hold += hold
-		m.LongestHold = max(m.LongestHold, hold)
-		h.held = false // blamed until there is another: a hand-over takes no time
+		h.ends(hold, at)
+		s.account(h)
+	}
+}
+
+// ends counts a hold that is over. The holder is blamed until there is another: a hand-over takes
+// no time.
+func (h *history) ends(hold time.Duration, at int64) {
+	h.countWaits(at)
+	m := h.minute(at)
+	m.Hold += hold
+	m.LongestHold = max(m.LongestHold, hold)
+	h.held = false
+}
+
+// Forgotten records that it is not known from now on whether a lock is held that somebody has had
+// since a time. That is no event.
+func (j *Journal) Forgotten(id names.Lock, since, at int64) {
+	if j == nil {
+		return
+	}
+	s, hash := j.lock(id)
+	defer s.mu.Unlock()
+	if h := s.get(id, hash); h != nil {
+		h.ends(time.Duration(max(at-since, 0)), at)
 		s.account(h)
 	}
 }

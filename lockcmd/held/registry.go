@@ -22,10 +22,11 @@ type Registry struct {
 }
 
 type registryShard struct {
-	mu     sync.Mutex
-	locks  map[ID]*Lock // guarded by mu
-	ends   expiry       // guarded by mu; of locks
-	shared int          // guarded by mu; how many of locks are shared
+	mu    sync.Mutex
+	locks map[ID]*Lock // guarded by mu
+	ends  expiry       // guarded by mu; of locks
+	// shared are those of locks that are shared, by the lock and the token. guarded by mu
+	shared map[names.Lock]map[int64]*Lock
 }
 
 const (
@@ -41,6 +42,7 @@ func NewRegistry(onExpired func(*Lock)) *Registry {
 	r := &Registry{seed: maphash.MakeSeed(), onExpired: onExpired}
 	for i := range r.shards {
 		r.shards[i].locks = map[ID]*Lock{}
+		r.shards[i].shared = map[names.Lock]map[int64]*Lock{}
 	}
 	return r
 }
@@ -103,13 +105,8 @@ func (s *registryShard) visit(id names.Lock, f func(*Lock)) {
 	if lock := s.locks[ID{id, 0}]; lock != nil {
 		f(lock)
 	}
-	if s.shared == 0 {
-		return
-	}
-	for held, lock := range s.locks {
-		if held.Lock == id && held.token != 0 {
-			f(lock)
-		}
+	for _, lock := range s.shared[id] {
+		f(lock)
 	}
 }
 
@@ -194,7 +191,7 @@ func (r *Registry) Remove(
 ) (lock *Lock, others []*Lock) {
 	s := r.lock(id)
 	defer s.mu.Unlock()
-	if s.shared > 0 {
+	if len(s.shared[id]) > 0 {
 		if p.Kind == "force" {
 			s.visit(id, func(lock *Lock) { others = append(others, lock) })
 			for _, lock := range others {
@@ -225,8 +222,10 @@ func (r *Registry) Remove(
 
 // set registers a lock, where none is. mu is held.
 func (s *registryShard) set(lock *Lock) {
-	if lock.Shared {
-		s.shared++
+	if of := s.shared[lock.ID()]; lock.Shared && of == nil {
+		s.shared[lock.ID()] = map[int64]*Lock{lock.Token: lock}
+	} else if lock.Shared {
+		of[lock.Token] = lock
 	}
 	s.locks[lock.heldID()] = lock
 	s.ends.add(lock)
@@ -238,8 +237,10 @@ func (s *registryShard) delete(id ID) {
 	if lock == nil {
 		return
 	}
-	if lock.Shared {
-		s.shared--
+	if of := s.shared[id.Lock]; lock.Shared {
+		if delete(of, id.token); len(of) == 0 {
+			delete(s.shared, id.Lock)
+		}
 	}
 	delete(s.locks, id)
 	s.ends.remove(lock)

@@ -24,6 +24,10 @@ func (j foreignJournal) Tried(id names.Lock, since, last, now time.Time) {
 	j.Journal.Tried(id, monotonic.Of(since), monotonic.Of(last), monotonic.Of(now))
 }
 
+func (j foreignJournal) Forgotten(id names.Lock, since, now time.Time) {
+	j.Journal.Forgotten(id, monotonic.Of(since), monotonic.Of(now))
+}
+
 func (j foreignJournal) Ended(
 	id names.Lock, had foreign.Client, expired bool, since, at time.Time,
 ) {

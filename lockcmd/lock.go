@@ -5,11 +5,13 @@ import (
 	"time"
 
 	"lockproxy/internal/names"
+	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/grace"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/hints"
+	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/search"
@@ -22,6 +24,7 @@ type lockCall struct {
 	script.Request
 	id      names.Lock
 	askedAt time.Time
+	compete bool // foreign clients have been seen to take the lock
 }
 
 // locking takes locks.
@@ -59,7 +62,7 @@ func (l *locking) beginTry(
 	if waited && mode == script.ModeTry {
 		mode, behind = script.ModeCheck, 0
 	}
-	t := &lockCall{Request: r, id: id, askedAt: now}
+	t := &lockCall{Request: r, id: id, askedAt: now, compete: compete}
 	if held := l.heldOff(); held > 0 {
 		return t, failure.HeldOffError(held)
 	}
@@ -67,10 +70,16 @@ func (l *locking) beginTry(
 	return t, nil
 }
 
-// finishTry reads the answer, as lock.lua describes it. It returns what try does.
-func (l *locking) finishTry(t *lockCall, answer script.Answer, err error) (script.Attempt, error) {
+// finishTry reads the answer, as lock.lua describes it. It returns what try does. claim is the
+// answer to a GET of what claimRecord says, if that was asked.
+func (l *locking) finishTry(
+	t *lockCall, answer script.Answer, claim resp.Value, err error,
+) (script.Attempt, error) {
 	a, err := t.Attempt(answer, err)
 	a.AskedAt = t.askedAt
+	if claim.Type == '$' && !claim.IsNull() {
+		return script.Attempt{AskedAt: t.askedAt}, errUsedByOnce // no foreign client has it
+	}
 	if err != nil {
 		return a, err
 	}
@@ -87,6 +96,25 @@ func (l *locking) finishTry(t *lockCall, answer script.Answer, err error) (scrip
 	return a, l.notConfirmed(&answer, t.Confirm)
 }
 
+// errUsedByOnce is why there is no lock at the key of a value that DONE has stored.
+const errUsedByOnce = script.ServerError("WRONGTYPE Key is used by ONCE: " +
+	"LOCK needs a name of its own")
+
+// claimRecord is the key to look at if a LOCK has found something that LOCK has not written: the
+// record of the claim to make the value with this name, if ONCE has lately been asked for that. ok is
+// false where there is nothing to look for, or foreign clients have been seen to take the lock.
+func (t *lockCall) claimRecord(answer script.Answer, err error) (key string, ok bool) {
+	if t.Once || t.compete {
+		return "", false
+	}
+	a, err := t.Attempt(answer, err)
+	said, _ := err.(script.ServerError)
+	if err == nil && a.Foreign && a.Token == 0 || script.HasCode(said, "WRONGTYPE") {
+		return keyname.Record([]byte(keyname.Claim([]byte(t.Key)))), true
+	}
+	return "", false
+}
+
 // tryStep tries once to take a lock, and goes on with then.
 func (l *locking) tryStep(
 	c Client, r script.Request, then func(script.Attempt, error) (Reply, *Step),
@@ -96,7 +124,19 @@ func (l *locking) tryStep(
 		return &Step{Finish: func(script.Answer, error) (Reply, *Step) { return then(script.Attempt{}, held) }}
 	}
 	return &Step{Call: &t.Call, Finish: func(answer script.Answer, err error) (Reply, *Step) {
-		return then(l.finishTry(t, answer, err))
+		key, ok := t.claimRecord(answer, err)
+		if !ok {
+			return then(l.finishTry(t, answer, resp.Value{}, err))
+		}
+		look := &Step{Do: [][][]byte{chain.Words("GET", key)}, Reads: true}
+		look.Finish = func(a script.Answer, failed error) (Reply, *Step) {
+			var claim resp.Value
+			if failed == nil {
+				claim, _ = resp.ParseValue(a.Raw[0])
+			}
+			return then(l.finishTry(t, answer, claim, err))
+		}
+		return Reply{}, look
 	}}
 }
 

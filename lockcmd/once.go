@@ -30,20 +30,33 @@ func (l *waits) beginOnce(c Client, args [][]byte) *Step {
 		return chain.Answered(chain.Failed(err))
 	}
 	o.Once, o.Value = true, string(args[0])
-	return l.readStep(c, c.Request(keyname.Claim(args[0]), o.Request), o)
+	return l.readStep(c, c.Request(keyname.Claim(args[0]), o.Request), o, false)
 }
 
-// readStep answers with the value, if it is there and need not be made again.
-func (l *waits) readStep(c Client, r script.Request, o syntax.Lock) *Step {
+// readStep answers with the value, if it is there and need not be made again. It is read again
+// withRecord if it can be a lock.
+func (l *waits) readStep(c Client, r script.Request, o syntax.Lock, withRecord bool) *Step {
 	do := [][][]byte{chain.Words("GET", r.Value)}
 	if r.Early > 0 {
 		do = append(do, chain.Words("PTTL", r.Value))
+	}
+	if withRecord {
+		do = append(do, chain.Words("GET", keyname.Record([]byte(r.Value))))
 	}
 	return &Step{Do: do, Reads: true, Finish: func(a script.Answer, err error) (Reply, *Step) {
 		if err != nil {
 			return chain.Failed(err), nil
 		}
 		value, there, err := valueOf(script.ParseReply(a.Raw[0]))
+		switch suspect := err == nil && there && mayBeLock(value); {
+		case suspect && !withRecord:
+			return Reply{}, l.readStep(c, r, o, true)
+		case suspect:
+			var record resp.Value
+			if record, err = resp.ParseValue(a.Raw[len(a.Raw)-1]); err == nil {
+				err = lockAt(value, record)
+			}
+		}
 		soonGone := false
 		if err == nil && r.Early > 0 {
 			var lives resp.Value
@@ -80,7 +93,7 @@ func (l *waits) claimStep(c Client, r script.Request, o syntax.Lock, present *st
 	return l.tryStep(c, r, func(a script.Attempt, err error) (Reply, *Step) {
 		switch {
 		case a.Made:
-			return Reply{}, l.readStep(c, r, o)
+			return Reply{}, l.readStep(c, r, o, false)
 		case err == nil && a.Token == 0 && present != nil:
 			return l.hit(*present), nil
 		}

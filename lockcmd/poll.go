@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/queue"
@@ -200,7 +201,11 @@ func (l *waits) try(
 	}
 	t.Until = w.AnswerBy(time.Now())
 	answer, err := s.Eval(&t.Call)
-	return l.finishTry(t, answer, err)
+	var claim resp.Value
+	if key, ok := t.claimRecord(answer, err); ok {
+		claim, _ = s.Get(key, t.Until)
+	}
+	return l.finishTry(t, answer, claim, err)
 }
 
 // settle is Waiter.Settle, and takes back what w must not keep.

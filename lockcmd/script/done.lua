@@ -2,6 +2,7 @@
 
 KEYS, ARGV  see read.lua; KEYS[1] is the claim
 KEYS[3]  the value
+KEYS[4]  the record of the lock that a LOCK with the value's name has
 given      the claim's token
 retention  how long the record outlives the claim, ms
 db, tag    the database and a hash tag, as for unlock.lua
@@ -11,7 +12,8 @@ ARGV[4]  "EX" or "PX", or "": it lives forever   ARGV[5]  for how long, as SET t
 
 Every other proxy that waits for the claim is told: all its waiters get the value, and none the
 claim.
-Returns as unlock.lua, with a 1 if the value was stored. WRONGTYPE if a key holds something else.
+Returns as unlock.lua, with a 1 if the value was stored. WRONGTYPE if a key holds something else, or
+if LOCK has a lock of that name.
 ]]
 local given, retention, db, tag, proxy = unpack(words)
 local made, text, ttl_unit, ttl = KEYS[3], ARGV[3], ARGV[4], ARGV[5]
@@ -19,9 +21,16 @@ local made, text, ttl_unit, ttl = KEYS[3], ARGV[3], ARGV[4], ARGV[5]
 local kind = foreign()
 if malformed or kind == 'data' then return redis.error_reply(WRONGTYPE) end
 if not held or state ~= 'held' or given ~= token or foreign_twin() then return {0, 0, 0} end
-local type_before = redis.call('TYPE', made).ok
-if type_before ~= 'string' and type_before ~= 'none' then
+local before = redis.pcall('GETRANGE', made, 0, 13)
+if type(before) == 'table' then
   return redis.error_reply('WRONGTYPE Operation against a key holding the wrong kind of value')
+end
+if timestamp(before) and timestamp(before) > now - guard then
+  -- Perhaps a lock. A shared lock's record is no string.
+  local lock = redis.pcall('GET', KEYS[4])
+  if type(lock) == 'table' or lock and string.match(lock, '^v1 %d+ %d+ (%S+) ') == before then
+    return redis.error_reply('WRONGTYPE Key is a lock (of LOCK): ONCE and DONE need a name of their own')
+  end
 end
 
 -- First what can be refused: then the claim is still the caller's.

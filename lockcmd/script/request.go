@@ -107,6 +107,13 @@ func (r Request) holderFields() string {
 		" -\n" + r.Owner
 }
 
+// Wrote reports whether a lock's record says that LOCK has written a value at the lock's key; see
+// read.lua. A shared lock's record is no string.
+func Wrote(record []byte, value string) bool {
+	fields := strings.SplitN(string(record), " ", 5)
+	return len(fields) == 5 && fields[0] == "v1" && fields[3] == value
+}
+
 // sharerFields is a holder in a shared lock's record from `session` on; see read.lua.
 func (r Request) sharerFields() string {
 	return Flag(r.Session) + " " + r.Connection + " " + r.Number + " " + r.who() + "\n" + r.Owner

@@ -74,7 +74,7 @@ func (m *Maker) releaseWords(id names.Lock, p Proof, how How, has string) []stri
 func (m *Maker) Done(id names.Lock, p Proof, value string, stored FastArgs) Call {
 	c := m.Call(doneScript, id.Key, stored, "", p.Value, m.retention,
 		strconv.Itoa(id.DB), m.slotTag(id.Key), m.Proxy)
-	c.More = []string{value}
+	c.More = []string{value, keyname.Record([]byte(value))}
 	return c
 }
 

@@ -210,7 +210,7 @@ func (l *locking) recordAcquired(h *held.Holder, lock *held.Lock, a script.Attem
 	lock.TakenBy(h, a.AskedAt)
 	l.renewals.Hold(h, lock)
 	for _, earlier := range l.seen.observeAcquired(lock, a) {
-		l.renewals.Sessions.Verify(earlier, "")
+		l.renewals.Sessions.Verify(earlier, held.Loss{})
 	}
 	if a.TakenOver {
 		l.graces.Start(lock.As, lock.ID(), a.Token)

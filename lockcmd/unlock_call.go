@@ -19,14 +19,14 @@ type unlockCall struct {
 }
 
 // lossByRelease names a release here that has ended a lock.
-func lossByRelease(r *unlockCall) string {
+func lossByRelease(r *unlockCall) held.Loss {
 	switch {
 	case r.by == nil:
-		return "released by an operator"
+		return held.LostBy("released by an operator")
 	case r.proof.Kind == "force":
-		return "forced by " + r.by.Addr
+		return held.LostBy("forced by " + r.by.Addr)
 	}
-	return "released with its token by " + r.by.Addr
+	return held.LostBy("released with its token by " + r.by.Addr)
 }
 
 // givenTo is how many waiters a release has given the lock.

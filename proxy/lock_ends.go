@@ -8,6 +8,7 @@ import (
 	"lockproxy/internal/foreign"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
+	"lockproxy/lockcmd/held"
 )
 
 // Relayed commands that may end a client's session lock. Requests are examined only while clients
@@ -111,6 +112,6 @@ type touches []touch
 
 func (list touches) verify(locks *lockcmd.Locks) {
 	for _, t := range list {
-		locks.VerifySessions(t.db, t.keys, t.why)
+		locks.VerifySessions(t.db, t.keys, held.LostBy(t.why))
 	}
 }

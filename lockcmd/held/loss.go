@@ -69,13 +69,13 @@ func (s *Sessions) Has(id names.Lock) bool { return len(s.registry.sessionsOf(id
 // VerifyAll asks the upstream, soon, whether clients still hold their session locks, as
 // VerifySessions does for all keys. If that is asked for again, the next time is verifyAllEvery
 // later: an upstream whose connections fail again and again is not asked more.
-func (s *Sessions) VerifyAll(why string) {
+func (s *Sessions) VerifyAll(why Loss) {
 	if s.sweeps.Add(1) == 1 {
 		s.Timers.After(0, func(context.Context) { s.sweep(why) })
 	}
 }
 
-func (s *Sessions) sweep(why string) {
+func (s *Sessions) sweep(why Loss) {
 	seen := s.sweeps.Load()
 	for _, lock := range s.registry.allSessions() {
 		s.Verify(lock, why)
@@ -89,16 +89,16 @@ func (s *Sessions) sweep(why string) {
 }
 
 // VerifyHash is VerifySessions for the lock with a hash.
-func (s *Sessions) VerifyHash(hash names.Hash, why string) {
+func (s *Sessions) VerifyHash(hash names.Hash, why Loss) {
 	if id, is := s.hashes.Find(hash); is {
 		s.VerifySessions(id.DB, []string{id.Key}, why)
 	}
 }
 
 // VerifySessions asks the upstream, soon, whether clients still hold the session locks at keys of
-// database db. No keys are all keys of all databases. why says what the proxy has seen, "" that the
-// key has changed.
-func (s *Sessions) VerifySessions(db int, keys []string, why string) {
+// database db. No keys are all keys of all databases. why says what the proxy has seen; its zero
+// value, that the key has changed.
+func (s *Sessions) VerifySessions(db int, keys []string, why Loss) {
 	if len(keys) == 0 { // these can be many, and an event loop must not wait
 		s.Timers.After(0, func(context.Context) {
 			for _, lock := range s.registry.allSessions() {
@@ -109,7 +109,7 @@ func (s *Sessions) VerifySessions(db int, keys []string, why string) {
 	for _, key := range keys {
 		for _, lock := range s.registry.sessionsOf(names.Lock{DB: db, Key: key}) {
 			s.Verify(lock, why)
-			if lock.Shared && why == "" {
+			if lock.Shared && why == (Loss{}) {
 				break // its other holders change the key, too; if one loses it, all do
 			}
 		}
@@ -162,13 +162,13 @@ func (line *verifyLine) run(ctx context.Context) {
 
 // Verify asks the upstream whether a client still holds its session lock. One question at a time is
 // under way; a new suspicion meanwhile makes it ask again.
-func (s *Sessions) Verify(lock *Lock, why string) {
+func (s *Sessions) Verify(lock *Lock, why Loss) {
 	if lock.suspicions.Add(1) == 1 {
 		s.verify(lock, why)
 	}
 }
 
-func (s *Sessions) verify(lock *Lock, why string) {
+func (s *Sessions) verify(lock *Lock, why Loss) {
 	s.ask(lock.Key, func(ctx context.Context) {
 		seen := lock.suspicions.Load()
 		on := s.Clients.On(ctx, lock.Login(), lock.Key, time.Now().Add(s.Clients.Patience()))
@@ -192,42 +192,38 @@ func isWrongType(err error) bool {
 	return errors.As(err, &said) && script.HasCode(said, "WRONGTYPE")
 }
 
-// Why a session lock is lost, for the log.
-const (
-	lostNotHeld   = "its token does not hold it: it was released, deleted or overwritten"
-	lostWrongType = "its key was overwritten"
-	LostElsewhere = "released through another proxy"
+// Loss is why a session lock is lost. Its zero value is an unknown reason.
+type Loss struct {
+	kind  journal.Kind // what the journal calls it: Deleted if the key was deleted or overwritten
+	alone bool         // the session has lost its lock alone: the token may hold it still
+	text  string       // for the log
+}
 
-	lostNotRenewed = "not renewed in time: "
-	lostMax        = "held for as long as its MAX allows"
+// LostBy is what may have ended a lock: a command, or a release here.
+func LostBy(text string) Loss { return Loss{kind: journal.Deleted, text: text} }
+
+var (
+	lostNotHeld = Loss{kind: journal.Lost,
+		text: "its token does not hold it: it was released, deleted or overwritten"}
+	lostWrongType = LostBy("its key was overwritten")
+	lostMax       = Loss{kind: journal.Lost, alone: true, text: "held for as long as its MAX allows"}
+
+	LostElsewhere = Loss{kind: journal.Lost, text: "released through another proxy"}
 )
 
-// lossKind is what the journal calls a loss: Deleted if the key was deleted or overwritten.
-func lossKind(why string) journal.Kind {
-	if why == lostNotHeld || why == LostElsewhere || tokenHolds(why) {
-		return journal.Lost
-	}
-	return journal.Deleted
-}
-
-// tokenHolds reports whether a session has lost its lock alone: the token may hold it still.
-func tokenHolds(why string) bool {
-	return why == lostMax || strings.HasPrefix(why, lostNotRenewed)
-}
-
 // lossAtRenewal says why a renewal has failed.
-func lossAtRenewal(err error) string {
+func lossAtRenewal(err error) Loss {
 	switch {
 	case err == nil:
 		return lostNotHeld
 	case isWrongType(err):
 		return lostWrongType
 	}
-	return lostNotRenewed + err.Error()
+	return Loss{kind: journal.Lost, alone: true, text: "not renewed in time: " + err.Error()}
 }
 
 // Released tells the sessions of a lock that a release here has ended it, and why.
-func (s *Sessions) Released(lock *Lock, why string) {
+func (s *Sessions) Released(lock *Lock, why Loss) {
 	for _, session := range lock.sessionsExcept("") {
 		s.lose(session, why)
 	}
@@ -237,8 +233,8 @@ func (s *Sessions) Released(lock *Lock, why string) {
 }
 
 // lose tells a session that its lock is lost, if it is still being renewed; otherwise it returns
-// false. Other sessions of its owner have lost it, too, unless tokenHolds.
-func (s *Sessions) lose(lock *Lock, why string) (lost bool) {
+// false. Other sessions of its owner have lost it, too, unless it has alone.
+func (s *Sessions) lose(lock *Lock, why Loss) (lost bool) {
 	h := lock.by
 	h.mu.Lock()
 	if !lock.renewed {
@@ -247,9 +243,9 @@ func (s *Sessions) lose(lock *Lock, why string) (lost bool) {
 	}
 	h.removeLocked(lock.heldID())
 	h.mu.Unlock()
-	others, ended := s.registry.lose(lock, tokenHolds(why))
-	s.onLost(lossKind(why), lock, ended)
-	line := []any{"key", lock.Key, "token", lock.Token, "client", h.Addr, "reason", why}
+	others, ended := s.registry.lose(lock, why.alone)
+	s.onLost(why.kind, lock, ended)
+	line := []any{"key", lock.Key, "token", lock.Token, "client", h.Addr, "reason", why.text}
 	if who := lock.OwnerOrName(); who != "" {
 		line = append(line, "owner", strings.ToValidUTF8(who, "?"))
 	}

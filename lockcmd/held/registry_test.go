@@ -113,7 +113,7 @@ func TestAllSessionsAreVerifiedByAJob(t *testing.T) {
 	}
 	verified := make(chan bool, 1)
 	go func() { // ends by itself
-		s.VerifySessions(0, nil, "FLUSHALL")
+		s.VerifySessions(0, nil, LostBy("FLUSHALL"))
 		verified <- true
 	}()
 	testwait.For(t, "the caller goes on", verified)

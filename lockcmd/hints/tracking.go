@@ -462,5 +462,5 @@ func (k *Tracking) keyChanged(as names.Identity, key string) {
 func (k *Tracking) keyTracked(as names.Identity, key string, missing bool) {
 	id := names.Lock{DB: as.DB, Key: key}
 	k.queues.Of(id).KeyTracked(missing, time.Now())
-	k.sessions.VerifySessions(id.DB, []string{key}, "")
+	k.sessions.VerifySessions(id.DB, []string{key}, held.Loss{})
 }

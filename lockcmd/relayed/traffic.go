@@ -121,8 +121,7 @@ func (f *Traffic) AddHolder(id names.Lock, fields []resp.Value) (seen foreign.Lo
 // NotForced is err, the answer to an UNLOCK … FORCE. If that is about another library's lock, it
 // says whose it is and what frees it.
 func (f *Traffic) NotForced(id names.Lock, err error) error {
-	said, ok := err.(script.ServerError)
-	if !ok || said != "WRONGTYPE Key holds another library's lock" { // by unlock.lua
+	if err != script.ErrForeignLock {
 		return err
 	}
 	whose := "another library's lock"

@@ -44,6 +44,9 @@ type Release struct {
 	Others []Request // of waiters behind it: see Maker.Lock
 }
 
+// ErrForeignLock is unlock.lua's answer to a forced release of another library's lock.
+const ErrForeignLock = ServerError("WRONGTYPE Key holds another library's lock")
+
 // Unlock makes a call of unlock.lua.
 func (m *Maker) Unlock(u Release) Call {
 	fast := m.fastUnlock(u.Proof, u.Wanted, u.Next)

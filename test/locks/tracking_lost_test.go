@@ -114,7 +114,8 @@ func TestTrackingAfterARestart(t *testing.T) {
 // happens to its keys.
 func TestTrackingOutlastsTheTimeout(t *testing.T) {
 	t.Parallel()
-	server, p := proxytest.StartBoth(t, "--timeout", "2")
+	server, p := proxytest.StartBoth(t)
+	server.Ask("CONFIG", "SET", "timeout", "2")
 	direct := proxytest.GoRedis(t, server.Addr())
 	c := proxytest.Dial(t, p.Addr)
 	c.Lock("job 3600 SESSION")

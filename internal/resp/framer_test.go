@@ -357,3 +357,29 @@ func TestLooseRequests(t *testing.T) {
 		}
 	}
 }
+
+// What comes between Next and Stream belongs to the request only as far as that goes.
+func TestStreamAmongLaterBytes(t *testing.T) {
+	const large, next = "*2\r\n$4\r\nECHO\r\n$10\r\n0123456789\r\n", "*1\r\n$4\r\nPING\r\n"
+	whole := []byte(large + next)
+	for seen := 1; seen < len(large); seen++ {
+		for came := seen; came <= len(whole); came++ {
+			f := resp.NewFramer(resp.Limits{})
+			if _, ok, err := f.Next(whole[:seen]); ok || err != nil {
+				t.Fatalf("%q: %v, %v", whole[:seen], ok, err)
+			}
+			got := string(f.Stream(whole[:came]))
+			for done := false; !done; {
+				req, ok, err := f.Next(whole[len(got):])
+				if err != nil {
+					t.Fatalf("streamed at %d of %d, behind %q: %v", came, seen, got, err)
+				}
+				got, done = got+string(req.Raw), ok
+			}
+			if req, ok, err := f.Next(whole[len(got):]); got != large || !ok || err != nil ||
+				string(req.Raw) != next {
+				t.Fatalf("streamed at %d of %d: %q, then %q, %v, %v", came, seen, got, req.Raw, ok, err)
+			}
+		}
+	}
+}

@@ -170,12 +170,12 @@ func (f *Framer) Head(buf []byte, most int) (args [][]byte, argc int) {
 
 // Stream returns the scanned part of the incomplete request in buf. The caller can relay it and
 // forget it: from now on Next returns the request in pieces. The next buffer must begin behind that
-// part.
+// part. Bytes that have come since Next saw buf may follow in it, and may be other requests.
 func (f *Framer) Stream(buf []byte) []byte {
 	f.stream = true
 	if f.phase == atBody {
-		have := int64(len(buf) - f.pos)
-		f.pos, f.body = len(buf), f.body-have
+		have := min(int64(len(buf)-f.pos), f.body)
+		f.pos, f.body = f.pos+int(have), f.body-have
 	}
 	return f.part(buf).Raw
 }

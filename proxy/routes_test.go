@@ -34,7 +34,6 @@ func TestRouteOf(t *testing.T) {
 		{"FLUSHDB SYNC", own, commands.NoEffect},
 		{"flushdb async", own, commands.NoEffect},
 		{"cluster setslot 1 stable", own, commands.NoEffect},
-		{"cluster syncslots finish", own, commands.StickyState},
 		{"cluster info", shared, commands.NoEffect},
 		{"script load x", shared, commands.NoEffect},
 		{"script KILL", own, commands.NoEffect},

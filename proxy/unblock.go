@@ -197,6 +197,7 @@ func (b *blockedClients) findUnnamed(ctx context.Context, s *Server, id int64) *
 
 // awaitName waits until a client's number is known, or can not be, or it is not blocked any more.
 func (b *blockedClients) awaitName(ctx context.Context, c *common) {
+	loopguard.MayWait()
 	for ctx.Err() == nil {
 		known, busy := c.pipe.LearnID(false)
 		b.mu.Lock()

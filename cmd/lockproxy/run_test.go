@@ -240,7 +240,7 @@ func TestRunIsSignalledAsItGetsTheLock(t *testing.T) {
 			for line, err := in.ReadString('\n'); err == nil; line, err = in.ReadString('\n') {
 				switch line {
 				case "HELLO\r\n":
-					nc.Write([]byte("+OK\r\n"))
+					nc.Write([]byte("%1\r\n+proto\r\n:3\r\n"))
 				case "LOCK\r\n":
 					signals <- syscall.SIGTERM // has been taken when this goes on
 					nc.Write([]byte(":5\r\n"))

@@ -42,7 +42,8 @@ func TestTrackingComesBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server, p := proxytest.StartBoth(t)
+			server := testredis.StartBy(t, testredis.TCP) // the connections are cut there
+			p := proxytest.Start(t, server.URL(), nil)
 			direct := proxytest.GoRedis(t, server.Addr())
 			var conns []*proxytest.Conn
 			for _, key := range []string{"a", "b"} {

@@ -17,12 +17,12 @@ func (d *dispatcher) handle() (more bool) {
 		if d.handleWhole(nil) == ends {
 			return false
 		}
-		d.locks.finishLocks(true)
-		if len(d.locks.begun) > 0 {
-			continue // more has come before these are answered
+		if d.locks.finishLocks(true); len(d.locks.begun) == 0 {
+			d.relayBatch(nil) // can wait for a connection
 		}
-		d.relayBatch(nil) // can wait for a connection, as makeRoom can
-		more = d.makeRoom()
+		if had == d.in.watched { // otherwise more has come, which makeRoom must not see before the framer
+			more = d.makeRoom() // can wait, too
+		}
 	}
 	d.client.publish()
 	d.pipe.Flush(nil)

@@ -1,10 +1,12 @@
 package relay_test
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 
 	"lockproxy/internal/proxytest"
+	"lockproxy/internal/resp"
 	"lockproxy/internal/testredis"
 	"lockproxy/internal/testwait"
 	"lockproxy/proxy"
@@ -21,9 +23,12 @@ func TestRequestsBehindOneThatWaitsForAConnection(t *testing.T) {
 		cfg.Dedicated = false
 		cfg.ProxyProtocolFrom = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 	})
-	c := proxytest.Dial(t, p.Addr)
-	c.WriteRaw("PROXY TCP4 192.0.2.1 192.0.2.2 1000 2000\r\n")
-	for _, later := range []string{"ECHO later", "MULTI"} {
+	connect := func() *proxytest.Conn {
+		c := proxytest.Dial(t, p.Addr)
+		c.WriteRaw("PROXY TCP4 192.0.2.1 192.0.2.2 1000 2000\r\n")
+		return c
+	}
+	lose := func(c *proxytest.Conn) {
 		c.Expect("GET a", "$-1\r\n")
 		link.Hold()
 		link.Cut()
@@ -31,6 +36,10 @@ func TestRequestsBehindOneThatWaitsForAConnection(t *testing.T) {
 			left := p.Server.Stats().Connections
 			return left.Lanes+left.Homes == 0
 		})
+	}
+	c := connect()
+	for _, later := range []string{"ECHO later", "MULTI"} {
+		lose(c)
 		c.Send("GET a")
 		proxytest.AwaitRead(t, c)
 		c.Send(later)
@@ -40,4 +49,28 @@ func TestRequestsBehindOneThatWaitsForAConnection(t *testing.T) {
 		c.Reply()
 	}
 	c.Expect("EXEC", "*0\r\n")
+
+	// The beginning of a request, then as much as the proxy holds: which command it is was not known
+	// yet when the proxy last looked, and what fills its buffer is not one large request.
+	const locks, held = 4000, 72 << 10
+	var later []byte
+	for i := range locks {
+		later = resp.AppendCommand(later, "LOCK", fmt.Sprint("later:", i), "600")
+	}
+	for _, cut := range []int{1, 6, 10, 20} {
+		c := connect()
+		lose(c)
+		c.WriteRaw("*2\r\n$3\r\nGET\r\n$1\r\na\r\n" + string(later[:cut]))
+		proxytest.AwaitRead(t, c)
+		c.Write(later[cut:held])
+		proxytest.AwaitRead(t, c)
+		link.Release()
+		c.WantReply("$-1\r\n")
+		go c.Write(later[held:]) // ends when it is read, or with the connection
+		for i := range locks {
+			if got := c.Reply(); got[0] != ':' && got != "$-1\r\n" {
+				t.Fatalf("cut at %d: LOCK %d is answered %q", cut, i, got)
+			}
+		}
+	}
 }

@@ -2,6 +2,7 @@ package search
 
 import (
 	"cmp"
+	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/pbkdf2"
@@ -9,6 +10,7 @@ import (
 	"encoding/base64"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"lockproxy/internal/loopguard"
 	"lockproxy/internal/names"
@@ -28,8 +30,19 @@ const (
 
 // login is a user that waits here, or has waited.
 type login struct {
-	as   names.Identity // in database 0
-	seal func() seal    // computed once
+	as      names.Identity // in database 0
+	seal    func() seal    // computed once
+	derived atomic.Bool    // seal takes no time
+}
+
+func newLogin(as names.Identity) *login {
+	one := &login{as: as}
+	one.seal = sync.OnceValue(func() seal {
+		defer one.derived.Store(true)
+		return newSeal(as)
+	})
+	one.derived.Store(as.Password == "")
+	return one
 }
 
 // seal is the key of a login. id tells it from others.
@@ -72,8 +85,9 @@ func hash(kind, name string) string {
 
 // logins are those whose messages this proxy reads.
 type logins struct {
-	mu   sync.Mutex
-	list []*login // guarded by mu; the last used first
+	mu       sync.Mutex
+	list     []*login // guarded by mu; the last used first
+	deriving bool     // guarded by mu; deriveAll runs, or soon will
 }
 
 // of returns the login of an identity, and remembers it.
@@ -87,12 +101,46 @@ func (l *logins) of(as names.Identity) *login {
 			i--
 			l.list = l.list[:i]
 		}
-		l.list = append(l.list, &login{as, sync.OnceValue(func() seal { return newSeal(as) })})
+		l.list = append(l.list, newLogin(as))
 	}
 	one := l.list[i]
 	copy(l.list[1:i+1], l.list[:i])
 	l.list[0] = one
 	return one
+}
+
+// remember is of. It reports whether the caller must have deriveAll run.
+func (l *logins) remember(as names.Identity) (derive bool) {
+	one := l.of(as)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	derive = !l.deriving && !one.derived.Load()
+	l.deriving = l.deriving || derive
+	return derive
+}
+
+// deriveAll derives the keys of all logins, one after another, so that however many there are, they
+// take one processor.
+func (l *logins) deriveAll(ctx context.Context) {
+	loopguard.MayWait() // for the processor
+	for ctx.Err() == nil {
+		one := l.underived()
+		if one == nil {
+			return
+		}
+		one.seal()
+	}
+}
+
+// underived is the last used login whose key deriveAll has to derive; without one, it must end.
+func (l *logins) underived() *login {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.IndexFunc(l.list, func(one *login) bool { return !one.derived.Load() })
+	if l.deriving = i >= 0; l.deriving {
+		return l.list[i]
+	}
+	return nil
 }
 
 // sealed returns what only those read who know the login of as, and its seal. about is bound to it.
@@ -102,13 +150,16 @@ func (l *logins) sealed(as names.Identity, plain []byte, about string) (id strin
 	return by.id, by.Seal(nil, nil, plain, []byte(about))
 }
 
-// open returns what was sealed by a login that is known here, and that login.
+// open returns what was sealed by a login that is known here, and that login. It does not wait for
+// keys to be derived: messages about releases come by the same connection, behind this one.
 func (l *logins) open(id string, text []byte, about string) (plain []byte, as names.Identity) {
-	loopguard.MayWait()
 	l.mu.Lock()
 	list := slices.Clone(l.list)
 	l.mu.Unlock()
 	for _, one := range list {
+		if !one.derived.Load() {
+			continue
+		}
 		if by := one.seal(); by.id == id {
 			if plain, err := by.Open(nil, nil, text, []byte(about)); err == nil {
 				return plain, one.as

@@ -15,7 +15,9 @@ func (d *Deadlocks) Watch(w *queue.Wait) (end func()) {
 	if d.off() {
 		return func() {}
 	}
-	d.logins.of(w.As) // others can wait behind one without an owner, and ask for it
+	if d.logins.remember(w.As) { // others can wait behind one without an owner, and ask for it
+		d.Timers.After(0, d.logins.deriveAll) // ends within a few seconds
+	}
 	if w.Lead.Owner == "" || tooLong(w) {
 		return func() {}
 	}

@@ -203,3 +203,25 @@ func TestSealsOfLogins(t *testing.T) {
 		t.Errorf("%d are remembered", len(l.list))
 	}
 }
+
+// A message is read at once, or not at all: it does not keep those behind it until the keys of all
+// logins are derived. They are derived before long.
+func TestMessagesDoNotWaitForKeys(t *testing.T) {
+	d := newTestDeadlocks()
+	id, answers := d.expectAnswers()
+	as := names.Identity{User: "anna", Password: "secret", LoggedIn: true}
+	if !d.logins.remember(as) || d.logins.remember(as) {
+		t.Error("its key is not derived once")
+	}
+	answer := Forge(as, id, deadlock.Wait{ID: "q-1/1", Proxy: "q", Owner: "anna"})
+	if d.OnMessage(answer); len(answers) != 0 || d.logins.of(as).derived.Load() {
+		t.Errorf("the receiver has derived the key, %d answers", len(answers))
+	}
+	d.logins.deriveAll(t.Context())
+	if d.OnMessage(answer); len(answers) != 1 {
+		t.Errorf("%d answers", len(answers))
+	}
+	if d.logins.remember(as) {
+		t.Error("its key is derived again")
+	}
+}

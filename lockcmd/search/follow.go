@@ -36,6 +36,7 @@ type deadlockSearch struct {
 	missing  map[any]bool      // asked for, and not answered
 
 	claims    []claim
+	claimed   int          // keys in claims
 	databases map[int]bool // that claims name
 	// records are those of the keys of claims that an earlier search has heard. They are read while
 	// this one waits for answers. It is nil if claims count as they are.
@@ -87,13 +88,16 @@ func (l *deadlockSearch) believe(c claim, others <-chan claim) {
 // isNew notes a claim. It returns false if it has come before, as each does by several channels, or
 // if there are too many.
 func (l *deadlockSearch) isNew(c claim) bool {
-	if _, known := l.waitLogins[c.wait.ID]; known || len(l.claims) >= maxSearch {
+	_, known := l.waitLogins[c.wait.ID]
+	// Each costs a look at the record of each of its keys.
+	if known || len(l.claims) >= maxSearch || l.claimed+len(c.wait.Keys) > maxSearch {
 		return false
 	}
 	if !l.databases[c.as.DB] && len(l.databases) >= maxDatabases {
 		return false
 	}
 	l.databases[c.as.DB] = true
+	l.claimed += len(c.wait.Keys)
 	l.waitLogins[c.wait.ID] = loginOf(c.as)
 	l.claims = append(l.claims, c)
 	return true

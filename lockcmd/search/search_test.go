@@ -169,6 +169,17 @@ func TestClaimsAreBounded(t *testing.T) {
 	if len(l.graph) != maxDatabases {
 		t.Errorf("of %d databases", len(l.graph))
 	}
+	l = d.newSearch(nil, d.registered)
+	for i := range 3 {
+		c := claimOf(i, 0)
+		for len(c.wait.Keys) < maxSearch/2 {
+			c.wait.Keys = append(c.wait.Keys, c.wait.Keys[0])
+		}
+		l.believe(c, nil)
+	}
+	if n := len(locksOf(l.claims)); n != maxSearch {
+		t.Errorf("the records of %d keys are read", n)
+	}
 }
 
 // The seals of logins differ by user and password, and few are remembered. A user without a name is

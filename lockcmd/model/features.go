@@ -1,7 +1,7 @@
 package main
 
-// What is built on LOCK: values that are made once (ONCE, DONE), CLIENT UNBLOCK, MAX, several
-// connections of an OWNER, and LOCKALL.
+// The searches of commands and options that are built on LOCK: ONCE and DONE, CLIENT UNBLOCK, MAX,
+// several connections of an OWNER, and LOCKALL.
 const (
 	onceTime = "URGENT WAITS POLLS CHECK_TOKENS ONCES=1 "
 	onceLate = "WAITS POLLS CHECK_TOKENS ONCES=1 SHORT_LOCKS "

@@ -61,7 +61,7 @@ func TestWrongClaimsAreDoubted(t *testing.T) {
 	}
 }
 
-// What others say does not make the turn of the waiters here begin anew.
+// A claim of another proxy does not make the turn of the waiters here begin anew.
 func TestAClaimGivesNoTurn(t *testing.T) {
 	now := time.Now()
 	qs := New(&background.Ways{})

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What unlock.lua says of another library's lock is what its callers compare with.
+// Callers know another library's lock by the error of unlock.lua, which has the same text.
 func TestForeignLockIsKnownByItsError(t *testing.T) {
 	if !strings.Contains(UnlockScript.Source, `redis.error_reply("`+string(ErrForeignLock)+`")`) {
 		t.Errorf("unlock.lua does not say %q", ErrForeignLock)

@@ -16,10 +16,9 @@ import (
 	"lockproxy/internal/names"
 )
 
-// What proxies tell each other can be read, and written, by whoever may use the channels. So it is
-// sealed with a key that follows from the login of the client whose wait it is about: nobody reads
-// or writes it who could not log in as that user. Owners that are asked for are named by their
-// hashes.
+// Anybody who may use the channels can read and write messages there. So a message is sealed with a
+// key that follows from the login of the client whose wait it is about: nobody reads or writes its
+// contents who could not log in as that user. Questions name owners by their hashes.
 
 const (
 	// maxLogins bounds the logins that are remembered. The least recently used one is forgotten.

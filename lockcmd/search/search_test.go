@@ -97,7 +97,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// What is no question or answer of this version is not read, whatever it is.
+// The proxy reads no message but questions and answers of this version.
 func TestStrangeMessages(t *testing.T) {
 	d := newTestDeadlocks()
 	d.waits("anna", "k")

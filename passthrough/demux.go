@@ -116,6 +116,10 @@ func (d *demux) dropPush(data []byte) (n int, err error) {
 // for the reply to another request. Redis says why it closes a connection, and then closes it.
 var errUnasked = errors.New("the upstream sent a reply that nobody had asked for")
 
+// errSetUp is likewise: the upstream's reply to what sets a connection up is another's, and so are
+// those behind it.
+var errSetUp = errors.New("the upstream sent a reply that does not answer how a connection is set up")
+
 // cut cuts up to limit replies from the front of data, and puts the bytes for the client into out.
 // It returns how many bytes it has cut, and how many replies ended there. Adjacent pieces for the
 // client become one. After an error, out has the replies before the one that is wrong, and nothing
@@ -176,7 +180,7 @@ func (d *demux) cut(c *client, data []byte, limit int) (at, replies int, err err
 		q.Untracked = q.Untracked || d.scan.Head().PushWithin
 		if head := d.scan.Head(); ok && e.setsUp && !head.IsOK() && !head.IsError() {
 			cut(at)
-			return at, replies, errUnasked
+			return at, replies, errSetUp
 		}
 		if ok && e.Replied != nil {
 			e.Replied(d.scan.Head())

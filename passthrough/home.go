@@ -219,7 +219,7 @@ func (h *home) reportLoss(err error) {
 	case h.home != h, h.route == gone: // closeIdle has closed it, or the session has ended
 		h.mu.Unlock()
 		return
-	case !onLane && (err == errUnasked || h.said == oneError):
+	case !onLane && (err == errUnasked || err == errSetUp || h.said == oneError):
 		h.mu.Unlock()
 		h.closeClient(&upstream.Error{Addr: h.pool.Upstream.Addr, Sent: true, Err: err})
 		return

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/panics"
 	"lockproxy/internal/socket"
 	"lockproxy/internal/testwait"
 )
@@ -40,18 +41,24 @@ func TestNothingLiesInASpare(t *testing.T) {
 // A reply too many that comes once a client has the connection answers the proxy's own first
 // request, and is noticed by that: the client is given nothing.
 func TestStrayReplyBeforeTheLabels(t *testing.T) {
-	s := newScripted(t, 1)
-	s.lanes.Upstream.Addr = "127.0.0.1:1" // nobody answers there
-	c := s.client(t)
-	c.pending.Name = "me"
-	far := s.addSpare(t, 0, false)
-	if !c.inLoop(&eventloop.Iteration{}, Home, "GET", "k") {
-		t.Fatal("the request has to wait")
+	for _, strays := range []string{"+STRAY\r\n+OK\r\n+value\r\n", "+STRAY\r\n",
+		"+STRAY\r\n-ERR of another\r\n+OK\r\n+value\r\n"} {
+		s := newScripted(t, 1)
+		s.lanes.Upstream.Addr = "127.0.0.1:1" // nobody answers there
+		s.lanes.OnPanic = func(_ net.Addr, fault *panics.Panic) {
+			t.Errorf("%q: %s in %s", strays, fault.What, fault.Stack)
+		}
+		c := s.client(t)
+		c.pending.Name = "me"
+		far := s.addSpare(t, 0, false)
+		if !c.inLoop(&eventloop.Iteration{}, Home, "GET", "k") {
+			t.Fatal("the request has to wait")
+		}
+		reads(t, far, "CLIENT", "SETNAME", "me")
+		reads(t, far, "GET", "k")
+		io.WriteString(far, strays)
+		closesUnanswered(t, c)
 	}
-	reads(t, far, "CLIENT", "SETNAME", "me")
-	reads(t, far, "GET", "k")
-	io.WriteString(far, "+STRAY\r\n+OK\r\n+value\r\n")
-	closesUnanswered(t, c)
 }
 
 // closesUnanswered fails unless a client is closed, and is given nothing before.

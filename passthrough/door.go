@@ -226,8 +226,10 @@ func (p *Pipe) judgeAgain(it *eventloop.Iteration) (done bool) {
 	switch {
 	case p.pending.own():
 		p.doubt.Store(0) // Redis has judged that login
-	case p.needsHome.any(), !p.pending.empty(), p.pending.fresh:
+	case p.isHeldLocked():
 		// later: what is under way is the home's
+	case !p.pending.empty():
+		return it == nil // otherwise the session awaits it: see AwaitsJudgement
 	case p.pending.replaceable():
 		p.doubt.Store(0)
 		p.pending.Admitted = false
@@ -239,6 +241,22 @@ func (p *Pipe) judgeAgain(it *eventloop.Iteration) (done bool) {
 		p.closeLocked(ErrClosed)
 	}
 	return true
+}
+
+// isHeldLocked reports whether what is under way must go by the home that there is. mu is held.
+func (c *client) isHeldLocked() bool {
+	return c.needsHome.pinned || c.needsHome.kept || c.needsHome.open || c.pending.fresh
+}
+
+// AwaitsJudgement reports whether Redis can judge the client again only once what the home owes has
+// come. A client that never lets its home owe nothing would never be judged.
+func (p *Pipe) AwaitsJudgement() bool {
+	if !p.mustLogIn() {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.route == byHome && !p.pending.own() && !p.isHeldLocked() && !p.pending.empty()
 }
 
 // askDoor asks Redis, on a connection of its own, whether it lets new clients in. So it also finds

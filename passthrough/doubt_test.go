@@ -45,7 +45,7 @@ func TestDoubtsEnd(t *testing.T) {
 		name      string
 		says      verdict
 		spare     bool // the client has been given one
-		state     func(s *State)
+		state     func(c *client)
 		admitted  bool // afterwards
 		stays     bool // its home
 		connected bool
@@ -55,12 +55,17 @@ func TestDoubtsEnd(t *testing.T) {
 		{"another refusal", refused, true, nil, true, true, true},
 		{"refused", loginFirst, false, nil, false, false, true},
 		{"refused, with a spare", loginFirst, true, nil, false, false, true},
-		{"refused, within a transaction", loginFirst, true, func(s *State) { s.InMulti = true },
+		{"refused, within a transaction", loginFirst, true, func(c *client) { c.pending.InMulti = true },
 			true, false, false},
-		{"refused, and known by its number", loginFirst, true, func(s *State) { s.knownID = true },
+		{"refused, and known by its number", loginFirst, true, func(c *client) { c.pending.knownID = true },
 			true, false, false},
 		{"refused, and has logged in", loginFirst, true,
-			func(s *State) { s.LoggedIn, s.User, s.Password = true, "ann", "pw" }, true, true, true},
+			func(c *client) {
+				s := &c.pending
+				s.LoggedIn, s.User, s.Password = true, "ann", "pw"
+			}, true, true, true},
+		{"refused, after a large request", loginFirst, true,
+			func(c *client) { c.needsHome.large = largeFor }, false, false, true},
 	} {
 		s := newScripted(t, 1)
 		c := s.enters(t)
@@ -74,7 +79,7 @@ func TestDoubtsEnd(t *testing.T) {
 		home := c.home
 		c.mu.Lock()
 		if test.state != nil {
-			test.state(&c.pending.State)
+			test.state(&c.client)
 		}
 		c.mu.Unlock()
 		s.lanes.door.says(test.says, 0)
@@ -121,6 +126,39 @@ func TestDoubtfulRequestGoesHome(t *testing.T) {
 	io.WriteString(far, "-NOAUTH Authentication required.\r\n")
 	if got := c.line(t); got != "-NOAUTH Authentication required." {
 		t.Error(got)
+	}
+	if s, _ := c.State(); s.Admitted {
+		t.Error("the client is let in")
+	}
+	c.End(AtOnce)
+	c.Wait()
+}
+
+// A client that never lets its home owe nothing is judged all the same: the session, which an event
+// loop leaves the request to, awaits what is owed.
+func TestDoubtAwaitsWhatIsOwed(t *testing.T) {
+	s := newScripted(t, 1)
+	c := s.enters(t)
+	far := s.addSpare(t, 0, false)
+	if !c.inLoop(&eventloop.Iteration{}, Home, "first") {
+		t.Fatal("the request has to wait")
+	}
+	reads(t, far, "first")
+	s.lanes.door.says(loginFirst, 0)
+	if err := c.Route(context.Background(), Home, &eventloop.Iteration{}); err != ErrWaits {
+		t.Fatal("the event loop goes on: ", err)
+	}
+	if !c.AwaitsJudgement() {
+		t.Fatal("the session does not wait")
+	}
+	owed := c.Barrier()
+	io.WriteString(far, "+first\r\n")
+	if got := c.line(t); got != "+first" {
+		t.Fatal(got)
+	}
+	<-owed.Done
+	if c.AwaitsJudgement() || !c.judgeAgain(nil) {
+		t.Error("the session waits for nothing")
 	}
 	if s, _ := c.State(); s.Admitted {
 		t.Error("the client is let in")

@@ -21,6 +21,9 @@ type exchange struct {
 
 // route is passthrough.Pipe.Route.
 func (x *exchange) route(way passthrough.Way, it *eventloop.Iteration) error {
+	if it == nil && x.pipe.AwaitsJudgement() {
+		x.await(x.pipe.Barrier())
+	}
 	return x.pipe.Route(x.ctx, way, it)
 }
 

@@ -25,9 +25,29 @@ func openFiles() int {
 	return int(min(uint64(limit.Cur), math.MaxInt32))
 }
 
-// clientsByFiles is how many clients there are open files for, if each has a connection of its own
-// to the upstream: one that is let in must not be refused that.
-func (cfg *Config) clientsByFiles() int { return max(1, (cfg.Files-fileReserve)/cfg.filesEach()) }
+// maxOwnFiles is how many open files are kept at most for connections of clients' own to the
+// upstream, where clients share others: few of many clients need their own at one time.
+const maxOwnFiles = 4096
+
+// clientsByFiles is how many clients there are open files for. One that is let in must not be
+// refused a connection of its own to the upstream.
+func (cfg *Config) clientsByFiles() int {
+	room := cfg.Files - fileReserve
+	all := room / cfg.filesEach() // each has its own
+	if !cfg.Dedicated {
+		all = max(all, room-maxOwnFiles)
+	}
+	return max(1, all)
+}
+
+// filesFor is how many open files that many clients want.
+func (cfg *Config) filesFor(clients int) int {
+	own := clients * (cfg.filesEach() - 1)
+	if !cfg.Dedicated {
+		own = min(own, maxOwnFiles)
+	}
+	return fileReserve + clients + own
+}
 
 // filesEach is how many files one client takes at most.
 func (cfg *Config) filesEach() int {
@@ -50,7 +70,7 @@ func (s *Server) warnOfFiles() {
 	if room, most := s.cfg.clientsByFiles(), s.cfg.MaxClients; room < most-most/10 {
 		s.log.Warn("there are open files for fewer clients than --max-clients: others are refused; "+
 			raiseFiles, "clients", room, "max_clients", most, "open_files", s.cfg.Files,
-			"files_wanted", fileReserve+most*s.cfg.filesEach())
+			"files_wanted", s.cfg.filesFor(most))
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// Each client that is let in has files for its own connection to the upstream, and the proxy some
-// for itself.
+// Each client that is let in has files for its own connection to the upstream, or 4,096 are kept for
+// those of all, and the proxy has some for itself.
 func TestClientsByFiles(t *testing.T) {
 	u, err := upstream.Parse("redis://127.0.0.1")
 	if err != nil {
@@ -24,13 +24,19 @@ func TestClientsByFiles(t *testing.T) {
 	for _, test := range []struct {
 		files    int
 		embedded bool
+		alone    bool // a connection of its own for each client
 		want     int
 	}{
-		{256, false, 112}, {256, true, 74}, {20000, false, 9984}, {10, false, 1},
+		{256, false, false, 112}, {256, true, false, 74}, {10, false, false, 1},
+		{20000, false, false, 15872}, {20000, false, true, 9984},
 	} {
-		cfg := Config{Upstream: u, Files: test.files, Embedded: test.embedded}
-		if got := cfg.clientsByFiles(); got != test.want {
+		cfg := Config{Upstream: u, Files: test.files, Embedded: test.embedded, Dedicated: test.alone}
+		got := cfg.clientsByFiles()
+		if got != test.want {
 			t.Errorf("%+v: %d", test, got)
+		}
+		if want := cfg.filesFor(got); want > max(test.files, 34) {
+			t.Errorf("%+v: %d clients want %d files", test, got, want)
 		}
 	}
 }

@@ -72,7 +72,7 @@ func newSession(s *Server, raw net.Conn) *session {
 		ends: lockEnds{common: all}}
 	pipe.Waiter, c.holder.LockLost, c.holder.Login = sess, sess.locks.lockLost, sess.locks.login
 	if _, isTCP := raw.(*net.TCPConn); isTCP && !c.wrapped() {
-		c.reg = s.loops.NewRegistration(sess, c.socket.Raw())
+		c.reg = s.loops.Load().NewRegistration(sess, c.socket.Raw())
 	}
 	return sess
 }

@@ -21,5 +21,5 @@ func (s *Server) Alive(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return s.loops.Answer(ctx)
+	return s.loops.Load().Answer(ctx)
 }

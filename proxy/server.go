@@ -34,8 +34,8 @@ type Server struct {
 	started   time.Time
 	pool      *passthrough.Pool
 	locks     *lockcmd.Locks
-	loops     *eventloop.Loops // read clients, homes and lanes; nil if there are none
-	ctx       context.Context  // ends when the server is told to stop at once
+	loops     atomic.Pointer[eventloop.Loops] // read clients, homes and lanes; nil if there are none
+	ctx       context.Context                 // ends when the server is told to stop at once
 	cancel    context.CancelFunc
 	following sync.WaitGroup // the upstream, if it moves, and clients that have closed
 	prober    *redis.Client  // by which Ready asks; connects when it is needed
@@ -137,7 +137,7 @@ func (s *Server) start(sockets bool) {
 		if err != nil {
 			s.log.Warn("clients are read without an event loop, which is slower", "error", err)
 		}
-		s.loops = loops
+		s.loops.Store(loops)
 		s.pool.ReadIn(loops)
 	}
 	s.following.Go(func() { s.cfg.Upstream.Follow(s.ctx, s.log, s.locks.FailedOver) })
@@ -199,7 +199,7 @@ func (s *Server) end() (cut int) {
 	s.locks.Close()
 	s.pool.Close()
 	s.following.Wait()
-	s.loops.Stop()
+	s.loops.Load().Stop()
 	s.prober.Close()
 	return len(sessions)
 }

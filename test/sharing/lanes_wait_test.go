@@ -142,9 +142,9 @@ func TestWaitaofCoversWritesByLanes(t *testing.T) {
 }
 
 // WAIT does not count for a client what others have written, by connections that it shares or that
-// they had before it. A client whose first request is WAIT is answered as by Redis. A client that
-// has only read is answered as by a Redis that counts only a client's own writes: up to 7.0 Redis
-// counts what others have written before the client's last request.
+// they had before it. A client that has only read is answered as by a Redis that counts only a
+// client's own writes: up to 7.0 Redis counts what others have written before the client's last
+// request.
 func TestWaitOfAClientThatWroteNothing(t *testing.T) {
 	server := testredis.Start(t)
 	replica := testredis.StartReplicas(t, server, 1)[0]

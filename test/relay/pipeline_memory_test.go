@@ -61,7 +61,7 @@ func TestPipelineWrittenBeforeItIsRead(t *testing.T) {
 			for _, pl := range pipelines {
 				t.Run(fmt.Sprintf("%s/dedicated=%v/%s", kind, dedicated, pl.name),
 					func(t *testing.T) {
-						server := testredis.StartBy(t, testredis.TCP) // memory with TLS is more
+						server := testredis.Start(t)
 						proxytest.Dial(t, server.Addr()).Expect("SET big "+longWord, "+OK\r\n")
 						connect := unreadProxy(t, server, kind, dedicated)
 						c, other := connect(), connect()

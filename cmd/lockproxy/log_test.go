@@ -91,7 +91,7 @@ func TestLogLine(t *testing.T) {
 	}
 }
 
-// What clients can have written again and again does not fill the log, in neither format.
+// Lines that clients can cause again and again do not fill the log, in either format.
 func TestLogIsNotFlooded(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		var out bytes.Buffer

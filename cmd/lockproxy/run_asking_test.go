@@ -6,7 +6,7 @@ import (
 )
 
 // A wait that is asked for again is shorter by what has passed, and never 0, which would be forever;
-// forever stays forever. A proxy may be away for as long as it may at the start, each time anew.
+// forever stays forever. A proxy may be away for as long as it may at the start, each time again.
 func TestAsking(t *testing.T) {
 	t.Parallel()
 	start := time.Now()

@@ -102,7 +102,7 @@ func TestRunWithoutAProxy(t *testing.T) {
 	}
 }
 
-// What does not answer is named: the proxy, or the Redis behind it.
+// The error names the one that does not answer: the proxy, or the Redis behind it.
 func TestSilenceIsExplained(t *testing.T) {
 	t.Parallel()
 	s := serveRuns(t)

@@ -56,7 +56,7 @@ func (cl *Cluster) Masters() (masters int, whole bool) {
 	return len(m.masters), m.whole()
 }
 
-// Hostname is what the node at addr announces as its name beside its address; "" if that is not
+// Hostname is what the node at addr announces as its name next to its address; "" if that is not
 // known.
 func (cl *Cluster) Hostname(addr string) string {
 	if m := cl.slots.Load(); m != nil {

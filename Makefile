@@ -12,13 +12,13 @@ build:
 
 # Installs what the tests need and is missing, with Debian's package manager.
 deps:
-	@sh internal/testredis/install.sh
+	@sh internal/test/testredis/install.sh
 
 deps-clients: deps
 	@bash test/clients/testdata/install.sh
 
 deps-faults:
-	@sh internal/faults/install.sh
+	@sh internal/test/faults/install.sh
 
 deps-admin:
 	@sh internal/admin/install.sh
@@ -39,17 +39,17 @@ deps-ci:
 RACE = GORACE=atexit_sleep_ms=0 GOFLAGS='-race -trimpath -gcflags=all=-dwarf=false "-ldflags=-s -w"'
 
 # The tests in virtual time run without the race detector, which does not build them: see
-# internal/virtualtest. The other targets share what has been compiled for these.
+# internal/test/virtualtest. The other targets share what has been compiled for these.
 NORACE = GOFLAGS='-trimpath -gcflags=all=-dwarf=false "-ldflags=-s -w"'
-VIRTUAL = ./internal/virtualnet ./internal/virtualtest ./test/virtual
+VIRTUAL = ./internal/test/virtualnet ./internal/test/virtualtest ./test/locks/virtual
 
 # What only compares or computes: with the race detector that takes three to ten times as long. The
 # other tests run the same code with it.
 PLAIN = ^Test(Differential|DifferentialStateAfterErrors|Broken\w+|\w+Property|\w+AgainstModel|DeadlocksAgainstTryingEverything|RegistryIsBounded|SessionsAreAlwaysRegistered|MemoryIsBounded|MemoryOfUsedLocksIsBounded)$$
-PLAIN_PACKAGES = ./test/relay ./lockcmd ./lockcmd/deadlock ./lockcmd/held ./lockcmd/keyname ./lockcmd/queue ./lockcmd/syntax ./internal/faults/check ./internal/journal ./internal/resp ./passthrough
+PLAIN_PACKAGES = ./test/relay ./lockcmd ./lockcmd/deadlock ./lockcmd/held ./lockcmd/keyname ./lockcmd/queue ./lockcmd/syntax ./internal/test/faults/check ./internal/journal ./internal/resp ./passthrough
 
 # They begin first, so that none is left to run alone.
-LONGEST = ./test/locks ./test/cluster ./test/sharing ./test/relay ./cmd/lockproxy ./lockcmd
+LONGEST = ./test/locks/real ./test/cluster ./test/sharing ./test/relay ./cmd/lockproxy ./lockcmd
 
 # Tests wait more than they compute, so the parts run at the same time. make vet does the vetting.
 TIMEOUT = 20m
@@ -72,7 +72,7 @@ test-plain:
 # make test, or PACKAGES only, while other programs take all cores and sync the disk, and redis-servers
 # stop for up to 2 s now and then. What fails there only judges the machine.
 test-stress: deps format compile
-	$(GO) run ./internal/stress -- \
+	$(GO) run ./internal/test/stress -- \
 		$(if $(PACKAGES),$(RACE) $(GO) test -vet=off -count=1 -timeout 60m $(PACKAGES),$(MAKE) test TIMEOUT=60m)
 
 # Compiles what the tests need, and links nothing. GOGC lets compilers finish sooner.
@@ -101,14 +101,14 @@ test-lockbench: deps
 # The tests that compare the proxy with Redis, and those that attack it, once more with an upstream connection for each client.
 test-dedicated: deps
 	LOCKPROXY_TEST_UPSTREAM_MODE=dedicated $(GO) test -tags memory -race -count=1 -timeout 8m -run 'Differential|Upstream|Hostile|Attack|Limits|Leak' \
-		./test/relay ./test/sharing ./test/locks
+		./test/relay ./test/sharing ./test/locks/real
 
 # The tests of whole proxies by each transport, of upstreams before the slash and of clients behind it. make test chooses
 # one for each server and proxy, by a seed that it prints if it fails: LOCKPROXY_TEST_TRANSPORT can be that seed, too.
 TRANSPORTS = tcp/tcp tls/unix unix/tls
 test-transports: deps
 	for by in $(TRANSPORTS); do LOCKPROXY_TEST_TRANSPORT=$$by $(RACE) $(GO) test -vet=off -count=1 -timeout $(TIMEOUT) \
-		-p 2 -parallel 3 ./test/locks ./test/cluster ./test/sharing ./test/relay || exit 1; done
+		-p 2 -parallel 3 ./test/locks/real ./test/cluster ./test/sharing ./test/relay || exit 1; done
 
 # Everything, with the tests that have a build tag.
 vet: format
@@ -144,7 +144,7 @@ test-torture: deps
 # Owners that take locks in random orders, for DURATION of virtual time: every deadlock is found in time, and nothing else.
 test-deadlocks: DURATION = 10m
 test-deadlocks: deps
-	LOCKPROXY_TEST_DEADLOCKS=$(DURATION) $(NORACE) $(GO) test -vet=off -count=1 -timeout 0 -run TestDeadlocksOfRandomLockOrders -v ./test/virtual
+	LOCKPROXY_TEST_DEADLOCKS=$(DURATION) $(NORACE) $(GO) test -vet=off -count=1 -timeout 0 -run TestDeadlocksOfRandomLockOrders -v ./test/locks/virtual
 
 # The locks of other libraries next to LOCK WAIT, with and without --park, 5,000 times each.
 test-libraries: deps-clients
@@ -174,16 +174,16 @@ test-admin: deps deps-admin
 
 # The lock tests on servers of other versions, which it fetches but doesn't install; see docs/versions.md.
 test-versions: deps
-	sh internal/testredis/test-versions.sh
+	sh internal/test/testredis/test-versions.sh
 
 # Redis's own test suite through lockproxy, in shared and in dedicated mode, in about 15 minutes; fetches it first. UNITS="unit/pubsub unit/multi"
 # names units, ROUNDS=3 runs all three times. TRANSPORT=tls or TRANSPORT=unix is how lockproxy reaches Redis.
 test-redis-suite: deps
-	GO="$(GO)" bash internal/testredis/redis-suite.sh
+	GO="$(GO)" bash internal/test/testredis/redis-suite.sh
 
 # The same in cluster mode, in front of three masters.
 test-redis-suite-cluster: deps
-	CLUSTER=yes GO="$(GO)" bash internal/testredis/redis-suite.sh
+	CLUSTER=yes GO="$(GO)" bash internal/test/testredis/redis-suite.sh
 
 # Feeds each parser what nobody thought of, for FUZZTIME each; then the properties, with many more cases than make test.
 fuzz:
@@ -250,7 +250,7 @@ man:
 # What docs/guarantees.md says, each line of it: faults injected into real processes, and the histories that show what is not promised.
 test-faults: deps deps-faults
 	GORACE=atexit_sleep_ms=0 $(NORACE) $(GO) test -tags faults -vet=off -count=1 -parallel 6 -timeout 10m -p 2 \
-		-run '^(TestFault|TestPromised|TestNotPromised|TestOverload)' ./test/faults ./test/locks
+		-run '^(TestFault|TestPromised|TestNotPromised|TestOverload)' ./test/faults ./test/locks/real
 
 # Random faults for DURATION, which follow from SEED; it prints the one it has chosen. FAR=100ms puts one of the three proxies so far from
 # Redis, in each direction: make soak DURATION=30m FAR=100ms. It needs root and iproute2, for a machine that vanishes; SOAK is for its flags:

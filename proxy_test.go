@@ -5,19 +5,20 @@
 //
 //	test/relay     what comes through is what Redis says, for every command and every transport
 //	test/sharing   clients that share upstream connections notice nothing of each other
-//	test/locks     the lock commands: order, fairness, sessions, owners, fencing, foreign locks
+//	test/locks     the lock commands: order, fairness, sessions, owners, fencing, foreign locks;
+//	               real has real servers, virtual has virtual time
 //	test/cluster   in front of a Redis Cluster
 //	test/faults    what faults break, and what they must not (make test-faults, make test-cluster)
 //	test/clients   real client libraries in several languages (make test-clients)
 //
-// Packages test their own logic next to their code. internal/proxytest is what tests share.
+// Packages test their own logic next to their code. internal/test/proxytest is what tests share.
 package lockproxy_test
 
 import (
 	"fmt"
 	"testing"
 
-	"lockproxy/internal/proxytest"
+	"lockproxy/internal/test/proxytest"
 )
 
 func TestMain(m *testing.M) { proxytest.Main(m) }
@@ -60,8 +61,8 @@ func TestTourWait(t *testing.T) {
 	proxytest.Token(t, second.Reply())
 }
 
-// A SESSION lock is renewed for as long as the client is connected (test/virtual has hours of that),
-// and free when it is not.
+// A SESSION lock is renewed for as long as the client is connected (test/locks/virtual has hours of
+// that), and free when it is not.
 func TestTourSession(t *testing.T) {
 	_, proxy := proxytest.StartBoth(t)
 	holder, other := proxytest.Dial(t, proxy.Addr), proxytest.Dial(t, proxy.Addr)

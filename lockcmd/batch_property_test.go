@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"lockproxy/internal/names"
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/testredis"
 	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/script"
 )

@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"lockproxy/internal/names"
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/testredis"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 )

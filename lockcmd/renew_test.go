@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/names"
-	"lockproxy/internal/virtualnet"
+	"lockproxy/internal/test/virtualnet"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/script"
 )

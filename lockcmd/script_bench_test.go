@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/names"
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/testredis"
 	"lockproxy/lockcmd/script"
 )
 

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"lockproxy/internal/names"
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/testredis"
 	"lockproxy/lockcmd/script"
 )
 

@@ -16,7 +16,7 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
-	"lockproxy/internal/virtualnet"
+	"lockproxy/internal/test/virtualnet"
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/deadlock"
 	"lockproxy/lockcmd/failure"

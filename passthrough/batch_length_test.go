@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"testing"
 
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/upstream"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 // told is a Waiter that counts, whenever it is told, which answers have arrived.

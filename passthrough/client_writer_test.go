@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"lockproxy/internal/socket"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 // tcpPair is two ends of a connection.

@@ -7,7 +7,7 @@ import (
 
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/socket"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 // reluctant consumes bytes, and then wants no more until it has waited.

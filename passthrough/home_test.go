@@ -14,7 +14,7 @@ import (
 	"lockproxy/internal/commands"
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/socket"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/upstream"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"lockproxy/internal/eventloop"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/upstream"
 )
 

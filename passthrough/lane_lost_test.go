@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 // When a lane is lost, each client is told of each request: the reply, that its outcome is unknown,

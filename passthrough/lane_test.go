@@ -16,7 +16,7 @@ import (
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/resp"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/upstream"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"lockproxy/internal/commands"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 // A client's home serves others after it. Redis closes that of a client which has sent QUIT: nobody

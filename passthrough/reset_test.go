@@ -9,7 +9,7 @@ import (
 
 	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 // Behind a RESET the home is logged in again as a new one. If it was idle meanwhile, or lost, no

@@ -20,7 +20,7 @@ import (
 	"lockproxy/internal/panics"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/socket"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/upstream"
 )
 

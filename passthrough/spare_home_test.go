@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"lockproxy/internal/monotonic"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 // A client that goes by a lane does not notice that its home, which nothing has used for a while,

@@ -9,7 +9,7 @@ import (
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/panics"
 	"lockproxy/internal/socket"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 // awaitLeft waits until something lies in a spare.

@@ -11,7 +11,7 @@ import (
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/socket"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/upstream"
 )
 

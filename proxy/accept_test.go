@@ -9,7 +9,7 @@ import (
 
 	"github.com/pires/go-proxyproto"
 
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 // lateConn and lateListener are on a machine that stops behind each deadline that is set, until it

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"lockproxy/internal/resp"
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/testredis"
 )
 
 var updateDocs = flag.Bool("update-docs", false, "write command_docs.resp.gz again, from Redis")

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"lockproxy/internal/eventloop"
-	"lockproxy/internal/faults/relay"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/faults/relay"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 	"lockproxy/lockcmd"
 )
 

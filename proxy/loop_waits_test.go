@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"lockproxy/internal/eventloop"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 	"lockproxy/lockcmd"
 )
 

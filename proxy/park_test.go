@@ -10,8 +10,8 @@ import (
 
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/loopguard"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/upstream"
 	"lockproxy/lockcmd"
 	"lockproxy/passthrough"

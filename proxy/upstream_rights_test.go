@@ -6,7 +6,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/upstream"
 )
 

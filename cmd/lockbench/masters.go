@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"lockproxy/internal/freeport"
+	"lockproxy/internal/test/freeport"
 )
 
 // masters are a Redis Cluster, each with an equal part of the slots. The zero masters are none.

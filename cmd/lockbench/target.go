@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"lockproxy/internal/freeport"
+	"lockproxy/internal/test/freeport"
 )
 
 // The ways to Redis that are compared.

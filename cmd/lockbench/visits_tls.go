@@ -15,7 +15,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"lockproxy/internal/freeport"
+	"lockproxy/internal/test/freeport"
 )
 
 // certFile and keyFile are of the Redis that is reached with TLS. The certificate is its own

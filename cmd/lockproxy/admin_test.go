@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/testredis"
 )
 
 func fetch(t *testing.T, url string) (int, string) {

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/testtls"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testtls"
+	"lockproxy/internal/test/testwait"
 )
 
 func copyFile(t *testing.T, to, from string) {

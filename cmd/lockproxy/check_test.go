@@ -12,8 +12,8 @@ import (
 
 	"github.com/tidwall/redcon"
 
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 // slowSentinel is what check says of a Sentinel that has not answered within its second.

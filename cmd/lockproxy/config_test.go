@@ -16,8 +16,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testtls"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testtls"
 )
 
 func configFile(t *testing.T, text string) string {

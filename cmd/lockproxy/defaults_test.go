@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/testredis"
 )
 
 // A value that is missing or misspelt ends lockproxy at start: it must not serve from memory, or

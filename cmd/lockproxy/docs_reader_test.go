@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"testing"
 
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 // reader types a page's commands, as one who reads it would.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
 )
 
 // With few open files the proxy lets in as many clients as can have connections of their own to

@@ -16,8 +16,8 @@ import (
 	"syscall"
 	"testing"
 
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 // pings connects again and again and asks something, which it counts in asked, until ctx ends.

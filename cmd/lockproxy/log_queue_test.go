@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 // blockedWriter takes nothing until it is open.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/testredis"
 )
 
 // What an operator has got wrong on the command line, in the environment, in a file or about this

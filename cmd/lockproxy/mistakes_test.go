@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"testing"
 
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 // The log says what keeps the upstream from serving, at the start and later, and when that is over.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testtls"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testtls"
+	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/upstream"
 )
 

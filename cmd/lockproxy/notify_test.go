@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"testing"
 
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 // listenAsSystemd returns a path for NOTIFY_SOCKET, and what reads the next state.

@@ -14,10 +14,10 @@ import (
 	"syscall"
 	"testing"
 
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testtls"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testtls"
+	"lockproxy/internal/test/testwait"
 )
 
 // asProgram makes the test binary behave as lockproxy, so that a test has a process to

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 // terminal is a program that runs as in a terminal of 100 columns.

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 // Runs that wait are given their lock, however often the proxy is replaced meanwhile: they ask again

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/testredis"
 )
 
 // A lost lock ends the command and all that it has started, even processes that ignore SIGTERM,

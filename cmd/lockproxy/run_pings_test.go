@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 // A run sends something while it waits for the lock and while it holds it, whatever its timeout:

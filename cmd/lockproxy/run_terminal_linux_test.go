@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 // A command that reads from the terminal is stopped by the kernel: that is said, with the flag that

@@ -18,9 +18,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testtls"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testtls"
+	"lockproxy/internal/test/testwait"
 )
 
 func TestRunPassesStatusesOn(t *testing.T) {

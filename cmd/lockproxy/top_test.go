@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/testredis"
 )
 
 // Into a pipe the locks are printed once.

@@ -16,10 +16,10 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"lockproxy/internal/faults/check"
-	"lockproxy/internal/faults/client"
-	"lockproxy/internal/faults/history"
-	"lockproxy/internal/faults/soak"
+	"lockproxy/internal/test/faults/check"
+	"lockproxy/internal/test/faults/client"
+	"lockproxy/internal/test/faults/history"
+	"lockproxy/internal/test/faults/soak"
 )
 
 type commands struct {

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"lockproxy/internal/faults/process"
-	"lockproxy/internal/faults/soak"
+	"lockproxy/internal/test/faults/process"
+	"lockproxy/internal/test/faults/soak"
 )
 
 // runCommand is the soak itself.

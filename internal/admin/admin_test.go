@@ -17,8 +17,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/admin"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/upstream"
 	"lockproxy/lockcmd"
 	"lockproxy/proxy"

@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/admin"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 	"lockproxy/proxy"
 )
 

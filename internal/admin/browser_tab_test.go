@@ -20,7 +20,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 // chromium is a headless Chromium for all tests, since its start takes longer than most of them.

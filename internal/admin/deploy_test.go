@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 const (

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 type lock struct {

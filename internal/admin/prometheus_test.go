@@ -16,8 +16,8 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 // The alerts are well-formed, and fire when they should: see the file of their tests.

@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"lockproxy/internal/admin"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 	"lockproxy/proxy"
 )
 

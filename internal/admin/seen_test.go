@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"lockproxy/internal/admin"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 	"lockproxy/proxy"
 )
 

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"lockproxy/internal/admin"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 // stream opens /events and returns its lines.

@@ -13,8 +13,8 @@ import (
 	"lockproxy/internal/cluster"
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 var lasting testredis.Lasting

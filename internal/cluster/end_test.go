@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"lockproxy/internal/cluster"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/upstream"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"lockproxy/internal/cluster"
 	"lockproxy/internal/resp"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 // received is the last words of the messages that have come to a client, each with how often it

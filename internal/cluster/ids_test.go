@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"lockproxy/internal/cluster"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 var (

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/testredis"
 )
 
 // INFO adds up the counts of all masters, and says which master the rest is from.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 // While one node is silent, the replies of the other to requests of both do not pile up.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"lockproxy/internal/resp"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 // A Conn begins at another node when one is silent, long before its timeout.

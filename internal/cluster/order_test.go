@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 // A request does not overtake an earlier one for the same slot that no node can run yet.

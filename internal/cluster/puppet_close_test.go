@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"lockproxy/internal/loopguard"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 // Close ends a Conn, also one of which a node is still being dialled, and does not wait for that:

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"lockproxy/internal/resp"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 // puppets are nodes that a test plays. A Conn dials them by name.

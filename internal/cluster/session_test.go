@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 // keyAt returns a key that starts with prefix and is served by the i-th master.

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"lockproxy/internal/resp"
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/testredis"
 )
 
 // Slots are Redis's own, for keys with braces of all kinds.

@@ -10,7 +10,7 @@ import (
 
 	"lockproxy/internal/foreign"
 	"lockproxy/internal/resp"
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/testredis"
 )
 
 // asker asks a redis-server and decodes its replies.

@@ -17,7 +17,7 @@ import (
 	"testing"
 
 	"lockproxy/internal/socket"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 func start(t testing.TB, n int) *Loops {

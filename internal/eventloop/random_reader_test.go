@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"lockproxy/internal/socket"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 // randomReader reads one connection, sometimes in the loop and sometimes in its goroutine.

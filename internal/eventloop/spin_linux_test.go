@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"lockproxy/internal/socket"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 // looks drives a spin from its wake to its sleep: a look every step, and an arrival at each of those

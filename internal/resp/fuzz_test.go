@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"lockproxy/internal/resp"
-	"lockproxy/internal/testhostile"
+	"lockproxy/internal/test/testhostile"
 )
 
 // fuzzLimits are small, so that fuzzing meets them.

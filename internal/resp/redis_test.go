@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 
 	"lockproxy/internal/resp"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 // ask sends raw to the Redis at addr, on a new connection, and returns all that it answers

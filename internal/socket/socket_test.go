@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 // pair is two ends of a connection of the network.

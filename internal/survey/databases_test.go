@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"lockproxy/internal/names"
-	"lockproxy/internal/proxytest"
 	"lockproxy/internal/survey"
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
 	"lockproxy/lockcmd/lockinfo"
 	"lockproxy/proxy"
 )

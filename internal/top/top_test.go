@@ -18,8 +18,8 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/survey"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/upstream"
 	"lockproxy/lockcmd"
 	"lockproxy/lockcmd/lockinfo"

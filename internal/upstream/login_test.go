@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"lockproxy/internal/resp"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 // round is some requests, and what an upstream then answers.

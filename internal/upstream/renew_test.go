@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"lockproxy/internal/resp"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/upstream"
 )
 

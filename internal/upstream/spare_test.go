@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"lockproxy/internal/socket"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 // A connection that goes on to another client is reset at once, and its server asked for no more

@@ -11,7 +11,7 @@ import (
 
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 	"lockproxy/lockcmd/script"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"lockproxy/internal/journal"
 	"lockproxy/internal/names"
-	"lockproxy/internal/virtualnet"
+	"lockproxy/internal/test/virtualnet"
 	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/script"
 )

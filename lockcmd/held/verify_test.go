@@ -8,7 +8,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 	"lockproxy/lockcmd/background"
 )
 

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"lockproxy/internal/slot"
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/testredis"
 )
 
 // specified follows the words of the cluster specification, apart from how SlotOf does it.

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"lockproxy/internal/names"
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 	"lockproxy/lockcmd/deadlock"
 	"lockproxy/lockcmd/search"
 )

@@ -15,9 +15,9 @@ import (
 	"syscall"
 	"testing"
 
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 // A clientProgram is a program of testdata that uses one client library.

@@ -5,8 +5,8 @@ package clients_test
 import (
 	"testing"
 
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
 )
 
 // The same programs, which know nothing of clusters, do the same on a cluster of six nodes. They

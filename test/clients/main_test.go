@@ -6,7 +6,7 @@ package clients_test
 import (
 	"testing"
 
-	"lockproxy/internal/proxytest"
+	"lockproxy/internal/test/proxytest"
 )
 
 func TestMain(m *testing.M) { proxytest.Main(m) }

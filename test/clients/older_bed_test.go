@@ -17,7 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/testredis"
 )
 
 // An olderProgram is a program of examples/older, with options that suit a test.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 // testLosingGetset does L1's steps by hand during LOCK's takeover of an expired lock.

@@ -13,9 +13,9 @@ import (
 	"syscall"
 	"testing"
 
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 // recipes are the programs of docs/recipes.md in a directory, next to the helpers.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/proxytest"
+	"lockproxy/internal/test/proxytest"
 )
 
 // The step lock-shared prints the two holders of the lock that it leaves, and the error by which it

@@ -10,8 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
 )
 
 // Clients that know Redis Cluster are told that the proxy is the only node, and work.

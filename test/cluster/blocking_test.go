@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testwait"
 )
 
 // What is pipelined behind a command that blocks waits for it, on whichever nodes, and is not run

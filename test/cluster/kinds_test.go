@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/testredis"
 )
 
 // severalServers is what a proxy can stand in front of, with links.

@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testwait"
 )
 
 // Locks of servers that are 100 ms away: each command works, a release reaches the waiter of
 // another proxy, and session locks are released when their connection closes, although the servers
-// don't know the scripts. test/virtual has the times.
+// don't know the scripts. test/locks/virtual has the times.
 func TestLocksOfServersFarAway(t *testing.T) {
 	t.Parallel()
 	for name, up := range startBothKinds(t, 100*time.Millisecond) {

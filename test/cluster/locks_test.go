@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"lockproxy/internal/names"
-	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
 )
 
 // What a single Redis does with locks, a cluster does too, whatever their names are.

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testtls"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testtls"
+	"lockproxy/internal/test/testwait"
 )
 
 // Every node is logged in to as the client is, also those that it comes to later.

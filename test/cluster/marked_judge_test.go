@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/test/proxytest"
 )
 
 // live is the life of one connection, until over.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/test/proxytest"
 )
 
 // marked is a client whose requests carry marks that no other request has, and what it may be told.

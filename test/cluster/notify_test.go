@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 	"lockproxy/proxy"
 )
 
@@ -60,7 +60,7 @@ func wakeChannels(node *testredis.Server, command string) (channels []string) {
 
 // wake has a lock released, which its node must publish on a channel that someone listens to, and
 // the waiter have it and release it, too. That a waiter looks as soon as it hears of a release is a
-// matter of test/virtual.
+// matter of test/locks/virtual.
 func wake(t *testing.T, node *testredis.Server, command string, holder, waiter *proxytest.Conn,
 	key string, token int64) {
 	t.Helper()

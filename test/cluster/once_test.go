@@ -4,8 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
 )
 
 // Values are made once while their slots move to another node and back.

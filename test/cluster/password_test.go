@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 // A password that is set, or a default user that is switched off, holds for all clients that come

@@ -3,8 +3,8 @@ package cluster_test
 import (
 	"testing"
 
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
 	"lockproxy/proxy"
 )
 

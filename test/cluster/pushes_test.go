@@ -7,8 +7,8 @@ import (
 	"sync"
 	"testing"
 
-	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/test/proxytest"
 	"lockproxy/proxy"
 )
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
 )
 
 type clusterWork = underWork[*testredis.Cluster]

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	processes "lockproxy/internal/faults/process"
-	"lockproxy/internal/testwait"
+	processes "lockproxy/internal/test/faults/process"
+	"lockproxy/internal/test/testwait"
 )
 
 // A lock expires at its time by Redis's clock, although Redis keeps a key through the millisecond

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"lockproxy/internal/faults/history"
+	"lockproxy/internal/test/faults/history"
 )
 
 // figures are what docs/cluster-locks.md reports of one work, or of several.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 
-	"lockproxy/internal/proxytest"
+	"lockproxy/internal/test/proxytest"
 )
 
 func TestMain(m *testing.M) {

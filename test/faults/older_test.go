@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/faults/check"
-	"lockproxy/internal/faults/client"
-	"lockproxy/internal/faults/history"
-	processes "lockproxy/internal/faults/process"
-	"lockproxy/internal/faults/relay"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/faults/check"
+	"lockproxy/internal/test/faults/client"
+	"lockproxy/internal/test/faults/history"
+	processes "lockproxy/internal/test/faults/process"
+	"lockproxy/internal/test/faults/relay"
+	"lockproxy/internal/test/testwait"
 )
 
 // foreign is a client of Redis itself that locks by a recipe

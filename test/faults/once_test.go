@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	processes "lockproxy/internal/faults/process"
-	"lockproxy/internal/proxytest"
+	processes "lockproxy/internal/test/faults/process"
+	"lockproxy/internal/test/proxytest"
 )
 
 // Values are made once while a proxy is killed and started again. What its clients were making, the

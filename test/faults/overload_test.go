@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/faults/client"
-	processes "lockproxy/internal/faults/process"
-	"lockproxy/internal/faults/relay"
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/faults/client"
+	processes "lockproxy/internal/test/faults/process"
+	"lockproxy/internal/test/faults/relay"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testwait"
 )
 
 // overloaded is how many clients there are, and greedy how

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	processes "lockproxy/internal/faults/process"
-	"lockproxy/internal/faults/soak"
-	"lockproxy/internal/proxytest"
+	processes "lockproxy/internal/test/faults/process"
+	"lockproxy/internal/test/faults/soak"
+	"lockproxy/internal/test/proxytest"
 )
 
 // programs are built once, with the race detector, where the next run finds them.

@@ -16,10 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/faults/client"
-	processes "lockproxy/internal/faults/process"
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/faults/client"
+	processes "lockproxy/internal/test/faults/process"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testwait"
 )
 
 // Two proxies are replaced in turn under load, each by a process that takes over its socket: no

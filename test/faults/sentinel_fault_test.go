@@ -5,7 +5,7 @@ package faults_test
 import (
 	"testing"
 
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/testredis"
 )
 
 type groupWork = underWork[*testredis.Group]

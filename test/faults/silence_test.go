@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testwait"
 )
 
 // silence is how long the proxy's kernel lets the machine of a client be silent. The proxy sets it

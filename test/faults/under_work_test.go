@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/faults/history"
-	"lockproxy/internal/proxytest"
+	"lockproxy/internal/test/faults/history"
+	"lockproxy/internal/test/proxytest"
 	"lockproxy/lockcmd"
 	"lockproxy/proxy"
 )

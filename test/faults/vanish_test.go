@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/faults/process"
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/faults/process"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 // machine is another machine as far as the network goes.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"lockproxy/internal/faults/check"
-	"lockproxy/internal/faults/history"
+	"lockproxy/internal/test/faults/check"
+	"lockproxy/internal/test/faults/history"
 )
 
 // verdict is the outcome of a work.

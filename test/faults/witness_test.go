@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/faults/check"
-	"lockproxy/internal/faults/client"
-	"lockproxy/internal/faults/history"
-	processes "lockproxy/internal/faults/process"
-	"lockproxy/internal/faults/relay"
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/faults/check"
+	"lockproxy/internal/test/faults/client"
+	"lockproxy/internal/test/faults/history"
+	processes "lockproxy/internal/test/faults/process"
+	"lockproxy/internal/test/faults/relay"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testwait"
 )
 
 // witness is a service and what single clients saw of it, for

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/faults/check"
-	"lockproxy/internal/faults/client"
-	"lockproxy/internal/faults/history"
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/faults/check"
+	"lockproxy/internal/test/faults/client"
+	"lockproxy/internal/test/faults/history"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testwait"
 )
 
 // work is clients that compete for locks, and others whose commands have one right answer,

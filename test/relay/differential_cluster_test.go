@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"lockproxy/internal/commands"
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
 )
 
 // diffOnClusters are the tables whose conversations are also held with a cluster.

@@ -7,8 +7,8 @@ import (
 	"sort"
 	"strings"
 
-	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/test/proxytest"
 	"lockproxy/lockcmd/syntax"
 )
 

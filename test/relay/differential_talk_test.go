@@ -12,10 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 // A diffSide is one of the two compared ways to a Redis, and a direct connection to that Redis.

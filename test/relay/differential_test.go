@@ -11,9 +11,9 @@ import (
 	"sync"
 	"testing"
 
-	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
 )
 
 // TestDifferential holds every conversation of testdata/differential with a redis-server and,

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"lockproxy/internal/proxytest"
+	"lockproxy/internal/test/proxytest"
 )
 
 // On one of the proxy's own connections, an endless line of the upstream ends the connection and

@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testwait"
 )
 
 func hostileDial(t testing.TB, addr string) *net.TCPConn {

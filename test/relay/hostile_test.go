@@ -17,11 +17,11 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
-	"lockproxy/internal/testhostile"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testhostile"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 // Broken, slow and malicious clients harm neither the proxy nor, through it, one another. Memory is

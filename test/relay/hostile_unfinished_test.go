@@ -11,9 +11,9 @@ import (
 	"sync"
 	"testing"
 
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 // Many clients with large unfinished requests take a bounded amount of memory. Requests that can be

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/test/proxytest"
 	"lockproxy/lockcmd/syntax"
 )
 

@@ -5,8 +5,8 @@ package relay_test
 import (
 	"testing"
 
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
 )
 
 // Many tests here are about TCP connections of clients.

@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 // 10,000 clients that have asked for one value each take 50 connections of each Redis at most, and

@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testwait"
 )
 
 // A lock that is held keeps its name in memory once, also when it has been renewed and Redis has

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/test/proxytest"
 )
 
 // Redis as of 7.2 and Valkey do not answer an AUTH that they refuse while the client has replies to

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"lockproxy/internal/loopguard"
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 // relayPerTurn is how many requests a turn of relayTurn sends at once.

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testtls"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testtls"
 	"lockproxy/internal/upstream"
 	"lockproxy/proxy"
 )

@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 // The proxy asks Redis twice a second at most whether it lets new clients in. A client that comes

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/faults/relay"
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/faults/relay"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 	"lockproxy/proxy"
 )
 

@@ -11,10 +11,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 // Many clients send all kinds of pipelines at once, and each knows the right replies.

@@ -5,8 +5,8 @@ package sharing_test
 import (
 	"testing"
 
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
 )
 
 func TestMain(m *testing.M) { proxytest.Main(m, testredis.Upstreams, testredis.Clients) }

@@ -3,8 +3,8 @@ package sharing_test
 import (
 	"testing"
 
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testredis"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
 )
 
 // A push that Redis puts into the middle of a reply makes no client's reply another's.

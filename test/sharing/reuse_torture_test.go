@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"lockproxy/internal/proxytest"
 	"lockproxy/internal/resp"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 	"lockproxy/proxy"
 )
 

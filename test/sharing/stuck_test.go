@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testwait"
 )
 
 // A client closes while its requests wait after a blocking command: its session ends, so that the

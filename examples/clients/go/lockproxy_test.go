@@ -21,9 +21,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	lockproxy "lockproxy/examples/clients/go"
-	"lockproxy/internal/proxytest"
-	"lockproxy/internal/testredis"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 // holdAt has the test binary hold the lock "a" at this address until it is killed.

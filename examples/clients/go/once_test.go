@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	lockproxy "lockproxy/examples/clients/go"
-	"lockproxy/internal/testwait"
+	"lockproxy/internal/test/testwait"
 )
 
 type onceOptions = lockproxy.OnceOptions

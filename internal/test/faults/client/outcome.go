@@ -1,0 +1,73 @@
+//go:build linux
+
+package client
+
+// What a reply says of the outcome of a command.
+
+import (
+	"errors"
+	"os"
+	"strings"
+
+	"lockproxy/internal/test/faults/history"
+)
+
+// setOutcome sets the outcome of an operation. judge gets replies that are not errors.
+func setOutcome(op *history.Op, r Reply, err error, judge func(Reply, *history.Op)) {
+	switch {
+	case errors.Is(err, ErrGarbled):
+		op.Outcome, op.Got = history.Garbled, err.Error()
+	case err != nil:
+		op.Outcome, op.Got = history.Unknown, err.Error()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			op.Left = history.Now()
+		}
+	case r.Error() && strings.HasPrefix(r.Text, "FENCED"):
+		op.Outcome, op.Got = history.Fenced, r.Text
+	case r.Error() && strings.HasPrefix(r.Text, "UPSTREAM") && !saysUndone(r.Text),
+		r.Error() && strings.HasPrefix(r.Text, "NOREPLICAS") &&
+			strings.Contains(r.Text, "is not known"):
+		op.Outcome, op.Got = history.Unknown, r.Text
+	case r.Error():
+		op.Outcome, op.Got = history.Refused, r.Text
+	default:
+		op.Outcome = history.Garbled
+		judge(r, op)
+		if op.Outcome == history.Garbled {
+			op.Got = r.String()
+		}
+	}
+}
+
+// saysUndone reports whether the proxy says of a request without an answer that it was not done.
+func saysUndone(text string) bool {
+	return strings.Contains(text, "nothing was sent") ||
+		strings.Contains(text, "it was not acquired")
+}
+
+func judgeLock(r Reply, op *history.Op) {
+	switch {
+	case r.Null():
+		op.Outcome = history.Null
+	case r.Kind == ':' && r.Int > 0 && r.Int < 1<<53:
+		op.Outcome, op.Result = history.OK, r.Int
+	}
+}
+
+func judgeFlag(r Reply, op *history.Op) {
+	if r.Kind == ':' && (r.Int == 0 || r.Int == 1) {
+		op.Outcome, op.Result = history.OK, r.Int
+	}
+}
+
+func judgeStatus(r Reply, op *history.Op) {
+	if r.Kind == '+' && r.Text == "OK" {
+		op.Outcome = history.OK
+	}
+}
+
+func judgeValue(r Reply, op *history.Op) {
+	if r.Null() || r.Kind == '$' {
+		op.Outcome, op.Got = history.OK, r.Text
+	}
+}

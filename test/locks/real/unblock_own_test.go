@@ -1,0 +1,111 @@
+package real_test
+
+import (
+	"fmt"
+	"regexp"
+	"testing"
+	"time"
+
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
+)
+
+// clientID is the number that a client is told.
+func clientID(c *proxytest.Conn) string {
+	return regexp.MustCompile(`\d+`).FindString(c.Do("CLIENT ID"))
+}
+
+// blockedIn is the number of a client at a server whose command is running and waits, "" for none.
+func blockedIn(s *testredis.Server, command string) string {
+	found := regexp.MustCompile(`id=(\d+) [^\n]*flags=b [^\n]*cmd=` + command + ` `).
+		FindStringSubmatch(s.Ask("CLIENT", "LIST"))
+	if found == nil {
+		return ""
+	}
+	return found[1]
+}
+
+// What the proxy asks Redis for itself on a client's connection is not the client's: neither CLIENT
+// UNBLOCK of the client ends it, nor one at Redis of the connection. The client does not wait for
+// others, and is told nothing but that it has the lock.
+func TestUnblockEndsNoConfirmation(t *testing.T) {
+	t.Parallel()
+	for name, at := range startReplicated(t) {
+		t.Run(name, func(t *testing.T) {
+			p := proxytest.Start(t, at.url, proxytest.WithSlowReplicas(1))
+			c, admin := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+			id := clientID(c)
+			at.replica.Pause()
+			for _, lock := range []string{"LOCK {job} 600", "LOCK {job} 600 WAIT 0 OWNER o"} {
+				c.Send(lock)
+				testwait.Until(t, "it waits for the replica", func() bool {
+					return blockedIn(at.master, "wait") != ""
+				})
+				for range 3 {
+					at.master.Ask("CLIENT", "UNBLOCK", blockedIn(at.master, "wait"), "ERROR")
+					testwait.Until(t, "it waits for the replica again", func() bool {
+						return blockedIn(at.master, "wait") != ""
+					})
+				}
+				if lock == "LOCK {job} 600" {
+					admin.Expect("CLIENT UNBLOCK "+id, ":0\r\n")
+					admin.Expect("CLIENT UNBLOCK "+id+" ERROR", ":0\r\n")
+				}
+				at.replica.Resume()
+				c.Expect(proxytest.Unlock("{job}", proxytest.Token(t, c.Reply())), ":1\r\n")
+				at.replica.Pause()
+			}
+			at.replica.Resume()
+		})
+	}
+}
+
+// A waiter is unblocked as soon as the request of another client arrives, however far Redis is, and
+// whether the number was told before or not. Numbers that are nobody's are answered, too, also while
+// the number of a client that waits can't be asked for.
+func TestUnblockFarAway(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	link := testredis.StartFarLink(t, server.Addr(), 500*time.Millisecond)
+	p := proxytest.Start(t, "redis://"+link.Addr(), nil)
+	near := proxytest.Dial(t, proxytest.Start(t, server.URL(), nil).Addr)
+	near.Lock("job 600")
+	near.Lock("other 600")
+	made := proxytest.Token(t, near.Do("ONCE {v} 600"))
+	admin := proxytest.Dial(t, p.Addr)
+	told, greeted, unasked := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+		proxytest.Dial(t, p.Addr)
+	toldID := clientID(told)
+	greetedID := regexp.MustCompile(`id\r\n:(\d+)`).FindStringSubmatch(greeted.Do("HELLO 3"))[1]
+	unasked.Expect("CLIENT SETNAME unasked", "+OK\r\n")
+	unaskedID := regexp.MustCompile(`id=(\d+) [^\n]*name=unasked `).FindStringSubmatch(
+		server.Ask("CLIENT", "LIST"))[1]
+	for _, wait := range []string{"LOCKALL 600 2 other job WAIT 0", "ONCE {v} 600 WAIT 0"} {
+		key := map[byte]string{'O': "{v}:once:tag"}[wait[0]]
+		if key == "" {
+			key = "job"
+		}
+		for _, c := range []*proxytest.Conn{told, greeted, unasked} {
+			c.Send(wait)
+		}
+		proxytest.AwaitWaiters(t, p, key, 3)
+		admin.Expect("CLIENT UNBLOCK "+toldID, ":1\r\n")
+		told.WantReply("$-1\r\n")
+		admin.Expect("CLIENT UNBLOCK "+greetedID+" ERROR", ":1\r\n")
+		greeted.WantReply(unblocked)
+		admin.Expect("CLIENT UNBLOCK "+unaskedID, ":1\r\n")
+		unasked.WantReply("$-1\r\n")
+		admin.Expect("CLIENT UNBLOCK "+unaskedID, ":0\r\n")
+	}
+
+	// Its number is asked for behind its BLPOP.
+	busy := proxytest.Dial(t, p.Addr)
+	busy.Send("BLPOP nothing 0")
+	busy.Send("LOCK job 600 WAIT 0")
+	testwait.Until(t, "it waits at Redis", func() bool { return blockedIn(server, "blpop") != "" })
+	admin.Expect("CLIENT UNBLOCK 999999", ":0\r\n")
+	admin.Expect("CLIENT UNBLOCK "+blockedIn(server, "blpop"), ":1\r\n")
+	busy.WantReply("*-1\r\n")
+	near.Expect(fmt.Sprintf("DONE {v} %d", made), ":1\r\n")
+}

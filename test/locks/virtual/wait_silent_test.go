@@ -1,0 +1,155 @@
+//go:build !race
+
+package virtual_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/virtualtest"
+	"lockproxy/proxy"
+)
+
+// So is one that is about to be logged for its long wait: the log line names the holder.
+func TestSlowWaitEndsWhileRedisIsSilent(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		server := virtualtest.StartStore(t)
+		p := proxytest.Start(t, server.URL(), func(c *proxy.Config) {
+			c.DialTimeout, c.Locks.SlowWait = time.Second, 150*time.Millisecond
+		})
+		holder := proxytest.Dial(t, p.Addr)
+		holder.Lock("a 60")
+		holder.Lock("b 60")
+		waiters := []*proxytest.Conn{proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)}
+		for i, command := range []string{"LOCK a 60 WAIT 2", "LOCKALL 60 2 b c WAIT 2"} {
+			waiters[i].Expect("PING", "+PONG\r\n")
+			waiters[i].Send(command)
+		}
+		proxytest.AwaitWaiters(t, p, "a", 1)
+		proxytest.AwaitWaiters(t, p, "b", 1)
+		server.Pause()
+		for _, c := range waiters {
+			got, err := c.TryReply()
+			if err != nil || !strings.HasPrefix(got, "-UPSTREAM ") {
+				t.Errorf("%q, %v; want UPSTREAM within 4s", got, err)
+			}
+		}
+		server.Resume()
+	})
+}
+
+// So are those that wait behind a LOCKALL, and a LOCKALL that waits behind others.
+func TestLockAllWhileRedisIsSilent(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		server := virtualtest.StartStore(t)
+		p := proxytest.Start(t, server.URL(), func(c *proxy.Config) { c.DialTimeout = time.Second })
+		holder, first := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+		holder.Lock("a 60")
+		first.Send("LOCKALL 60 2 a b WAIT 0")
+		proxytest.AwaitWaiters(t, p, "a", 1)
+		var behind []*proxytest.Conn
+		for i, command := range []string{"LOCK a 60 WAIT 3", "LOCKALL 60 2 c a WAIT 3"} {
+			c := proxytest.Dial(t, p.Addr)
+			c.Expect("PING", "+PONG\r\n")
+			c.Send(command)
+			proxytest.AwaitWaiters(t, p, "a", i+2)
+			behind = append(behind, c)
+		}
+		server.Pause()
+		for _, c := range behind {
+			if got := c.Reply(); !strings.HasPrefix(got, "-UPSTREAM ") {
+				t.Errorf("%q, but Redis is silent", got)
+			}
+		}
+		server.Resume()
+		holder.Expect("UNLOCK a", ":1\r\n")
+		proxytest.Token(t, first.Reply())
+	})
+}
+
+// So are those behind a LOCKALL that does not poll, since it waits for its turn at another lock.
+func TestWaitBehindLockAllWhileRedisIsSilent(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		server := virtualtest.StartStore(t)
+		p := proxytest.Start(t, server.URL(), func(c *proxy.Config) { c.DialTimeout = time.Second })
+		queue := func(command, key string, n int) *proxytest.Conn {
+			c := proxytest.Dial(t, p.Addr)
+			c.Expect("PING", "+PONG\r\n")
+			c.Send(command)
+			proxytest.AwaitWaiters(t, p, key, n)
+			return c
+		}
+		holder := proxytest.Dial(t, p.Addr)
+		holder.Lock("a 60")
+		holder.Lock("b 60")
+		queue("LOCK b 60 WAIT 0", "b", 1)
+		queue("LOCKALL 60 2 a b WAIT 0", "a", 1)
+		behind := []*proxytest.Conn{
+			queue("LOCK a 60 WAIT 1.5", "a", 2), queue("LOCKALL 60 2 c a WAIT 1.5", "a", 3),
+		}
+		server.Pause()
+		for _, c := range behind {
+			if got := c.Reply(); !strings.HasPrefix(got, "-UPSTREAM ") {
+				t.Errorf("%q, but Redis is silent", got)
+			}
+		}
+		server.Resume()
+	})
+}
+
+// The first waiter is answered when its wait is over, even while Redis is silent, and not that
+// another client holds the lock. A lock that its last poll takes later is released.
+func TestWaitEndsWhileRedisIsSilent(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		server := virtualtest.StartStore(t)
+		p := proxytest.Start(t, server.URL(), func(c *proxy.Config) { c.DialTimeout = time.Second })
+		idle, held, owed, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+			proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+		for _, c := range []*proxytest.Conn{idle, held, owed} {
+			c.Expect("PING", "+PONG\r\n")
+		}
+		other.Lock("held 2")
+		held.Send("LOCK held 60 WAIT 1.5")
+		proxytest.AwaitWaiters(t, p, "held", 1)
+		server.Pause()
+		start := time.Now()
+		within := func(c *proxytest.Conn, want string, bound time.Duration) {
+			t.Helper()
+			got, err := c.TryReply()
+			if took := time.Since(start); err != nil || took > bound ||
+				!strings.HasPrefix(got, "-UPSTREAM "+want) {
+				t.Errorf("after %v: %q, %v; want UPSTREAM %s within %v", took, got, err, want, bound)
+			}
+		}
+		// Redis can't say whether a client that comes only now must log in.
+		newcomer := proxytest.Dial(t, p.Addr)
+		newcomer.Send("LOCK new 60 WAIT 1")
+		idle.Send("LOCK free 60 WAIT 1")
+		owed.Send("GET x", "LOCK owed 60 WAIT 0.5")
+		within(idle, "has not answered in time", 2*time.Second)
+		within(newcomer, "has not answered in time", 2*time.Second)
+		idle.Send("LOCK more 60 WAIT 0.5", "PING") // none piles up after the late one
+		within(idle, "does not answer", 4*time.Second)
+		within(held, "", 4*time.Second)
+		if owed.Arrived() {
+			t.Errorf("%q came before the answer to GET", owed.Reply())
+		}
+		server.Resume()
+		if got := idle.Reply(); got != "+PONG\r\n" {
+			t.Errorf("the command after them: %q", got)
+		}
+		if got := owed.Reply(); got != "$-1\r\n" {
+			t.Errorf("GET: %q", got)
+		}
+		if got := owed.Reply(); got[0] != ':' { // it had to wait for GET's reply, and then had its own
+			t.Errorf("LOCK after GET: %q", got)
+		}
+		next := proxytest.Dial(t, p.Addr)
+		for _, key := range []string{"new", "free", "more", "held"} {
+			next.Lock(key + " 1 WAIT 3")
+		}
+		idle.Lock("again 5 WAIT 1")
+	})
+}

@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10m
 
-.PHONY: all build test test-race test-virtual test-plain test-memory test-pages test-stress test-lockbench format compile test-dedicated test-transports test-packaging test-darwin release deb man test-clients test-rights test-torture test-older test-libraries test-deadlocks test-clients-cluster test-cluster test-failovers test-versions test-redis-suite test-redis-suite-cluster test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks bench-once bench-park bench-scale deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
+.PHONY: all build test test-race test-norace test-memory test-pages test-stress test-lockbench format compile test-dedicated test-transports test-packaging test-darwin release deb man test-clients test-rights test-torture test-older test-libraries test-deadlocks test-clients-cluster test-cluster test-failovers test-versions test-redis-suite test-redis-suite-cluster test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks bench-once bench-park bench-scale deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
 
 all: build
 
@@ -38,15 +38,12 @@ deps-ci:
 # the race detector would sleep for a second before it ends.
 RACE = GORACE=atexit_sleep_ms=0 GOFLAGS='-race -trimpath -gcflags=all=-dwarf=false "-ldflags=-s -w"'
 
-# The tests in virtual time run without the race detector, which does not build them: see
-# internal/test/virtualtest. The other targets share what has been compiled for these.
+# Files that begin with "//go:build !race" are tested without the race detector: tests in virtual
+# time, see internal/test/virtualtest, and tests that only compare or compute, which take three to ten
+# times as long with it. The other targets share what has been compiled for these.
 NORACE = GOFLAGS='-trimpath -gcflags=all=-dwarf=false "-ldflags=-s -w"'
-VIRTUAL = ./internal/test/virtualnet ./internal/test/virtualtest ./test/locks/virtual
-
-# What only compares or computes: with the race detector that takes three to ten times as long. The
-# other tests run the same code with it.
-PLAIN = ^Test(Differential|DifferentialStateAfterErrors|Broken\w+|\w+Property|\w+AgainstModel|DeadlocksAgainstTryingEverything|RegistryIsBounded|SessionsAreAlwaysRegistered|MemoryIsBounded|MemoryOfUsedLocksIsBounded)$$
-PLAIN_PACKAGES = ./test/relay ./lockcmd ./lockcmd/deadlock ./lockcmd/held ./lockcmd/keyname ./lockcmd/queue ./lockcmd/syntax ./internal/test/faults/check ./internal/journal ./internal/resp ./passthrough
+NORACE_FILES := $(shell grep -rlE --include='*_test.go' '^//go:build .*!race' .)
+NORACE_PACKAGES := $(sort $(dir $(NORACE_FILES)))
 
 # They begin first, so that none is left to run alone.
 LONGEST = ./test/locks/real ./test/cluster ./test/sharing ./test/relay ./cmd/lockproxy ./lockcmd
@@ -54,20 +51,18 @@ LONGEST = ./test/locks/real ./test/cluster ./test/sharing ./test/relay ./cmd/loc
 # Tests wait more than they compute, so the parts run at the same time. make vet does the vetting.
 TIMEOUT = 20m
 test: deps format compile
-	@$(MAKE) --no-print-directory --jobs=3 --keep-going test-race test-virtual test-plain
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going test-race test-norace
 
 test-race:
 	@built=$$(mktemp -d); trap 'rm -rf "$$built"' EXIT; \
 	$(RACE) $(GO) build -o "$$built" ./cmd/lockproxy || exit 1; \
 	LOCKPROXY_TEST_BINARY="$$built/lockproxy" $(RACE) $(GO) test -vet=off -count=1 \
-		-timeout $(TIMEOUT) -p 4 -parallel 3 -skip '$(PLAIN)' $(LONGEST) ./...
+		-timeout $(TIMEOUT) -p 4 -parallel 3 $(LONGEST) ./...
 
-test-virtual:
-	@GOGC=400 $(NORACE) $(GO) test -vet=off -count=1 -timeout $(TIMEOUT) -p 2 $(VIRTUAL)
-
-test-plain:
-	@GOGC=400 $(NORACE) $(GO) test -vet=off -count=1 -timeout $(TIMEOUT) -p 1 -parallel 3 \
-		-run '$(PLAIN)' $(PLAIN_PACKAGES)
+test-norace:
+	@tests=$$(sed -nE 's/^func ((Test|Fuzz)[A-Z][A-Za-z0-9_]*)\(.*/\1/p' $(NORACE_FILES) | paste -sd '|' -); \
+	GOGC=400 $(NORACE) $(GO) test -vet=off -count=1 -timeout $(TIMEOUT) -p 3 -parallel 3 \
+		-run "^($$tests)$$" $(NORACE_PACKAGES)
 
 # make test, or PACKAGES only, while other programs take all cores and sync the disk, and redis-servers
 # stop for up to 2 s now and then. What fails there only judges the machine.
@@ -78,7 +73,7 @@ test-stress: deps format compile
 # Compiles what the tests need, and links nothing. GOGC lets compilers finish sooner.
 compile:
 	@$(RACE) GOGC=400 $(GO) list -export -deps -test ./... >/dev/null
-	@$(NORACE) GOGC=400 $(GO) list -export -deps -test $(VIRTUAL) $(PLAIN_PACKAGES) >/dev/null
+	@$(NORACE) GOGC=400 $(GO) list -export -deps -test $(NORACE_PACKAGES) >/dev/null
 
 # Memory and processor time under hostile and slow clients, and of 10,000 clients, whose connections
 # to Redis are counted, without the race detector.
@@ -99,16 +94,22 @@ test-lockbench: deps
 	$(RACE) $(GO) -C cmd/lockbench test -vet=off -count=1 -timeout 5m ./...
 
 # The tests that compare the proxy with Redis, and those that attack it, once more with an upstream connection for each client.
+DIFFERENTIAL = ^TestDifferential(StateAfterErrors)?$$
 test-dedicated: deps
 	LOCKPROXY_TEST_UPSTREAM_MODE=dedicated $(GO) test -tags memory -race -count=1 -timeout 8m -run 'Differential|Upstream|Hostile|Attack|Limits|Leak' \
 		./test/relay ./test/sharing ./test/locks/real
+	LOCKPROXY_TEST_UPSTREAM_MODE=dedicated $(NORACE) $(GO) test -vet=off -count=1 -timeout 8m \
+		-run '$(DIFFERENTIAL)' ./test/relay
 
 # The tests of whole proxies by each transport, of upstreams before the slash and of clients behind it. make test chooses
 # one for each server and proxy, by a seed that it prints if it fails: LOCKPROXY_TEST_TRANSPORT can be that seed, too.
 TRANSPORTS = tcp/tcp tls/unix unix/tls
 test-transports: deps
-	for by in $(TRANSPORTS); do LOCKPROXY_TEST_TRANSPORT=$$by $(RACE) $(GO) test -vet=off -count=1 -timeout $(TIMEOUT) \
-		-p 2 -parallel 3 ./test/locks/real ./test/cluster ./test/sharing ./test/relay || exit 1; done
+	for by in $(TRANSPORTS); do export LOCKPROXY_TEST_TRANSPORT=$$by; \
+		$(RACE) $(GO) test -vet=off -count=1 -timeout $(TIMEOUT) -p 2 -parallel 3 \
+			./test/locks/real ./test/cluster ./test/sharing ./test/relay && \
+		$(NORACE) $(GO) test -vet=off -count=1 -timeout $(TIMEOUT) -run '$(DIFFERENTIAL)' ./test/relay || \
+		exit 1; done
 
 # Everything, with the tests that have a build tag.
 vet: format

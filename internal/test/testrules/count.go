@@ -34,8 +34,9 @@ func (c Counts) within(o Counts) bool {
 // helpers are the packages that tests are made with. testwait, which waits for all others, is none.
 var helpers = []string{"internal/test/proxytest", "internal/test/testredis"}
 
-// apart are folders whose tests have examples of what is counted.
-var apart = []string{"internal/test/testrules", "internal/test/testwait"}
+// apart are folders that are not counted: tests in virtual time may do as they like, and the others
+// have examples of what is counted.
+var apart = []string{"internal/test/testrules", "internal/test/testwait", "test/locks/virtual"}
 
 // Count counts in the files below root that have something to count, by their names from there.
 func Count(root string) (map[string]Counts, error) {
@@ -85,24 +86,9 @@ func countFile(path string, src any) (Counts, error) {
 	return c.Counts, nil
 }
 
-// virtual is the line that tags files of tests in virtual time, which may do as they like.
-var virtual = regexp.MustCompile(`^//go:build .*!race`)
-
-// isTagged reports whether a file has a line like tag.
-func isTagged(file *ast.File, tag *regexp.Regexp) bool {
-	for _, group := range file.Comments {
-		for _, comment := range group.List {
-			if comment.Pos() < file.Package && tag.MatchString(comment.Text) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// isVirtual reports whether a file's tests run in virtual time.
+// isVirtual reports whether a file's tests run in virtual time, and may do as they like.
 func isVirtual(file *ast.File) bool {
-	return isTagged(file, virtual) || slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool {
+	return slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool {
 		return i.Path.Value == `"testing/synctest"` ||
 			strings.HasSuffix(i.Path.Value, `/internal/test/virtualtest"`)
 	})

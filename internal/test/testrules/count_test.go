@@ -96,7 +96,7 @@ func TestCount(t *testing.T) {
 		body(`c.Do("LOCK " + key + " 300", "WAIT " + key + " 5", key+" 30")`):                {},
 		body(`c.Lock(fmt.Sprintf("%s 600 WAIT 30", key)); mu.Lock()`):                        {},
 		"package p\nfunc (c conn) SetDeadline(t time.Time) { c.near.SetDeadline(t) }":        {},
-		"//go:build !race\n\n" + body(`time.Sleep(1)`):                                       {},
+		"//go:build !race\n\n" + body(`time.Sleep(1)`):                                       {Sleeps: 1},
 		"//go:build admin\n\n" + body(`s.lock(c, "a", 100, "SESSION"); s.lock(c, "b", 300)`): {Leases: 1},
 		"//go:build linux\n\n" + body(`time.Sleep(1)`):                                       {Sleeps: 1},
 		"//go:build faults && linux\n\n" + body(`outlast(t, 1); return time.Since(t) > 1`):   {Times: 1, Sleeps: 1},

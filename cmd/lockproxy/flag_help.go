@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"reflect"
 	"strings"
 	"time"
@@ -151,6 +152,9 @@ var flagHelp = map[string]string{
 		"(default: don't wait).",
 	"max": "Hold the lock for so many seconds at most, also if the command hangs: it is ended " +
 		"then, as when the lock is lost (default: as long as it runs).",
+	"run --once": "Once the command has ended with 0, keep the lock until this long after the " +
+		"command began, so that no other machine runs it again: 23h, for instance. If it fails, " +
+		"the lock is free at once (default: free in any case).",
 	"kill-after": "When the lock is lost the command gets SIGTERM at once, and SIGKILL after " +
 		"this long (default ${default}).",
 	"conflict-exit-code": "Exit status if another holds the lock, 0 to 255 (default ${default}).",
@@ -195,7 +199,8 @@ func addFlagHelp(program *kong.Node) {
 	for _, command := range append(program.Children, program) {
 		for _, flag := range command.Flags {
 			if flag.Help == "" {
-				flag.Help = strings.ReplaceAll(flagHelp[flag.Name], "${default}", flag.Default)
+				help := cmp.Or(flagHelp[command.Name+" --"+flag.Name], flagHelp[flag.Name])
+				flag.Help = strings.ReplaceAll(help, "${default}", flag.Default)
 			}
 			if flag.PlaceHolder == "" {
 				flag.PlaceHolder = placeholders[flag.Target.Type()]

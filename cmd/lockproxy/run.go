@@ -35,10 +35,12 @@ type runCommand struct {
 	Timeout   seconds  `env:"-" default:"30" range:"0.001 to 315360000"`
 	Wait      *seconds `env:"-" range:"0 to 315360000"`
 	Max       *seconds `env:"-" range:"0.001 to 315360000"`
+	Once      *seconds `env:"-" xor:"mode" range:"1 to 315360000"`
 	KillAfter seconds  `env:"-" default:"10" range:"0 to 86400"`
 
 	target
 	within time.Duration // for how long the proxy may be away; connectWithin but in tests
+	owner  string        // ownerName
 
 	ConflictExitCode int  `short:"E" env:"-" default:"75" range:"0 to 255"`
 	Foreground       bool `env:"-"`
@@ -53,6 +55,7 @@ func (c *runCommand) Help() string {
 		"ended it. 124: the lock was lost, and the command was ended. " +
 		"Nothing was run: 75 another holds the lock, 69 the proxy or its Redis can't be reached, " +
 		"125 the request was refused, 126 the command can't be executed, 127 it isn't there. " +
+		"With --once, 75 also says that a run has succeeded already. " +
 		"If the proxy is being restarted or replaced, it asks again for the rest of --wait. " +
 		"For FENCE, the command's environment has LOCKPROXY_KEY, the first key, and LOCKPROXY_TOKEN."
 }
@@ -87,11 +90,13 @@ func (c *runCommand) execute(stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "lockproxy run: "+format+"\n", args...)
 	}
 
+	c.owner = ownerName(c.Command[0])
 	conn, token, lease, status := c.acquire(signals, say)
 	if conn == nil {
 		return status
 	}
 	defer conn.close()
+	began := time.Now()
 	work := &child{group: !c.Foreground}
 	env := append(os.Environ(), "LOCKPROXY_KEY="+c.Key[0], "LOCKPROXY_TOKEN="+
 		strconv.FormatInt(token, 10), c.heldVariable(token))
@@ -107,6 +112,9 @@ func (c *runCommand) execute(stdout, stderr io.Writer) int {
 		pinged: time.Now()}
 	if lost := watch.untilEnd(say); lost {
 		return exitLost
+	}
+	if work.status() == 0 && c.restOfOnce(began) > 0 {
+		return c.keep(conn, token, began, signals, say)
 	}
 	if released := c.release(conn, token); !released {
 		say("the lock %s (token %d) had been lost before the command ended, with status %d",

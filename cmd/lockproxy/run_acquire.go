@@ -20,16 +20,20 @@ func (c *runCommand) acquire(
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	stop := onSignal(signals, cancel)
-	conn, token, l, err := c.askUntilAnswered(ctx, say)
+	conn, err := c.askUntilAnswered(ctx, question{c.Wait, isAway,
+		func(ctx context.Context, conn *sessionConn, a *asking) (err error) {
+			token, l, err = c.lock(ctx, conn, a)
+			return err
+		}}, say)
 	stop() // a signal that comes from here on is the command's
 	var ended signalled
 	if err == nil && token != 0 && !errors.As(context.Cause(ctx), &ended) {
 		return conn, token, l, 0
 	}
-	holder := ""
+	why := ""
 	if conn != nil {
 		if token == 0 {
-			holder = c.holder(ctx, conn)
+			why = c.refusedBy(ctx, conn)
 		}
 		conn.close()
 	}
@@ -38,7 +42,7 @@ func (c *runCommand) acquire(
 		return nil, 0, l, exitSignal + int(ended)
 	case err == nil:
 		if !c.Quiet {
-			say("another holds the lock %s%s: %s was not run", c.names(), holder, c.Command[0])
+			say("%s: %s was not run", why, c.Command[0])
 		}
 		return nil, 0, l, c.ConflictExitCode
 	}
@@ -50,27 +54,34 @@ func (c *runCommand) acquire(
 	return nil, 0, l, exitUnreachable
 }
 
-// askUntilAnswered connects and asks for the lock, again if the proxy ends or is replaced
-// meanwhile, for the rest of the wait. That is safe: a LOCK whose wait was ended has had no effect,
-// and the proxy releases a session lock that it gave to a connection that has ended. If it cannot,
-// because it was killed, the lock is given to its owner again, under the same token.
+// question is what a run asks the proxy, again if that is safe and can help.
+type question struct {
+	wait  *seconds         // --wait, if the question waits for the lock
+	again func(error) bool // whether it is asked again after an error
+	ask   func(context.Context, *sessionConn, *asking) error
+}
+
+// askUntilAnswered connects and asks, again if the proxy ends or is replaced meanwhile, for the
+// rest of the wait. That is safe: a LOCK whose wait was ended has had no effect, and the proxy
+// releases a session lock that it gave to a connection that has ended. If it cannot, because it was
+// killed, the lock is given to its owner again, under the same token.
 func (c *runCommand) askUntilAnswered(
-	ctx context.Context, say func(string, ...any),
-) (conn *sessionConn, token int64, l lease, err error) {
-	owner, told := ownerName(c.Command[0]), false
-	for a := newAsking(c.within, c.Wait, time.Now()); ; {
+	ctx context.Context, q question, say func(string, ...any),
+) (conn *sessionConn, err error) {
+	told := false
+	for a := newAsking(c.within, q.wait, time.Now()); ; {
 		conn, err = c.connect(ctx, a)
 		if err == nil {
 			a.reached(time.Now())
 			told = false
-			if token, l, err = c.lock(ctx, conn, a, owner); err == nil {
-				return conn, token, l, nil
+			if err = q.ask(ctx, conn, a); err == nil {
+				return conn, nil
 			}
 			conn.close()
 		}
 		pause, again := a.failed(time.Now())
-		if !isAway(err) || !again || ctx.Err() != nil {
-			return nil, 0, l, err
+		if !q.again(err) || !again || ctx.Err() != nil {
+			return nil, err
 		}
 		var unreached *unreached
 		if errors.As(err, &unreached) && !told && !c.Quiet {
@@ -80,7 +91,7 @@ func (c *runCommand) askUntilAnswered(
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return nil, 0, l, err
+			return nil, err
 		}
 	}
 }
@@ -107,7 +118,7 @@ func onSignal(signals <-chan os.Signal, cancel context.CancelCauseFunc) (stop fu
 // lock asks for the lock; token 0 says that another holds it. After a wait it is unknown when the
 // lock was given, so RELOCK makes the lease one that begins at a known time.
 func (c *runCommand) lock(
-	ctx context.Context, conn *sessionConn, a *asking, owner string,
+	ctx context.Context, conn *sessionConn, a *asking,
 ) (token int64, l lease, err error) {
 	if by := a.answerBy(time.Now()); !by.IsZero() {
 		var cancel context.CancelFunc
@@ -131,7 +142,7 @@ func (c *runCommand) lock(
 	if c.Max != nil {
 		args = append(args, "MAX", c.Max.decimal())
 	}
-	args = append(args, "OWNER", owner)
+	args = append(args, "OWNER", c.owner)
 	asked := time.Now()
 	if c.Wait != nil {
 		rest := a.rest(asked)
@@ -165,26 +176,32 @@ func (c *runCommand) lock(
 	return reply.Int, l, nil
 }
 
-// holder describes the lock's holder for a message; "" if it is unknown.
-func (c *runCommand) holder(ctx context.Context, conn *sessionConn) string {
+// refusedBy says who has the lock, as far as that can be known.
+func (c *runCommand) refusedBy(ctx context.Context, conn *sessionConn) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
+	held := "another holds the lock " + c.names()
 	if len(c.Key) > 1 {
-		return "" // of which of them?
+		return held // which of them?
 	}
 	info, err := conn.ask(ctx, "LOCKINFO", c.Key[0])
 	if err != nil {
-		return ""
+		return held
 	}
 	fields := infoFields(info)
-	client := survey.Printable(fields["client"]) // any text can be in the record
-	switch {
-	case fields["owner"] != "":
-		return fmt.Sprintf(" (%q at %s)", fields["owner"], client)
-	case client != "":
-		return " (" + client + ")"
+	holder := survey.Printable(fields["client"]) // any text can be in the record
+	if fields["owner"] != "" {
+		holder = fmt.Sprintf("%q at %s", fields["owner"], holder)
 	}
-	return ""
+	if holder != "" {
+		holder = " (" + holder + ")"
+	}
+	if c.Once != nil && fields["session"] == "0" {
+		ms, _ := strconv.ParseInt(fields["remaining_ms"], 10, 64)
+		return fmt.Sprintf("the lock %s is kept for another %v, as after a run that has succeeded%s",
+			c.names(), (time.Duration(ms) * time.Millisecond).Round(time.Second), holder)
+	}
+	return held + holder
 }
 
 // infoFields are those of a map that LOCKINFO has answered, numbers as texts.

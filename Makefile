@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10m
 
-.PHONY: all build test test-race test-norace test-memory test-pages test-stress test-lockbench format compile test-dedicated test-transports test-packaging test-darwin release deb man test-clients test-rights test-torture test-older test-libraries test-deadlocks test-clients-cluster test-cluster test-failovers test-versions test-redis-suite test-redis-suite-cluster test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks bench-once bench-park bench-scale deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet clean
+.PHONY: all build test test-race test-norace test-memory test-pages test-stress test-lockbench format compile test-dedicated test-transports test-packaging test-darwin release deb man test-clients test-rights test-torture test-older test-libraries test-deadlocks test-clients-cluster test-cluster test-failovers test-versions test-redis-suite test-redis-suite-cluster test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks bench-once bench-park bench-scale deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet mutate clean
 
 all: build
 
@@ -271,6 +271,13 @@ model: deps-model
 # The smaller searches, and every broken rule: less than a minute.
 model-quick: deps-model
 	nice -n 10 $(GO) run ./lockcmd/model -quick $(MODEL)
+
+# COUNT changes at each of PLACES (all if empty), drawn by SEED, one at a time: which do all tests that
+# reach them let live? See CONTRIBUTING.md. ONLY names one change.
+mutate: COUNT = 15
+mutate: PLACES =
+mutate: deps
+	@$(NORACE) GOGC=400 nice -n 10 $(GO) run ./cmd/lockmutate -seed $(SEED) -count $(COUNT) -places '$(PLACES)' -only '$(ONLY)'
 
 clean:
 	rm -f locksoak

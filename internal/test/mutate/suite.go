@@ -1,0 +1,199 @@
+package mutate
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A runner runs tests, a few processes at a time.
+type runner struct {
+	*overlay
+	seed  uint64
+	slots chan struct{}
+
+	mu     sync.Mutex
+	suites map[string]*suite
+}
+
+// A suite is the tests of one package, which are compiled and asked for what they reach when a
+// change first needs them.
+type suite struct {
+	*runner
+	name  string
+	once  sync.Once
+	err   error
+	tests []*test // the quick ones first
+}
+
+type test struct {
+	name    string
+	took    time.Duration // alone, without a change
+	reaches map[int]bool
+}
+
+func (r *runner) suite(name string) (*suite, error) {
+	r.mu.Lock()
+	s := r.suites[name]
+	if s == nil {
+		s = &suite{runner: r, name: name}
+		r.suites[name] = s
+	}
+	r.mu.Unlock()
+	s.once.Do(func() { s.err = s.prepare() })
+	return s, s.err
+}
+
+func (s *suite) binary() string {
+	return filepath.Join(s.dir, strings.ReplaceAll(s.name, "/", "+")+".test")
+}
+
+// patience is how long tests may run that took so long without a change.
+func patience(took time.Duration) time.Duration { return 20*time.Second + 5*took }
+
+// longest is how long a test may take without a change.
+const longest = 5 * time.Minute
+
+func (s *suite) prepare() error {
+	compile := exec.Command("go", "test", "-c", "-vet=off", "-overlay", s.file(), "-o", s.binary(),
+		"./"+s.name)
+	compile.Dir = s.root
+	if out, err := compile.CombinedOutput(); err != nil {
+		return fmt.Errorf("compiling the tests of %s: %w: %s", s.name, err, out)
+	}
+	if _, err := os.Stat(s.binary()); err != nil {
+		return nil // there are no tests
+	}
+	list := exec.Command(s.binary(), "-test.list", "^Test")
+	list.Dir = filepath.Join(s.root, s.name)
+	out, err := list.Output()
+	if err != nil {
+		return fmt.Errorf("listing the tests of %s: %w", s.name, err)
+	}
+	var all sync.WaitGroup
+	for name := range strings.FieldsSeq(string(out)) {
+		if !strings.HasPrefix(name, "Test") {
+			continue
+		}
+		t := &test{name: name}
+		s.tests = append(s.tests, t)
+		all.Go(func() {
+			reached := filepath.Join(s.dir, "reached+"+filepath.Base(s.binary())+"+"+name)
+			began := time.Now()
+			outcome := s.run(0, []*test{t}, longest, reachVariable+"="+reached)
+			t.took = time.Since(began)
+			if outcome != "" {
+				fmt.Fprintf(os.Stderr, "%s of %s fails without a change, and is left out\n", name, s.name)
+				return
+			}
+			t.reaches = readNumbers(reached)
+		})
+	}
+	all.Wait()
+	s.tests = slices.DeleteFunc(s.tests, func(t *test) bool { return t.reaches == nil })
+	slices.SortStableFunc(s.tests, func(a, b *test) int { return cmp.Compare(a.took, b.took) })
+	return nil
+}
+
+func readNumbers(path string) map[int]bool {
+	numbers := map[int]bool{}
+	file, err := os.Open(path)
+	if err != nil {
+		return numbers // nothing was reached
+	}
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if n, err := strconv.Atoi(lines.Text()); err == nil {
+			numbers[n] = true
+		}
+	}
+	return numbers
+}
+
+// run runs tests with a change. It returns the test that failed; "" if all passed.
+func (r *suite) run(number int, tests []*test, bound time.Duration, env ...string) (failed string) {
+	r.slots <- struct{}{}
+	defer func() { <-r.slots }()
+	names := make([]string, len(tests))
+	for i, t := range tests {
+		names[i] = t.name
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, r.binary(), "-test.failfast", "-test.v",
+		"-test.run", "^("+strings.Join(names, "|")+")$")
+	cmd.Dir = filepath.Join(r.root, r.name)
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", changeVariable, number),
+		"LOCKPROXY_TEST_BINARY="+filepath.Join(r.dir, "lockproxy"),
+		fmt.Sprintf("LOCKPROXY_TEST_TRANSPORT=%d", r.seed))
+	cmd.Env = append(cmd.Env, env...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	err := cmd.Run()
+	if err == nil {
+		return ""
+	}
+	if match := failure.FindSubmatch(out.Bytes()); match != nil {
+		return string(match[1])
+	}
+	if begun := begins.FindAllSubmatch(out.Bytes(), -1); begun != nil {
+		return string(begun[len(begun)-1][1])
+	}
+	return names[0] // the program does not start
+}
+
+var (
+	failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\w+)`)
+	begins  = regexp.MustCompile(`(?m)^=== (?:RUN|CONT) +(\w+)`)
+)
+
+// catch returns the test that catches a change; "" if none does. It runs more and more tests in
+// one process.
+func (s *suite) catch(c *change) (caughtBy string) {
+	var tests []*test
+	for _, t := range s.tests {
+		if c.place == luaPlace || t.reaches[c.number] {
+			tests = append(tests, t)
+		}
+	}
+	for size := 4; len(tests) > 0; size *= 2 {
+		some := tests[:min(size, len(tests))]
+		tests = tests[len(some):]
+		for caughtBy == "" {
+			var took time.Duration
+			for _, t := range some {
+				took += t.took
+			}
+			if caughtBy = s.run(c.number, some, patience(took)); caughtBy == "" {
+				break
+			}
+			one := slices.IndexFunc(some, func(t *test) bool { return t.name == caughtBy })
+			if s.run(0, some[one:one+1], longest) != "" {
+				fmt.Fprintf(os.Stderr, "%s of %s fails without a change, too\n", caughtBy, s.name)
+				some = slices.Delete(slices.Clone(some), one, one+1)
+				if caughtBy = ""; len(some) == 0 {
+					break
+				}
+			}
+		}
+		if caughtBy != "" {
+			return caughtBy
+		}
+	}
+	return ""
+}

@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10m
 
-.PHONY: all build test test-race test-norace test-memory test-pages test-stress test-lockbench format compile test-dedicated test-transports test-packaging test-darwin release deb man test-clients test-rights test-torture test-older test-libraries test-deadlocks test-clients-cluster test-cluster test-failovers test-versions test-redis-suite test-redis-suite-cluster test-admin fuzz test-faults soak model model-quick bench bench-order bench-locks bench-once bench-park bench-scale deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet mutate clean
+.PHONY: all build test test-race test-norace test-memory test-pages test-stress test-lockbench format compile test-dedicated test-transports test-packaging test-darwin release deb man test-clients test-rights test-torture test-older test-libraries test-deadlocks test-clients-cluster test-cluster test-failovers test-versions test-redis-suite test-redis-suite-cluster test-admin fuzz test-faults soak model model-quick bench deps deps-clients deps-faults deps-admin deps-packaging deps-model deps-ci vet mutate clean
 
 all: build
 
@@ -194,38 +194,13 @@ fuzz:
 	$(GO) test -run '^$$' -fuzz '^FuzzRoute$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 5s ./internal/cluster
 	$(GO) test -count=1 -run 'Property|AgainstModel' ./internal/resp ./passthrough ./lockcmd -rapid.checks=20000
 
-# Everything that lockbench measures, next to HAProxy, twemproxy and other locks (installed if missing), in about 20 minutes; prints the
-# tables and writes them to docs with their figures. BENCH is for its flags: BENCH="--quick -o /tmp/bench.md" takes about 4 minutes.
+# Everything that lockbench measures, next to HAProxy, twemproxy and other locks (installed if missing), in about half an hour; prints the
+# tables, and writes them and every figure to bench.md and bench.csv. SUITES are some of its suites, BENCH is for its flags: BENCH=--quick
+# takes about 6 minutes.
+SUITES = all
 bench: deps
 	$(GO) -C cmd/lockbench build -o ../../lockbench .
-	./lockbench all -o docs/bench.md $(BENCH)
-
-# Whose request Redis runs first of two clients' that follow each other closely, next to HAProxy:
-# 576,000 trials in about 10 minutes.
-bench-order: deps
-	$(GO) -C cmd/lockbench build -o ../../lockbench .
-	./lockbench order -o docs/bench-order.md $(BENCH)
-
-# LOCK next to other locks on the same Redis, in about three minutes; prints the tables and writes them to docs.
-bench-locks: deps
-	@mkdir -p docs
-	$(GO) -C cmd/lockbench build -o ../../lockbench .
-	./lockbench locks -o docs/bench-locks.md
-
-# 1,000 clients that ask for a missing value, by ONCE and by locks that poll, in two minutes.
-bench-once: deps
-	$(GO) -C cmd/lockbench build -o ../../lockbench .
-	./lockbench once -o docs/bench-once.md $(BENCH)
-
-# 100 clients that poll one lock, with and without --park, in two minutes.
-bench-park: deps
-	$(GO) -C cmd/lockbench build -o ../../lockbench .
-	./lockbench park -o docs/bench-park.md $(BENCH)
-
-# What the model of docs/scale.md rests on, on up to six nodes, in about four minutes.
-bench-scale: deps
-	$(GO) -C cmd/lockbench build -o ../../lockbench .
-	./lockbench sizing -o docs/scale.md $(BENCH)
+	./lockbench $(SUITES) -o bench.md $(BENCH)
 
 # Archives, Debian packages, bills of materials and checksums in dist; see deploy/release.sh.
 release:
@@ -282,4 +257,4 @@ mutate: deps
 clean:
 	rm -f locksoak
 	rm -rf dist
-	rm -f lockproxy lockbench
+	rm -f lockproxy lockbench bench.md bench.csv

@@ -7,7 +7,6 @@ replace lockproxy => ../..
 require (
 	github.com/alecthomas/kong v1.17.0
 	github.com/bsm/redislock v0.9.4
-	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
 	golang.org/x/sys v0.48.0

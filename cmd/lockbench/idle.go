@@ -3,152 +3,92 @@ package main
 import (
 	"fmt"
 	"time"
-
-	"lockproxy/cmd/lockbench/load"
 )
 
-// idle is many clients that do nothing: what each costs, and whether the few that do something
-// notice.
-type idle struct {
-	clients int // as many as the limit on open files allows, if that is fewer
-	time    time.Duration
-	results runs[idled] // of each way
-}
-
-// idled is one run of idle.
-type idled struct {
-	clients     int
-	memory      float64 // bytes that the proxy or, directly, Redis needs for each idle client
-	later       float64 // the same once others have been active among them
-	redisMemory float64 // bytes that Redis needs for each idle client
-	without     float64 // requests/s of the active clients when there are no others
-	among       float64 // and among the idle ones
-}
-
-var idleTargets = []string{viaDirect, viaLockproxy, viaHAProxy}
-
-func idlePart(quick bool) *part {
-	j := &idle{clients: 10000, time: 2 * time.Second, results: make(runs[idled], len(idleTargets))}
-	p := &part{rounds: 3, others: true, jobs: []job{j}}
+// idleSuite is many clients that do nothing: what each costs, and whether the few that do something
+// notice. Each case has servers of its own: what others have left behind does not count.
+func idleSuite(quick bool) *suite {
+	clients, rounds := 10000, 3
 	if quick {
-		p.rounds, j.time = 1, time.Second
+		clients, rounds = 2000, 1
 	}
-	return p
+	return &suite{name: "idle", title: "Idle connections", rounds: rounds, others: true,
+		needs: needs{fresh: true}, base: viaHAProxy,
+		about: fmt.Sprintf("KB of resident memory for each idle connection, of the proxy (or "+
+			"Redis, directly) and of Redis behind it; later is once %d others have been active "+
+			"among them. Rates are those of the others: GET, P=1, before there were idle ones, "+
+			"and among them.", usualClients),
+		columns: []column{{"KB", "%.1f", false}, {"KB later", "%.1f", false},
+			{"KB of Redis", "%.1f", false}, {"requests/s before", "%.0f", false},
+			{"among", "%.0f", false}, {"among ÷ before", "%.2f", false}},
+		cases: func(l *lab) (list []benchCase) {
+			name := count(l.most(clients-usualClients), "idle client")
+			for _, way := range l.waysWith(viaDirect, viaHAProxy) {
+				list = append(list, benchCase{name, way, func(b *bench) (figures, error) {
+					return b.idle(way, l.most(clients-usualClients))
+				}})
+			}
+			return list
+		}}
 }
 
-func (j *idle) title() string   { return "Idle connections" }
-func (j *idle) cases() []string { return idleTargets }
-
-// measure uses a Redis and a proxy that are new: what others have left behind is not to be counted.
-func (j *idle) measure(b *bench, way int) error {
-	fresh := needs{targets: []string{viaDirect}}
-	if way > 0 {
-		fresh.targets = append(fresh.targets, idleTargets[way])
+func (b *bench) idle(way string, n int) (figures, error) {
+	var only []proxyBinary
+	for _, p := range b.proxies {
+		if p.name == way {
+			only = append(only, p)
+		}
 	}
-	inner, err := b.open(fresh)
+	own, err := b.alone(needs{haproxy: way == viaHAProxy}, only...)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer inner.close()
-	t := inner.targets[len(inner.targets)-1]
-	result, err := j.among(inner, t)
-	return j.results.keep(inner, way, t, j.title(), result, err)
+	defer own.close()
+	get := workload{"GET", usualClients, 1, usualSize}
+	requests, err := own.calibrate(get, time.Second)
+	if err != nil {
+		return nil, err
+	}
+	active := func() (figures, error) { return own.benchmark(way, get, requests) }
+	without, err := active()
+	if err != nil {
+		return nil, err
+	}
+	before, redisBefore, err := own.memory(way)
+	if err != nil {
+		return nil, err
+	}
+	idle, err := dialMany(own.ways[way].addr, n)
+	defer idle.close()
+	if err != nil {
+		return nil, err
+	}
+	after, redisAfter, err := own.memory(way)
+	if err != nil {
+		return nil, err
+	}
+	among, err := active()
+	if err != nil {
+		return nil, err
+	}
+	later, _, err := own.memory(way)
+	kb := func(bytes int) float64 { return each(float64(bytes)/1024, n) }
+	return figures{"KB": kb(after - before), "KB later": kb(later - before),
+		"KB of Redis": kb(redisAfter - redisBefore), "requests/s before": without["requests/s"],
+		"among":          among["requests/s"],
+		"among ÷ before": among["requests/s"] / without["requests/s"]}, err
 }
 
-// settleTime is how long servers are left alone before their memory is read.
-const settleTime = 2 * time.Second
-
-func (j *idle) among(b *bench, t *target) (*idled, error) {
-	n, err := b.most(t, j.clients, usualClients)
-	if err != nil {
-		return nil, err
-	}
-	plan, err := b.getPlan()
-	if err != nil {
-		return nil, err
-	}
-	plan.Time = j.time
-	active, err := load.Open(t.server.addr, usualClients)
-	if err != nil {
-		return nil, err
-	}
-	defer active.Close()
-	result := &idled{clients: n}
-	without, err := b.driveClients(t, active, plan)
-	if err != nil {
-		return nil, err
-	}
-	before, err := b.memory(t)
-	if err != nil {
-		return nil, err
-	}
-	idle, err := load.Open(t.server.addr, n)
-	if err != nil {
-		return nil, err
-	}
-	defer idle.Close()
-	after, err := b.memory(t)
-	if err != nil {
-		return nil, err
-	}
-	among, err := b.driveClients(t, active, plan)
-	if err != nil {
-		return nil, err
-	}
-	later, err := b.memory(t)
-	if err != nil {
-		return nil, err
-	}
-	result.without, result.among = without.rate, among.rate
-	result.memory, result.later, result.redisMemory = each(after.front-before.front, n),
-		each(later.front-before.front, n), each(after.redis-before.redis, n)
-	return result, nil
-}
-
-func each(bytes, n int) float64 { return float64(bytes) / float64(n) }
-
-// memory is what is resident of a target's own process, and of Redis, once they are at rest; bytes.
-type memory struct{ front, redis int }
-
-func (b *bench) memory(t *target) (m memory, err error) {
+// memory is what is resident of a way's own process, and of Redis, in bytes, once they are at rest.
+func (b *bench) memory(way string) (front, redis int, err error) {
 	select {
 	case <-b.ctx.Done():
-		return m, b.ctx.Err()
-	case <-time.After(settleTime):
+		return 0, 0, b.ctx.Err()
+	case <-time.After(2 * time.Second):
 	}
-	if m.front, err = t.server.process().resident(); err != nil {
-		return m, err
+	if front, err = b.ways[way].process().resident(); err != nil {
+		return 0, 0, err
 	}
-	m.redis, err = b.targets[0].server.process().resident()
-	return m, err
-}
-
-// most is how many idle clients a target can have next to the active ones, at most wanted: each
-// process can have only so many files open, and some proxies need two for a client.
-func (b *bench) most(t *target, wanted, active int) (int, error) {
-	const probes = 100
-	before, err := t.server.process().files()
-	if err != nil {
-		return 0, err
-	}
-	clients, err := load.Open(t.server.addr, probes)
-	if err != nil {
-		return 0, err
-	}
-	defer clients.Close()
-	after, err := t.server.process().files()
-	if err != nil {
-		return 0, err
-	}
-	perClient := max((after-before+probes/2)/probes, 1)
-	if n := allowed(b.files, perClient, wanted, active); n > 0 {
-		return n, nil
-	}
-	return 0, fmt.Errorf("the limit on open files, %d, is too low for idle clients: raise it "+
-		"(ulimit -Hn)", b.files)
-}
-
-// allowed is how many idle clients there can be in addition to active ones.
-func allowed(files, perClient, wanted, active int) int {
-	return min(wanted, (files-spareFiles)/perClient-active)
+	redis, err = b.ways[viaDirect].process().resident()
+	return front, redis, err
 }

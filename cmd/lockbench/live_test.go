@@ -5,185 +5,193 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 )
 
-// liveBench is a real Redis, and as its "proxy" a second Redis: one that answers everything by
-// itself.
-func liveBench(t *testing.T) (b *bench, impostor *target) {
+// live is a real Redis, and as its "HAProxy" a second Redis: one that answers everything by itself.
+func live(t *testing.T, n needs) *bench {
 	t.Helper()
-	log, err := os.Create(t.TempDir() + "/progress")
+	l := &lab{ctx: t.Context(), log: io.Discard, dir: t.TempDir(), files: raiseFileLimit()}
+	b, err := l.open(n)
 	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { log.Close() })
-	l := &lab{ctx: t.Context(), progress: newProgress(log), dir: t.TempDir(),
-		files: raiseFileLimit()}
-	if b, err = l.open(needs{targets: []string{viaDirect}}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.close)
-	second, err := b.startRedis()
+	_, monitor, err := b.startRedis(viaHAProxy)
 	if err != nil {
 		t.Fatal(err)
 	}
-	impostor = &target{viaLockproxy, second}
-	b.targets = append(b.targets, impostor)
-	return b, impostor
+	t.Cleanup(monitor.close)
+	return b
 }
 
 func TestBenchmarkOfRedis(t *testing.T) {
-	b, _ := liveBench(t)
+	b := live(t, needs{})
 	for _, w := range []workload{{"GET", 3, 4, 100}, {"SET", 3, 4, 100}} {
 		n, err := b.calibrate(w, 50*time.Millisecond)
 		if err != nil || n < 48 {
 			t.Fatalf("%v: calibrated to %d requests: %v", w, n, err)
 		}
-		r, err := b.benchmark(b.targets[0], w, n)
-		if err != nil || r.rate < 100 {
-			t.Fatalf("%v: %+v: %v", w, r, err)
+		f, err := b.benchmark(viaDirect, w, n)
+		if err != nil || f["requests/s"] <= 0 || f["client CPU"] <= 0 ||
+			f["p99 ms"] < f["p50 ms"] {
+			t.Errorf("%v: %v: %v", w, f, err)
 		}
-		if r.client <= 0 || r.redis <= 0 || r.proxy != 0 {
-			t.Errorf("%v: %+v µs", w, r)
+		if _, err := b.benchmark(viaHAProxy, w, n); err == nil ||
+			!strings.Contains(err.Error(), "Redis has seen 0") {
+			t.Errorf("%v, answered by the proxy: %v", w, err)
 		}
 	}
 }
 
-func TestRunThatRedisHasNotSeenFails(t *testing.T) {
-	b, impostor := liveBench(t)
-	if r, err := b.benchmark(impostor, workload{"SET", 2, 1, 10}, 1000); err == nil ||
-		!strings.Contains(err.Error(), "Redis has seen 0") {
-		t.Errorf("%+v: %v", r, err)
+func TestBenchmarkOfCluster(t *testing.T) {
+	b := live(t, needs{masters: masterCount})
+	b.startShards(t)
+	w := workload{"GET", 20, 16, usualSize}
+	for _, way := range []string{viaDirect, viaTwemproxy} {
+		f, err := b.benchmarkCluster(way, w, 100*time.Millisecond)
+		for errors.Is(err, errUnseen) { // the machine stood still
+			f, err = b.benchmarkCluster(way, w, 100*time.Millisecond)
+		}
+		if err != nil || f["requests/s"] <= 0 {
+			t.Errorf("%s: %v: %v", way, f, err)
+		}
+	}
+	b.shards = nil
+	if _, err := b.benchmarkCluster(viaTwemproxy, w, 0); !errors.Is(err, errUnseen) {
+		t.Errorf("what the masters have not seen counts: %v", err)
 	}
 }
 
-func TestFailedRunIsNotedAndItsServerRestarted(t *testing.T) {
-	b, impostor := liveBench(t)
-	impostor.server.cmd.Process.Kill()
-	impostor.server.cmd.Wait()
-	j := &relay{workloads: []workload{{"GET", 2, 1, 10}}, requests: []int{100},
-		results: make(runs[ran], len(allWays))}
-	if err := j.measure(b, 1); err != nil {
-		t.Fatalf("one dead proxy ends the report: %v", err)
+// startShards lets a Redis of its own stand for twemproxy and what is behind it.
+func (b *bench) startShards(t *testing.T) {
+	t.Helper()
+	_, shard, err := b.startRedis(viaTwemproxy)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if s := j.results.spread(1, relayRate); s.Failed != 1 || s.Rounds != 0 {
-		t.Errorf("counted as %+v", s)
+	t.Cleanup(shard.close)
+	b.shards = []*client{shard}
+}
+
+func TestVisits(t *testing.T) {
+	b := live(t, needs{tls: true})
+	for kind, name := range visitKinds {
+		f, err := b.visits(viaDirect, visitKind(kind), 2, 100*time.Millisecond)
+		if err != nil || f["visits/s"] <= 0 || f["connections"] < 1 {
+			t.Errorf("%s: %v: %v", name, f, err)
+		}
 	}
-	if len(b.failures) != 1 || !strings.HasPrefix(b.failures[0],
-		"lockproxy, GET, 2 clients, P=1, 10 B: not running: ") {
-		t.Errorf("noted as %q", b.failures)
-	}
-	if err := impostor.server.serves(); err != nil {
-		t.Errorf("the server was not started again: %v", err)
+	if _, err := b.visits(viaHAProxy, noLogin, 2, 100*time.Millisecond); err == nil {
+		t.Error("what Redis has not seen counts")
 	}
 }
 
-// oneJob is a job that does what a test wants.
-type oneJob func(b *bench) error
-
-func (oneJob) title() string                   { return "One" }
-func (oneJob) cases() []string                 { return []string{"case"} }
-func (j oneJob) measure(b *bench, _ int) error { return j(b) }
-func (oneJob) sections() []*section {
-	return []*section{{title: "One",
-		header: []string{""}}}
+func TestIdleClientsOfRedis(t *testing.T) {
+	b := live(t, needs{})
+	f, err := b.idle(viaDirect, 300)
+	if err != nil || f["KB"] < 1 || f["KB"] > 1024 || f["among"] <= 0 {
+		t.Errorf("%v: %v", f, err)
+	}
 }
-func (j oneJob) documents() []*document {
-	return []*document{{name: "one", head: func(*lab) string { return "" },
-		parts: []*part{{rounds: 2, jobs: []job{j}}}}}
+
+// A lock that two can have at once shows.
+func TestContest(t *testing.T) {
+	b := live(t, needs{})
+	b.ways["real"] = b.ways[viaDirect]
+	f, err := setLocks("", "real", time.Millisecond).run(b, 5, true, 200*time.Millisecond)
+	if err != nil || f["turns"] < 5 || f["violations"] != 0 || f["stalled"] != 0 {
+		t.Errorf("one lock: %v: %v", f, err)
+	}
+	broken := contender{open: func(_ *field, n int, _ func(int) string) (list []locker, _ error) {
+		for range n {
+			list = append(list, noLock{})
+		}
+		return list, nil
+	}}
+	for f["violations"] == 0 { // two must meet, which takes as long as it takes
+		if f, err = broken.run(b, 20, true, 100*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+type noLock struct{}
+
+func (noLock) acquire() error { return nil }
+func (noLock) release() error { return nil }
+
+// A lockproxy gives every waiter its lock, however it is freed.
+func TestWaiting(t *testing.T) {
+	b := live(t, needs{fresh: true})
+	if err := b.findProxies(); err != nil {
+		t.Fatal(err)
+	}
+	w := waiting{proxy: b.proxies[0], clients: 12, locks: 12, quiet: 100 * time.Millisecond,
+		sample: 4}
+	f, err := w.measure(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, how := range freedHow {
+		if f[how+" p99"] <= 0 {
+			t.Errorf("%s: %v", how, f)
+		}
+	}
+	w.locks = 2
+	if f, err = w.measure(b); err != nil || f["all served, s"] <= 0 {
+		t.Errorf("handed through: %v: %v", f, err)
+	}
 }
 
 func TestReportLeavesNothingBehind(t *testing.T) {
 	broken := errors.New("it broke")
 	for name, c := range map[string]struct {
-		measure func(b *bench, cancel func()) error
-		want    error
+		measure func(cancel func()) error
+		want    string
 	}{
-		"whole": {func(*bench, func()) error { return nil }, nil},
-		"error": {func(*bench, func()) error { return broken }, broken},
-		"interrupted": {func(b *bench, cancel func()) error { cancel(); return b.ctx.Err() },
-			context.Canceled},
+		"whole":       {func(func()) error { return nil }, ""},
+		"failed runs": {func(func()) error { return broken }, "2 runs failed"},
+		"interrupted": {func(cancel func()) error { cancel(); return broken }, "context canceled"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("TMPDIR", t.TempDir())
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var redis *server
-			job := oneJob(func(b *bench) error {
-				redis = b.servers.running[0]
-				return c.measure(b, cancel)
-			})
-			if err := report(ctx, &flags{Proxy: "live_test.go"}, job.documents(), io.Discard,
-				newProgress(os.Stderr)); !errors.Is(err, c.want) {
+			s := &suite{name: "one", rounds: 2, columns: []column{{"figure", "%.0f", false}}}
+			s.cases = func(*lab) []benchCase {
+				return []benchCase{{"case", viaDirect, func(b *bench) (figures, error) {
+					redis = b.running[0]
+					return figures{"figure": 42}, c.measure(cancel)
+				}}}
+			}
+			file, impostor := filepath.Join(t.TempDir(), "report.md"),
+				filepath.Join(t.TempDir(), "lockproxy") // --listen HOST:PORT …
+			if err := os.WriteFile(impostor, []byte("#!/bin/sh\n"+
+				`exec redis-server --port "${2##*:}" --save ""`+"\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			err := report(ctx, &flags{Proxy: []proxyBinary{{viaLockproxy, impostor}}, Output: file},
+				[]*suite{s}, io.Discard, io.Discard)
+			if c.want == "" && err != nil || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("ended with %v", err)
+			}
+			written, _ := os.ReadFile(file)
+			figures, _ := os.ReadFile(strings.TrimSuffix(file, ".md") + ".csv")
+			if c.want == "" && (!strings.Contains(string(written), "| 42 (42–42) |") ||
+				!strings.Contains(string(figures), "one,\"case\",\"direct\",2,\"figure\",42\n")) {
+				t.Errorf("wrote %q and %q", written, figures)
 			}
 			if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
 				t.Errorf("left behind: %v, %v", left, err)
 			}
-			if err := redis.serves(); err == nil {
+			if redis == nil || redis.serves() == nil {
 				t.Error("its Redis still runs")
 			}
 		})
-	}
-}
-
-func TestDriveNew(t *testing.T) {
-	b, _ := liveBench(t)
-	plan, err := b.getPlan()
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan.Time = 100 * time.Millisecond
-	d, err := b.driveNew(b.targets[0], 5, plan)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d.rate < 100 || d.unanswered != 0 || d.proxyCPU != 0 || d.latencies.at(0.5) <= 0 ||
-		d.latencies.at(0.5) > d.latencies.at(0.99) {
-		t.Errorf("%v/s, p50 %v, p99 %v, %d unanswered, %v of a proxy's CPU", d.rate,
-			d.latencies.at(0.5), d.latencies.at(0.99), d.unanswered, d.proxyCPU)
-	}
-}
-
-// What other servers than the proxies use is not theirs.
-func TestProxiesCPU(t *testing.T) {
-	b, impostor := liveBench(t)
-	plan, err := b.getPlan()
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan.Time = time.Second // Redis has some of it even on a busy machine
-	if _, err := b.driveNew(b.targets[0], 20, plan); err != nil {
-		t.Fatal(err)
-	}
-	if used, err := b.proxiesCPU(); used != 0 || err != nil {
-		t.Errorf("without proxies: %v, %v", used, err)
-	}
-	b.proxies = []string{b.redis}
-	if used, err := b.proxiesCPU(); used < 2*tick || err != nil {
-		t.Errorf("of one that has had work: %v, %v", used, err)
-	}
-	impostor.server.end()
-	b.proxies = []string{impostor.server.addr}
-	if _, err := b.proxiesCPU(); err == nil {
-		t.Error("one that has ended has used something")
-	}
-}
-
-func TestIdleClientsOfRedis(t *testing.T) {
-	b, _ := liveBench(t)
-	j := &idle{clients: 300, time: 500 * time.Millisecond,
-		results: make(runs[idled], len(idleTargets))}
-	if err := j.measure(b, 0); err != nil {
-		t.Fatal(err)
-	}
-	r := j.results[0][0]
-	if r == nil {
-		t.Fatalf("failed: %v", b.failures)
-	}
-	if r.clients != 300 || r.memory < 1000 || r.memory > 1<<20 || r.without < 100 || r.among < 100 {
-		t.Errorf("%+v", *r)
 	}
 }

@@ -3,10 +3,14 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/bsm/redislock"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
 )
 
@@ -16,30 +20,69 @@ type locker interface {
 	release() error
 }
 
+// contender is a way to lock: open connects n clients, of which each wants the lock that key names.
+type contender struct {
+	name    string // of the way
+	proxied bool   // by lockproxy
+	open    func(f *field, n int, key keys) ([]locker, error)
+}
+
+// keys names the lock of a client.
+type keys = func(i int) string
+
+// field is where the clients of a run are, and what must be closed after it.
+type field struct {
+	*bench
+	ctx     context.Context // of the run
+	closers []func()
+}
+
+func (f *field) close() {
+	for _, c := range f.closers {
+		c()
+	}
+}
+
 // The locks of all kinds last longer than any run, so that none expires.
 const (
-	lockTimeout   = maxRun
-	lockSeconds   = "120"
-	waitUnlimited = "0"
+	lockTimeout = maxRun
+	lockSeconds = "180"
 )
 
-var errNotReleased = errors.New("the release says that the lock was not held")
+// dial connects a light client, whose commands wait no longer than the run.
+func (f *field) dial(addr string) (*client, error) {
+	c, err := dial(addr)
+	if err == nil {
+		f.closers = append(f.closers, c.close)
+		if end, ok := f.ctx.Deadline(); ok {
+			c.conn.SetDeadline(end)
+		}
+	}
+	return c, err
+}
 
-// proxyLock is LOCK and UNLOCK; with wait, LOCK … WAIT.
+// goRedis is a client of go-redis as a program would have it, with as many connections as callers.
+// It sends nothing twice.
+func (f *field) goRedis(addr string, n int) *redis.Client {
+	rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: n, MinIdleConns: n, MaxRetries: -1,
+		ReadTimeout: maxRun})
+	f.closers = append(f.closers, func() { rdb.Close() })
+	return rdb
+}
+
+// ask sends a command that is answered a number, or null, which is 0.
+type ask func(args ...string) (int64, error)
+
+// proxyLock is LOCK and UNLOCK, with the options of LOCK.
 type proxyLock struct {
-	*rawClient // nil if another library asks
-	ask        func(args ...string) (int64, error)
-	key        string
-	wait       bool
-	token      int64
+	ask     ask
+	key     string
+	options []string
+	token   int64
 }
 
 func (l *proxyLock) acquire() (err error) {
-	args := []string{"LOCK", l.key, lockSeconds, "WAIT", waitUnlimited}
-	if !l.wait {
-		args = args[:3]
-	}
-	l.token, err = l.ask(args...)
+	l.token, err = l.ask(append([]string{"LOCK", l.key, lockSeconds}, l.options...)...)
 	if err == nil && l.token == 0 {
 		err = errors.New("LOCK answered null")
 	}
@@ -49,9 +92,87 @@ func (l *proxyLock) acquire() (err error) {
 func (l *proxyLock) release() error {
 	n, err := l.ask("UNLOCK", l.key, strconv.FormatInt(l.token, 10))
 	if err == nil && n != 1 {
-		err = errNotReleased
+		err = errors.New("UNLOCK says that the lock was not held")
 	}
 	return err
+}
+
+// lockBy is LOCK and UNLOCK by n clients, which connect opens.
+func lockBy(name string, connect func(*field, int) ([]ask, error), options ...string) contender {
+	return contender{name, true, func(f *field, n int, key keys) (list []locker, err error) {
+		asks, err := connect(f, n)
+		for i, a := range asks {
+			list = append(list, &proxyLock{ask: a, key: key(i), options: options})
+		}
+		return list, err
+	}}
+}
+
+// light spreads light clients over some ways.
+func light(ways ...string) func(f *field, n int) ([]ask, error) {
+	return func(f *field, n int) (list []ask, err error) {
+		for i := range n {
+			c, err := f.dial(f.ways[ways[i%len(ways)]].addr)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, c.number)
+		}
+		return list, nil
+	}
+}
+
+// byGoRedis is one client of go-redis with n connections.
+func byGoRedis(way string) func(f *field, n int) ([]ask, error) {
+	return func(f *field, n int) ([]ask, error) {
+		rdb := f.goRedis(f.ways[way].addr, n)
+		return slices.Repeat([]ask{func(args ...string) (int64, error) {
+			words := make([]any, len(args))
+			for i, arg := range args {
+				words[i] = arg
+			}
+			return rdb.Do(f.ctx, words...).Int64()
+		}}, n), nil
+	}
+}
+
+// byRueidis is one client of rueidis, with one connection for all callers, whose commands it sends
+// together. It sends nothing twice.
+func byRueidis(way string) func(f *field, n int) ([]ask, error) {
+	return func(f *field, n int) ([]ask, error) {
+		c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{f.ways[way].addr},
+			DisableRetry: true})
+		if err != nil {
+			return nil, err
+		}
+		f.closers = append(f.closers, c.Close)
+		return slices.Repeat([]ask{func(args ...string) (int64, error) {
+			cmd := c.B().Arbitrary(args[0]).Keys(args[1]).Args(args[2:]...).Build()
+			return c.Do(f.ctx, cmd).AsInt64()
+		}}, n), nil
+	}
+}
+
+// rueidisPatience is how long a try of rueidislock can take. There is no next key to go on to after
+// the 20 ms that it allows by default. When a busy machine exceeds them it deletes what it has just
+// taken, which with NoLoopTracking wakes nobody: then all clients of one locker wait forever.
+const rueidisPatience = 10 * time.Second
+
+// rueidisLocks shares one locker of rueidislock, set up as its README recommends for one Redis.
+func rueidisLocks(name, way string) contender {
+	return contender{name, false, func(f *field, n int, key keys) (list []locker, err error) {
+		shared, err := rueidislock.NewLocker(rueidislock.LockerOption{
+			ClientOption: rueidis.ClientOption{InitAddress: []string{f.ways[way].addr}},
+			KeyMajority:  1, NoLoopTracking: true, TryNextAfter: rueidisPatience})
+		if err != nil {
+			return nil, err
+		}
+		f.closers = append(f.closers, shared.Close)
+		for i := range n {
+			list = append(list, &rueidisLock{ctx: f.ctx, locker: shared, key: key(i)})
+		}
+		return list, nil
+	}}
 }
 
 type rueidisLock struct {
@@ -71,6 +192,18 @@ func (l *rueidisLock) release() error {
 	return nil
 }
 
+// bsmLocks is bsm/redislock, which tries again after a pause.
+func bsmLocks(name, way string, pause time.Duration) contender {
+	return contender{name, false, func(f *field, n int, key keys) (list []locker, err error) {
+		shared := redislock.New(f.goRedis(f.ways[way].addr, n))
+		for i := range n {
+			list = append(list, &bsmLock{ctx: f.ctx, client: shared, key: key(i),
+				retry: redislock.LinearBackoff(pause)})
+		}
+		return list, nil
+	}}
+}
+
 type bsmLock struct {
 	ctx    context.Context
 	client *redislock.Client
@@ -87,86 +220,51 @@ func (l *bsmLock) acquire() (err error) {
 
 func (l *bsmLock) release() error { return l.held.Release(l.ctx) }
 
-// setnxLock is the oldest recipe, L1: SETNX of the time at which the lock expires; if that fails
-// GET, and GETSET once it has expired. pause 0 tries again at once.
-type setnxLock struct {
-	*rawClient
-	key   string
-	pause time.Duration
+// setLocks is the usual recipe by light clients: SET NX PX with a value of one's own, tried again
+// after a pause, and a script that deletes the key if it still has that value.
+func setLocks(name, way string, pause time.Duration) contender {
+	return contender{name, false, func(f *field, n int, key keys) (list []locker, err error) {
+		for i := range n {
+			c, err := f.dial(f.ways[way].addr)
+			if err != nil {
+				return nil, err
+			}
+			r, err := c.do("SCRIPT", "LOAD", deleteIfMine)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, &setLock{client: c, key: key(i), value: fmt.Sprint("client:", i),
+				script: r.text, pause: pause})
+		}
+		return list, nil
+	}}
 }
 
-func (l *setnxLock) acquire() error {
+const deleteIfMine = `if redis.call('GET', KEYS[1]) == ARGV[1] then
+  return redis.call('DEL', KEYS[1])
+end
+return 0`
+
+type setLock struct {
+	*client
+	key, value, script string
+	pause              time.Duration
+}
+
+func (l *setLock) acquire() error {
 	for {
-		now := time.Now().Unix()
-		value := strconv.FormatInt(now+int64(lockTimeout/time.Second)+1, 10)
-		r, err := l.do("SETNX", l.key, value)
-		if err != nil || r.n == 1 {
+		r, err := l.do("SET", l.key, l.value, "NX", "PX", lockSeconds+"000")
+		if err != nil || !r.null {
 			return err
-		}
-		if r, err = l.do("GET", l.key); err != nil {
-			return err
-		}
-		if !r.null && expired(r.text, now) {
-			if r, err = l.do("GETSET", l.key, value); err != nil || r.null || expired(r.text, now) {
-				return err
-			}
 		}
 		time.Sleep(l.pause)
 	}
 }
 
-func expired(value string, now int64) bool {
-	at, _ := strconv.ParseInt(value, 10, 64)
-	return at <= now
-}
-
-func (l *setnxLock) release() error {
-	_, err := l.do("DEL", l.key)
-	return err
-}
-
-// evalLock is L4 with its release put right: scripts by EVAL, three tries at once, then the pause
-// of its caller.
-type evalLock struct {
-	*rawClient
-	key   string
-	pause time.Duration
-}
-
-const evalAcquire = `local now, timeout = tonumber(ARGV[1]), tonumber(ARGV[2])
-if redis.call('SETNX', KEYS[1], now + timeout + 1) == 1 then
-  redis.call('EXPIRE', KEYS[1], timeout + 1)
-  return 0
-end
-local value = redis.call('GET', KEYS[1])
-if not value then return 1 end
-if now < tonumber(value) then return 2 end
-if redis.call('GETSET', KEYS[1], now + 4 + timeout + 1) == value then
-  redis.call('EXPIRE', KEYS[1], timeout + 1)
-  return 0
-end
-return 3`
-
-const evalRelease = `local value = redis.call('GET', KEYS[1])
-if value and tonumber(ARGV[1]) < tonumber(value) then return redis.call('DEL', KEYS[1]) end
-return 0`
-
-func (l *evalLock) acquire() error {
-	for ; ; time.Sleep(l.pause) {
-		for range 3 {
-			r, err := l.do("EVAL", evalAcquire, "1", l.key, strconv.FormatInt(time.Now().Unix(),
-				10), lockSeconds)
-			if err != nil || r.n == 0 {
-				return err
-			}
-		}
-	}
-}
-
-func (l *evalLock) release() error {
-	r, err := l.do("EVAL", evalRelease, "1", l.key, strconv.FormatInt(time.Now().Unix(), 10))
-	if err == nil && r.n != 1 {
-		err = errNotReleased
+func (l *setLock) release() error {
+	n, err := l.number("EVALSHA", l.script, "1", l.key, l.value)
+	if err == nil && n != 1 {
+		err = errors.New("the script says that the lock was not held")
 	}
 	return err
 }

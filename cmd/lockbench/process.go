@@ -4,69 +4,61 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"slices"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // process is what the system knows of a running process: see proc(5).
-type process struct{ pid int }
+type process int
 
-func (p process) path(name string) string { return fmt.Sprintf("/proc/%d/%s", p.pid, name) }
-
-// cpu is the processor time that all threads have used so far, user's and system's, to 10 ms.
-func (p process) cpu() (time.Duration, error) {
-	stat, err := os.ReadFile(p.path("stat"))
+func (p process) read(name string) (string, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p, name))
 	if err != nil {
-		return 0, fmt.Errorf("cannot tell the CPU time of a server: %w", err)
+		err = fmt.Errorf("cannot tell what a server uses: %w", err)
 	}
-	return parseCPU(stat)
-}
-
-// proxiesCPU is that of all lockproxies that locks are taken through.
-func (b *bench) proxiesCPU() (total time.Duration, err error) {
-	for _, s := range b.servers.running {
-		if !slices.Contains(b.proxies, s.addr) {
-			continue
-		}
-		used, err := s.process().cpu()
-		if err != nil {
-			return 0, err
-		}
-		total += used
-	}
-	return total, nil
+	return string(text), err
 }
 
 // tick is the unit of times in /proc on Linux, whatever the kernel's own.
 const tick = 10 * time.Millisecond
 
-func parseCPU(stat []byte) (time.Duration, error) {
+// cpu is the processor time that all threads have used so far, user's and system's, to 10 ms.
+func (p process) cpu() (time.Duration, error) {
+	stat, err := p.read("stat")
+	if err != nil {
+		return 0, err
+	}
+	return parseCPU(stat)
+}
+
+func parseCPU(stat string) (total time.Duration, err error) {
 	// The name, in parentheses, can have spaces and parentheses itself.
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	const user, system = 11, 12 // of those after the name
-	if len(fields) <= system {
-		return 0, fmt.Errorf("cannot read the CPU time of a server from %q", stat)
+	for _, i := range []int{user, system} {
+		if len(fields) <= i {
+			return 0, fmt.Errorf("cannot read the processor time of a server from %q", stat)
+		}
+		n, err := strconv.Atoi(fields[i])
+		if err != nil {
+			return 0, fmt.Errorf("cannot read the processor time of a server: %w", err)
+		}
+		total += time.Duration(n) * tick
 	}
-	u, err := strconv.Atoi(fields[user])
-	if err != nil {
-		return 0, fmt.Errorf("cannot read the CPU time of a server: %w", err)
-	}
-	s, err := strconv.Atoi(fields[system])
-	if err != nil {
-		return 0, fmt.Errorf("cannot read the CPU time of a server: %w", err)
-	}
-	return time.Duration(u+s) * tick, nil
+	return total, nil
 }
 
 // resident is the resident memory, in bytes.
 func (p process) resident() (int, error) {
-	status, err := os.ReadFile(p.path("status"))
+	status, err := p.read("status")
 	if err != nil {
-		return 0, fmt.Errorf("cannot tell the memory of a server: %w", err)
+		return 0, err
 	}
-	return parseResident(string(status))
+	return parseResident(status)
 }
 
 func parseResident(status string) (int, error) {
@@ -80,14 +72,88 @@ func parseResident(status string) (int, error) {
 			return kb << 10, nil
 		}
 	}
-	return 0, fmt.Errorf("cannot read the memory of a server: no VmRSS in its status")
+	return 0, fmt.Errorf("cannot read the memory of a server: it has no VmRSS")
 }
 
-// files is the number of open file descriptors.
-func (p process) files() (int, error) {
-	list, err := os.ReadDir(p.path("fd"))
-	if err != nil {
-		return 0, fmt.Errorf("cannot count the open files of a server: %w", err)
+// raiseFileLimit lets this process and those that it starts have as many files open as the system
+// allows, and says how many.
+func raiseFileLimit() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return 0
 	}
-	return len(list), nil
+	limit.Cur = limit.Max
+	// Set even if it stays the same: the runtime, which has raised it for this process alone, then
+	// hands it on.
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
+	}
+	return int(min(limit.Cur, 1<<20))
+}
+
+// watch sees how much of the machine programs use that are no part of the benchmark: the figures
+// lack what they use.
+type watch struct {
+	began     time.Time
+	busy, own time.Duration // of all cores; of lockbench and the programs that it has seen end
+}
+
+func startWatch() watch { return watch{time.Now(), machineCPU(), ownCPU()} }
+
+// others is the share of the cores that others have used. All programs that lockbench has started
+// must have ended.
+func (w watch) others() float64 {
+	others := machineCPU() - w.busy - (ownCPU() - w.own)
+	return max(0, float64(others)/float64(time.Since(w.began))/float64(runtime.NumCPU()))
+}
+
+func ownCPU() (total time.Duration) {
+	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
+		var u unix.Rusage
+		if unix.Getrusage(who, &u) == nil {
+			total += time.Duration(u.Utime.Nano() + u.Stime.Nano())
+		}
+	}
+	return total
+}
+
+// machineCPU is what programs have used, and what the host has taken away. Interrupts serve
+// everybody and are left out.
+func machineCPU() time.Duration {
+	stat, _ := os.ReadFile("/proc/stat")
+	return parseMachineCPU(string(stat))
+}
+
+func parseMachineCPU(stat string) (total time.Duration) {
+	line, _, _ := strings.Cut(stat, "\n")
+	fields := strings.Fields(line)
+	const user, nice, system, steal = 1, 2, 3, 8
+	for _, i := range []int{user, nice, system, steal} {
+		if len(fields) > i && fields[0] == "cpu" {
+			n, _ := strconv.Atoi(fields[i])
+			total += time.Duration(n) * tick
+		}
+	}
+	return total
+}
+
+// machine describes where the figures come from, as far as they depend on it.
+func machine() string {
+	model := "model unknown"
+	info, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(info)) {
+		if name, value, ok := strings.Cut(line, ":"); ok &&
+			strings.TrimSpace(name) == "model name" {
+			model = strings.TrimSpace(value)
+			break
+		}
+	}
+	kernel := runtime.GOOS
+	var u unix.Utsname
+	if unix.Uname(&u) == nil { // the rest of the release can name the machine
+		release, _, _ := bytes.Cut(u.Release[:bytes.IndexByte(u.Release[:], 0)], []byte("-"))
+		kernel = unix.ByteSliceToString(u.Sysname[:]) + " " + string(release)
+	}
+	return fmt.Sprintf("%d cores (%s), shared by Redis, the proxies and the clients; %s",
+		runtime.NumCPU(), model, kernel)
 }

@@ -1,30 +1,10 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
-
-	"lockproxy/cmd/lockbench/redisbench"
 )
-
-// relay is GET and SET by redis-benchmark, directly and through each proxy: what it costs that a
-// proxy is in between.
-type relay struct {
-	// how long a run takes directly; through a proxy as many requests are sent
-	time      time.Duration
-	workloads []workload
-	// of a run of each workload: as many as have kept Redis busy for that time; 0: not known yet
-	requests []int
-	results  runs[ran] // of each workload, by each way
-}
-
-// ran is one run.
-type ran struct {
-	rate float64 // requests/s
-	spent
-}
 
 // workload is one way to use redis-benchmark.
 type workload struct {
@@ -33,121 +13,114 @@ type workload struct {
 }
 
 func (w workload) String() string {
-	return fmt.Sprintf("%s, %s, P=%d, %s", w.test, count(w.clients, "client"), w.pipeline,
-		inBytes(w.size))
+	return fmt.Sprintf("%s, %s, P=%d, %d B", w.test, count(w.clients, "client"), w.pipeline, w.size)
 }
 
-// The workload that the others differ from in one respect, and what each of them shows.
+// The workload that the others differ from in one respect.
 const (
 	usualClients = 50
 	usualSize    = 64
 )
 
-func relayPart(quick bool) *part {
-	j := &relay{time: 800 * time.Millisecond}
-	p := &part{rounds: 5, needs: needs{targets: allWays}, others: true, jobs: []job{j}}
+// relaySuite is GET and SET by redis-benchmark, directly and through each proxy: what it costs that
+// a proxy is in between.
+func relaySuite(quick bool) *suite {
+	run, rounds := 800*time.Millisecond, 5
+	var workloads []workload
 	both := func(clients, pipeline, size int) {
-		j.workloads = append(j.workloads, workload{"GET", clients, pipeline, size},
+		workloads = append(workloads, workload{"GET", clients, pipeline, size},
 			workload{"SET", clients, pipeline, size})
 	}
-	for _, pipeline := range []int{1, 16, 64} {
-		both(usualClients, pipeline, usualSize)
-	}
+	both(usualClients, 1, usualSize)
+	both(usualClients, 16, usualSize)
+	workloads = append(workloads, workload{"GET", 1, 1, usualSize})
 	if quick {
-		p.rounds, j.time = 3, 400*time.Millisecond
-		j.workloads = append(j.workloads, workload{"GET", usualClients, 16, 1 << 10},
-			workload{"SET", usualClients, 1, 64 << 10}, workload{"GET", 1, 1, usualSize},
-			workload{"GET", 1000, 1, usualSize})
+		run, rounds = 400*time.Millisecond, 3
 	} else {
-		for _, size := range []int{1 << 10, 64 << 10} {
-			both(usualClients, 1, size)
-			both(usualClients, 16, size)
-		}
-		for _, clients := range []int{1, 1000} {
-			both(clients, 1, usualSize)
-			both(clients, 16, usualSize)
-		}
+		both(usualClients, 64, usualSize)
+		both(usualClients, 16, 1<<10)
+		both(usualClients, 1, 64<<10)
+		both(1000, 1, usualSize)
+		both(1000, 16, usualSize)
+		both(5000, 1, usualSize)
 	}
-	j.requests = make([]int, len(j.workloads))
-	j.results = make(runs[ran], len(j.cases()))
-	return p
+	requests := map[workload]int{} // as many as keep Redis busy for the time of a run
+	return &suite{name: "relay", title: "GET and SET", rounds: rounds, others: true,
+		needs: needs{haproxy: true, twemproxy: true}, base: viaDirect,
+		about: "By redis-benchmark, which has one thread. P is how many requests a client sends " +
+			"before it waits for the replies. After each run Redis is asked whether it has seen " +
+			"all requests and had a value for each GET. Processor time is µs for each request; " +
+			"where redis-benchmark's is near the time between requests, it is the bound.",
+		columns: []column{{"requests/s", "%.0f", true}, {"p50 ms", "%.3f", false},
+			{"p99 ms", "%.3f", false}, {"client CPU", "%.1f", false}, {"proxy CPU", "%.1f", false},
+			{"Redis CPU", "%.1f", true}},
+		cases: func(l *lab) (list []benchCase) {
+			for _, w := range workloads {
+				for _, way := range l.waysWith(viaDirect, viaHAProxy, viaTwemproxy) {
+					measure := func(b *bench) (f figures, err error) {
+						if requests[w] == 0 {
+							if requests[w], err = b.calibrate(w, run); err != nil {
+								return nil, fmt.Errorf("cannot tell how much to send: %w", err)
+							}
+						}
+						f, err = b.benchmark(way, w, requests[w])
+						if way == viaDirect && err == nil { // if calibrated at a bad moment
+							requests[w] = max(requests[w], int(f["requests/s"]*run.Seconds()))
+						}
+						return f, err
+					}
+					list = append(list, benchCase{w.String(), way, measure})
+				}
+			}
+			return list
+		}}
 }
 
-func (j *relay) title() string { return "Relay" }
-func (j *relay) group() int    { return len(allWays) }
-
-func (j *relay) cases() []string { return byWays(j.workloads, allWays) }
-
-func (j *relay) measure(b *bench, i int) error {
-	w, way := i/len(allWays), i%len(allWays)
-	if j.requests[w] == 0 {
-		n, err := b.calibrate(j.workloads[w], j.time)
-		if err != nil {
-			return fmt.Errorf("cannot tell how many requests to send: %w", err)
-		}
-		j.requests[w] = n
+// waysWith is the first of the ways, each lockproxy, and the other ways.
+func (l *lab) waysWith(first string, others ...string) []string {
+	ways := []string{first}
+	for _, p := range l.proxies {
+		ways = append(ways, p.name)
 	}
-	result, err := b.benchmark(b.targets[way], j.workloads[w], j.requests[w])
-	if way == 0 && err == nil { // calibrated at a bad moment, runs would stay short
-		j.requests[w] = max(j.requests[w], int(result.rate*j.time.Seconds()))
-	}
-	return j.results.keep(b, i, b.targets[way], j.workloads[w].String(), result, err)
+	return append(ways, others...)
 }
 
 // calibrate finds out how many requests keep Redis busy for a time.
 func (b *bench) calibrate(w workload, d time.Duration) (int, error) {
 	least := 4 * w.clients * w.pipeline // or some clients would have nothing to send
-	for n := max(least, 500); ; {
-		r, err := b.benchmark(b.targets[0], w, n)
+	for n := max(least, 500); ; n *= 4 {
+		f, err := b.benchmark(viaDirect, w, n)
 		if err != nil {
 			return 0, err
 		}
-		if took := float64(n) / r.rate; took > d.Seconds()/4 {
-			return max(least, int(r.rate*d.Seconds())), nil
+		if float64(n)/f["requests/s"] > d.Seconds()/4 {
+			return max(least, int(f["requests/s"]*d.Seconds())), nil
 		}
-		n *= 4
 	}
 }
 
-// runLimit is for one run of redis-benchmark, far longer than any should take.
-const runLimit = 60 * time.Second
-
 // benchmark runs redis-benchmark once and looks that Redis itself has seen all of it: a proxy that
 // answers by itself, loses requests or sends them twice is no measure.
-func (b *bench) benchmark(t *target, w workload, requests int) (*ran, error) {
-	if err := t.server.serves(); err != nil { // redis-benchmark would try to connect for ever
+func (b *bench) benchmark(way string, w workload, requests int) (f figures, err error) {
+	s := b.ways[way]
+	if err := s.serves(); err != nil { // redis-benchmark would try to connect for ever
 		return nil, fmt.Errorf("not running: %w", err)
 	}
-	value := strings.Repeat("x", w.size)
-	if _, err := b.monitor.do("SET", redisbench.Key, value); err != nil {
+	if _, err := b.monitors[0].do("SET", benchKey, strings.Repeat("x", w.size)); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(b.ctx, runLimit,
-		fmt.Errorf("not done after %v", runLimit))
-	defer cancel()
-	before, err := t.server.process().cpu()
-	if err != nil {
-		return nil, err
-	}
-	var report redisbench.Report
-	used, err := b.during(func() (err error) {
-		report, err = redisbench.Run(ctx, redisbench.Load{Addr: t.server.addr, Test: w.test,
-			Clients: w.clients, Pipeline: w.pipeline, Size: w.size, Requests: requests})
+	used, proxy, err := b.during(way, func() (err error) {
+		f, err = load{s.addr, w.test, w.clients, w.pipeline, w.size, requests, nil}.run(b.ctx)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	after, err := t.server.process().cpu()
-	if err != nil {
-		return nil, err
+	f["Redis CPU"] = each(us(used.cpu), requests)
+	if way != viaDirect {
+		f["proxy CPU"] = each(us(proxy), requests)
 	}
-	r := &ran{rate: report.Rate, spent: spent{client: us(report.CPU) / float64(requests),
-		redis: us(used.cpu) / float64(requests)}}
-	if t.name != viaDirect {
-		r.proxy = us(after-before) / float64(requests)
-	}
-	return r, w.seenBy(used, requests)
+	return f, w.seenBy(used, requests)
 }
 
 // seenBy is an error unless Redis has done what was asked for. redis-benchmark sends whole

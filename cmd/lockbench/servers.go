@@ -3,110 +3,199 @@ package main
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
-	"slices"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// servers are processes that speak the Redis protocol; those that stand in front of others after
-// them.
-type servers struct{ running []*server }
-
-// server is one process, which can be started again on the same address.
+// server is a process that speaks the Redis protocol, which can be started again on the same
+// address.
 type server struct {
-	addr string
-	path string
-	args []string
-	cmd  *exec.Cmd
-	log  bytes.Buffer
+	addr  string
+	admin string // of a lockproxy: where it serves its metrics
+	path  string
+	args  []string
+	cmd   *exec.Cmd
+	log   bytes.Buffer
 }
 
-// close ends the processes.
-func (s *servers) close() {
-	for i := len(s.running) - 1; i >= 0; i-- { // what stands in front first
-		s.running[i].end()
-	}
-}
-
-// start runs a program and waits until it serves on addr.
-func (s *servers) start(ctx context.Context, addr, path string, args ...string) (*server, error) {
-	p := &server{addr: addr, path: path, args: args}
-	if err := p.start(); err != nil {
-		return nil, err
-	}
-	s.running = append(s.running, p)
-	return p, p.wait(ctx)
-}
-
-func (p *server) start() error {
-	p.log.Reset()
-	p.cmd = exec.Command(p.path, p.args...)
-	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
+// start runs the program and waits until it serves.
+func (s *server) start(ctx context.Context) error {
+	s.log.Reset()
+	s.cmd = exec.Command(s.path, s.args...)
+	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
 	// a Ctrl-C is for lockbench, which ends its servers itself
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := p.cmd.Start(); err != nil {
-		return fmt.Errorf("cannot start %s: %w", p.path, err)
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := s.cmd.Start(); err != nil {
+		return fmt.Errorf("cannot start %s: %w", s.path, err)
 	}
-	return nil
-}
-
-func (p *server) restart(ctx context.Context) error {
-	p.end()
-	if err := p.start(); err != nil {
-		return err
-	}
-	return p.wait(ctx)
-}
-
-// wait until a command that only Redis can answer is answered.
-func (p *server) wait(ctx context.Context) error {
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		err := p.serves()
-		if err == nil {
+		err := s.serves()
+		switch {
+		case err == nil:
 			return nil
-		}
-		if ctx.Err() != nil {
+		case ctx.Err() != nil:
 			return ctx.Err()
-		}
-		if time.Now().After(deadline) {
-			p.end()
-			return fmt.Errorf("%s doesn't serve on %s: %w: it said: %s", p.path, p.addr, err,
-				strings.TrimSpace(p.log.String()))
+		case time.Now().After(deadline):
+			s.end()
+			return fmt.Errorf("%s doesn't serve on %s: %w: it said: %s", s.path, s.addr, err,
+				strings.TrimSpace(s.log.String()))
 		}
 	}
 }
 
-func (p *server) serves() error {
-	c, err := dial(p.addr)
+// serves asks what a proxy cannot answer by itself. A node that serves no slots, yet or of that
+// key, is up as well.
+func (s *server) serves() error {
+	c, err := dial(s.addr)
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	c.nc.SetDeadline(time.Now().Add(time.Second))
-	if slices.Contains(p.args, "--cluster-enabled") { // it has some keys only, or none yet
-		_, err := c.do("PING")
-		return err
-	}
+	c.conn.SetDeadline(time.Now().Add(time.Second))
 	r, err := c.do("GET", "lockbench:none")
-	if err == nil && !r.null {
-		err = errors.New("it knows a value where there is none")
+	switch {
+	case err != nil && (strings.Contains(err.Error(), "MOVED") ||
+		strings.Contains(err.Error(), "CLUSTERDOWN")):
+		return nil
+	case err == nil && !r.null:
+		return errors.New("it knows a value where there is none")
 	}
 	return err
 }
 
-func (p *server) process() process { return process{p.cmd.Process.Pid} }
+func (s *server) process() process { return process(s.cmd.Process.Pid) }
 
 // end asks the process to stop, and makes it if it doesn't. It can be called again.
-func (p *server) end() {
-	if p.cmd.ProcessState != nil {
+func (s *server) end() {
+	if s.cmd == nil || s.cmd.Process == nil || s.cmd.ProcessState != nil {
 		return
 	}
-	p.cmd.Process.Signal(syscall.SIGTERM)
-	kill := time.AfterFunc(3*time.Second, func() { p.cmd.Process.Kill() })
-	p.cmd.Wait()
+	s.cmd.Process.Signal(syscall.SIGTERM)
+	kill := time.AfterFunc(3*time.Second, func() { s.cmd.Process.Kill() })
+	s.cmd.Wait()
 	kill.Stop()
+}
+
+//go:embed install.sh
+var installScript string
+
+// install installs HAProxy and twemproxy where they are missing.
+func install(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, "sh", "-s")
+	cmd.Stdin = strings.NewReader(installScript)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return errors.New(string(bytes.TrimSpace(out)))
+	}
+	return nil
+}
+
+// find is the path of a program. Some systems have servers where only root looks.
+func find(program string) (string, error) {
+	path, err := exec.LookPath(program)
+	for _, dir := range []string{"/usr/sbin", "/usr/local/sbin"} {
+		if err != nil {
+			path, err = exec.LookPath(filepath.Join(dir, program))
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s is not installed: %w", program, err)
+	}
+	return path, nil
+}
+
+// findProxies makes the paths of the proxies absolute, or builds one from the source that lockbench
+// is run in if none is named.
+func (l *lab) findProxies() error {
+	if len(l.proxies) == 0 {
+		path := filepath.Join(l.dir, "lockproxy")
+		source := printed("go", "list", "-m", "-f", "{{.Dir}}", "lockproxy")
+		out, err := exec.CommandContext(l.ctx, "go", "-C", source, "build", "-o", path,
+			"./cmd/lockproxy").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("cannot build lockproxy: %w: %s\nRun lockbench inside its source, "+
+				"or name a built one with --proxy", err, bytes.TrimSpace(out))
+		}
+		l.proxies = []proxyBinary{{viaLockproxy, path}}
+		if commit := printed("git", "describe", "--always", "--dirty"); commit != "" {
+			l.versions.add(viaLockproxy, commit)
+		}
+	}
+	for i, p := range l.proxies {
+		path, err := filepath.Abs(p.path)
+		if err == nil {
+			_, err = os.Stat(path)
+		}
+		if err != nil {
+			return fmt.Errorf("--proxy: %w", err)
+		}
+		l.proxies[i].path = path
+		l.versions.add(p.name, strings.TrimPrefix(printed(path, "--version"), "lockproxy "))
+	}
+	for _, p := range []struct{ name, program, flag string }{{viaHAProxy, "haproxy", "-v"},
+		{viaTwemproxy, "nutcracker", "-V"}, {"Redis", "redis-server", "--version"}} {
+		if path, err := find(p.program); err == nil {
+			l.versions.add(p.name, regexp.MustCompile(`\d+(\.\d+)+`).FindString(printed(path,
+				p.flag)))
+		}
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, dep := range info.Deps {
+			switch dep.Path {
+			case "github.com/redis/go-redis/v9", "github.com/bsm/redislock",
+				"github.com/redis/rueidis":
+				l.versions.add(dep.Path, dep.Version)
+			}
+		}
+	}
+	return nil
+}
+
+// printed is what a program prints, "" if it fails.
+func printed(program string, args ...string) string {
+	out, err := exec.Command(program, args...).CombinedOutput()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// versions are of what is measured, and by what.
+type versions []string
+
+func (v *versions) add(name, version string) { *v = append(*v, name+" "+version) }
+
+// quiet is how much of the cores others can use for the figures to be worth keeping.
+const quiet = 0.03
+
+// head is the beginning of a report.
+func (l *lab) head() string {
+	share := l.watch.others()
+	others := fmt.Sprintf("Other programs used %.0f %% of the cores meanwhile", 100*share)
+	if share > quiet {
+		others += ": **too much for the figures to be relied on**"
+	}
+	args := ""
+	if len(l.args) > 0 {
+		args = " Flags of lockproxy: `" + strings.Join(l.args, " ") + "`."
+	}
+	return fmt.Sprintf(`# Figures of lockbench
+
+%s: %s; %s.
+%s; %s.%s
+
+Cells are medians over the rounds, in brackets the least and most of them. Ratios are between runs
+of the same round, one right after the other.
+`, time.Now().UTC().Format(time.DateOnly), machine(), runtime.Version(),
+		strings.Join(l.versions, ", "), others, args)
 }

@@ -3,134 +3,105 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
 
-// visits are clients that connect, ask for one value and close, again and again, as each page of
-// PHP and each call of a serverless function does.
-type visits struct {
-	time    time.Duration
-	kinds   []visitKind
-	results runs[visited] // of each kind, by each of allWays
-}
-
-// visitKind is a number of clients, and what each of them does before its GET.
-type visitKind struct {
-	clients int
-	login   visitLogin
-}
-
-// visitLogin is how a client begins.
-type visitLogin int
+// visitKind is what each client does before its GET.
+type visitKind int
 
 const (
-	noLogin     visitLogin = iota
-	withAuth               // AUTH
-	withSelect             // AUTH and SELECT
-	tlsUpstream            // no login; Redis is reached with TLS
+	noLogin visitKind = iota
+	withAuth
+	withSelect
+	tlsUpstream // no login; Redis is reached with TLS
 )
 
-var visitLogins = []string{"no login", "AUTH", "AUTH, SELECT", "TLS to Redis"}
+var visitKinds = []string{"no login", "AUTH", "AUTH and SELECT", "TLS to Redis"}
 
-func (k visitKind) String() string {
-	return fmt.Sprintf("%s, %s", count(k.clients, "client"), visitLogins[k.login])
-}
+// The user as whom clients log in, and the key that they read.
+const visitUser, visitPassword, visitKey = "visitor", "secret", "lockbench:value"
 
-// possible reports whether a way can do that: twemproxy knows one login for all, no databases, and
-// no TLS.
-func (k visitKind) possible(way int) bool {
-	return k.login == noLogin || allWays[way] != viaTwemproxy
-}
-
-// visited is one run.
-type visited struct {
-	rate      float64 // visits/s
-	redis     time.Duration
-	connects  float64 // connections that Redis has got for each visit
-	latencies durations
-}
-
-func visitsPart(quick bool) *part {
-	j := &visits{time: 600 * time.Millisecond}
-	p := &part{rounds: 7, needs: needs{targets: allWays, tls: true}, others: true, jobs: []job{j}}
+// visitsSuite is clients that connect, ask for one value and close, again and again, as each page
+// of PHP and each call of a serverless function does.
+func visitsSuite(quick bool) *suite {
+	run, rounds := 600*time.Millisecond, 5
 	if quick {
-		p.rounds, j.time = 3, 300*time.Millisecond
+		run, rounds = 300*time.Millisecond, 3
 	}
-	for login := range visitLogins {
-		for _, clients := range []int{1, 20, 200} {
-			j.kinds = append(j.kinds, visitKind{clients, visitLogin(login)})
+	return &suite{name: "visits", title: "Connect, GET, close", rounds: rounds, others: true,
+		needs: needs{haproxy: true, twemproxy: true, tls: true}, base: viaHAProxy,
+		about: fmt.Sprintf("Clients that connect, ask for one value and close, again and again for "+
+			"%v; some log in first, and choose a database. With TLS to Redis, clients speak TLS to "+
+			"it directly, and a proxy does for clients that don't. Connections are those that Redis "+
+			"gets for each visit. twemproxy knows one login for all, no databases, and no TLS.", run),
+		columns: []column{{"visits/s", "%.0f", true}, {"p99 ms", "%.2f", false},
+			{"connections", "%.2f", false}, {"proxy CPU", "%.0f", false}, {"Redis CPU", "%.0f", false}},
+		cases: func(l *lab) (list []benchCase) {
+			for kind, name := range visitKinds {
+				for _, n := range []int{1, 20, 200} {
+					for _, way := range l.waysWith(viaDirect, viaHAProxy, viaTwemproxy) {
+						if way == viaTwemproxy && visitKind(kind) != noLogin {
+							continue
+						}
+						list = append(list, benchCase{name + ", " + count(n, "client"), way,
+							func(b *bench) (figures, error) {
+								return b.visits(way, visitKind(kind), n, run)
+							}})
+					}
+				}
+			}
+			return list
+		}}
+}
+
+func (b *bench) visits(way string, kind visitKind, n int, d time.Duration) (figures, error) {
+	for _, command := range [][]string{
+		{"ACL", "SETUSER", visitUser, "on", ">" + visitPassword, "~*", "+@all"},
+		{"SET", visitKey, strings.Repeat("x", usualSize)},
+	} {
+		if _, err := b.monitors[0].do(command...); err != nil {
+			return nil, err
 		}
 	}
-	j.results = make(runs[visited], len(j.cases()))
-	return p
-}
-
-func (j *visits) title() string   { return "Connect, GET, close" }
-func (j *visits) group() int      { return len(allWays) }
-func (j *visits) cases() []string { return byWays(j.kinds, allWays) }
-
-func (j *visits) measure(b *bench, i int) error {
-	k, way := j.kinds[i/len(allWays)], i%len(allWays)
-	if !k.possible(way) {
-		return nil
+	if kind == tlsUpstream && way != viaDirect {
+		way += byTLS
 	}
-	t := b.targets[way]
-	if k.login == tlsUpstream {
-		t = b.byTLS[way]
-	}
-	result, err := j.visit(b, t, k)
-	return j.results.keep(b, i, t, k.String(), result, err)
-}
-
-// visitUser logs in, where clients do.
-const visitUser, visitPassword = "visitor", "secret"
-
-func (j *visits) visit(b *bench, t *target, k visitKind) (*visited, error) {
-	if _, err := b.monitor.do("ACL", "SETUSER", visitUser, "on", ">"+visitPassword, "~*",
-		"+@all"); err != nil {
-		return nil, err
-	}
-	if _, err := b.getPlan(); err != nil {
-		return nil, err
-	}
-	before, err := b.monitor.connections()
-	if err != nil {
-		return nil, err
-	}
-	var result visited
-	used, err := b.during(func() (err error) {
-		result.rate, result.latencies, err = j.drive(b, t, k)
+	var all durations
+	var rate float64
+	used, proxy, err := b.during(way, func() (err error) {
+		rate, all, err = b.drive(way, kind, n, d)
 		return err
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case len(all) > used.gets:
+		return nil, fmt.Errorf("Redis has seen %d GETs of %d", used.gets, len(all))
 	}
-	after, err := b.monitor.connections()
-	if err != nil {
-		return nil, err
+	f := figures{"visits/s": rate, "p99 ms": ms(all.at(0.99)),
+		"connections": each(float64(used.connections), len(all)),
+		"Redis CPU":   each(us(used.cpu), len(all))}
+	if way != viaDirect {
+		f["proxy CPU"] = each(us(proxy), len(all))
 	}
-	n := len(result.latencies)
-	result.redis = used.cpu / time.Duration(max(n, 1))
-	result.connects = per(float64(after-before), n)
-	if n > used.gets || n == 0 {
-		return nil, fmt.Errorf("Redis has seen %d GETs of %d", used.gets, n)
-	}
-	return &result, nil
+	return f, nil
 }
 
-// drive has the clients visit until the time has expired.
-func (j *visits) drive(b *bench, t *target, k visitKind) (rate float64, all durations, err error) {
+// drive has n clients visit until the time has expired.
+func (b *bench) drive(way string, kind visitKind, n int, d time.Duration) (rate float64,
+	all durations, err error) {
 	var mu sync.Mutex
 	var running sync.WaitGroup
 	began := time.Now()
-	for range k.clients {
+	for range n {
 		running.Go(func() {
 			var own durations
 			var failed error
-			for failed == nil && time.Since(began) < j.time {
+			for again := true; again; again = failed == nil && time.Since(began) < d { // once at least
 				from := time.Now()
-				failed = b.visit(t, k)
+				failed = b.visit(way, kind)
 				own = append(own, time.Since(from))
 			}
 			mu.Lock()
@@ -146,29 +117,27 @@ func (j *visits) drive(b *bench, t *target, k visitKind) (rate float64, all dura
 	return float64(len(all)) / time.Since(began).Seconds(), all, err
 }
 
-// visit is one.
-func (b *bench) visit(t *target, k visitKind) error {
-	var c *rawClient
-	var err error
-	if k.login == tlsUpstream && t.name == viaDirect {
+func (b *bench) visit(way string, kind visitKind) (err error) {
+	var c *client
+	if kind == tlsUpstream && way == viaDirect {
 		c, err = dialTLS(b.tlsAddr)
 	} else {
-		c, err = dial(t.server.addr)
+		c, err = dial(b.ways[way].addr)
 	}
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	if k.login == withAuth || k.login == withSelect {
+	if kind == withAuth || kind == withSelect {
 		if _, err := c.do("AUTH", visitUser, visitPassword); err != nil {
 			return err
 		}
 	}
-	if k.login == withSelect {
+	if kind == withSelect {
 		if _, err := c.do("SELECT", "1"); err != nil {
 			return err
 		}
 	}
-	_, err = c.do("GET", usualKey)
+	_, err = c.do("GET", visitKey)
 	return err
 }

@@ -1,169 +1,364 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
 
-// waiting is many clients in line for a lock that is held: what they cost while nothing happens,
-// and how soon the first of them has the lock once it is released.
-type waiting struct {
-	clients int
-	quiet   time.Duration
-	tries   int
-	results []waited
-}
-
-type waited struct {
-	used      usage // in the quiet time
-	handOvers durations
-}
-
-// settle is how long the line is left alone before each release, so that the first in line is
-// really waiting.
-const settle = 20 * time.Millisecond
-
-func (j *waiting) title() string   { return "Waiting" }
-func (j *waiting) cases() []string { return []string{fmt.Sprintf("%d clients in line", j.clients)} }
-
-// grant is a waiter's turn.
-type grant struct {
-	to *proxyLock
-	at time.Time
-}
-
-func (j *waiting) measure(b *bench, _ int) error {
-	f := b.field(maxRun)
-	holders, err := f.raws(j.clients+1, f.through(1),
-		func(_ int, c *rawClient) locker {
-			return &proxyLock{rawClient: c, ask: c.number, key: "job", wait: true}
-		})
-	var running sync.WaitGroup
-	defer running.Wait() // for the waiters, which end when their connections close
-	defer f.close()
-	if err != nil {
-		return err
+// waitingSuite is clients that wait for locks that are held: what they cost while nothing happens,
+// and how soon they are served. Each case has a Redis and two lockproxies of its own.
+func waitingSuite(quick bool) *suite {
+	some, many, rounds := 1000, 10000, 3
+	if quick {
+		some, many, rounds = 100, 1000, 1
 	}
-	holder := holders[0].(*proxyLock)
-	if err := holder.acquire(); err != nil {
-		return err
+	w := waiting{quiet: 5 * time.Second, sample: 200}
+	if quick {
+		w.quiet, w.sample = 2*time.Second, 20
 	}
-	grants := make(chan grant, len(holders))
-	queue := func(l *proxyLock) {
-		running.Go(func() {
-			if l.acquire() == nil {
-				grants <- grant{l, time.Now()}
+	s := &suite{name: "waiting", title: "Waiting", rounds: rounds, needs: needs{fresh: true},
+		about: fmt.Sprintf("Clients with LOCK … WAIT 0 through one lockproxy, for locks that a "+
+			"client of another lockproxy holds. KB and goroutines are for each of them, beyond "+
+			"those of an idle client: of the resident memory, and of what Go has in use after a "+
+			"collection. Nothing happens for %v: processor time is of one core. Then, where many "+
+			"wait for each lock, all locks are released and everybody releases at once what it is "+
+			"given: the time until the last has had its turn. Where each waits for a lock of its "+
+			"own, %d locks each are freed, one after the other: by UNLOCK at the waiters' lockproxy, "+
+			"at another one, by DEL at Redis, and by their timeout. Milliseconds until the waiter "+
+			"has its token.", w.quiet, w.sample),
+		columns: []column{{"RSS KB", "%.1f", false}, {"live KB", "%.1f", false},
+			{"goroutines", "%.2f", false}, {"scripts/s", "%.0f", false},
+			{"commands/s", "%.0f", false}, {"Redis CPU %", "%.1f", false},
+			{"proxy CPU %", "%.1f", false}, {"all served, s", "%.2f", false}},
+	}
+	for _, how := range freedHow {
+		s.columns = append(s.columns, column{how + " p50", "%.2f", false},
+			column{how + " p99", "%.1f", false})
+	}
+	s.cases = func(l *lab) (list []benchCase) {
+		many := l.most(many)
+		add := func(clients, locks int) {
+			name := fmt.Sprintf("%s, %s", count(clients, "client"), count(locks, "lock"))
+			for _, p := range l.proxies {
+				w := w
+				w.proxy, w.clients, w.locks = p, clients, locks
+				list = append(list, benchCase{name, p.name, w.measure})
 			}
-		})
+		}
+		add(many, 1)
+		add(many, many/100)
+		add(some, some)
+		add(many, many)
+		return list
 	}
-	for _, l := range holders[1:] {
-		queue(l.(*proxyLock))
+	return s
+}
+
+// freedHow is how a lock is freed.
+var freedHow = []string{"here", "elsewhere", "DEL", "expiry"}
+
+// waiting is one case.
+type waiting struct {
+	proxy          proxyBinary
+	clients, locks int
+	quiet          time.Duration
+	sample         int // how many locks are freed in each way
+}
+
+// line is the clients of one run.
+type line struct {
+	waiting
+	*bench
+	here, elsewhere *client // hold the locks, by their lockproxies
+	tokens          []string
+	waiters         clients
+	running         sync.WaitGroup
+	served          []chan served // of each waiter, with room for what it is given
+}
+
+// served is how a wait ended.
+type served struct {
+	at  time.Time
+	err error
+}
+
+func (w waiting) measure(shared *bench) (figures, error) {
+	b, err := shared.alone(needs{second: true, admin: true}, w.proxy)
+	if err != nil {
+		return nil, err
 	}
-	if err := j.inLine(f, "job"); err != nil {
+	defer b.close()
+	l := &line{waiting: w, bench: b}
+	defer l.running.Wait() // for the waiters, which end when their connections close
+	defer func() { l.waiters.close() }()
+	f := figures{}
+	if err := l.begin(f); err != nil {
+		return nil, err
+	}
+	defer l.here.close()
+	defer l.elsewhere.close()
+	if err := l.rest(f); err != nil {
+		return nil, err
+	}
+	if l.locks < l.clients {
+		return f, l.handThrough(f)
+	}
+	return f, l.freeEach(f)
+}
+
+// begin lets all clients wait, and looks what they need beyond what they needed when they were
+// idle.
+func (l *line) begin(f figures) (err error) {
+	if l.here, err = dial(l.ways[l.proxy.name].addr); err != nil {
 		return err
 	}
-	var result waited
-	result.used, err = b.during(func() error { time.Sleep(j.quiet); return b.ctx.Err() })
+	if l.elsewhere, err = dial(l.ways[l.proxy.name+viaSecond].addr); err != nil {
+		return err
+	}
+	for i := range l.locks {
+		holder := l.elsewhere
+		if i < l.sample && l.locks == l.clients {
+			holder = l.here
+		}
+		token, err := holder.number("LOCK", lockName(i), "3600")
+		if err != nil {
+			return err
+		}
+		l.tokens = append(l.tokens, strconv.FormatInt(token, 10))
+	}
+	if l.waiters, err = dialMany(l.ways[l.proxy.name].addr, l.clients); err != nil {
+		return err
+	}
+	idle, err := l.memory()
 	if err != nil {
 		return err
 	}
-	if result.handOvers, err = j.handOver(holder, grants, queue); err != nil {
+	l.served = make([]chan served, l.clients)
+	for i := range l.served {
+		l.served[i] = make(chan served, 1)
+		l.wait(i, lockName(i%l.locks))
+	}
+	if err := l.allWait(); err != nil {
 		return err
 	}
-	j.results = append(j.results, result)
-	return nil
+	waiting, err := l.memory()
+	for name := range waiting {
+		f[name] = (waiting[name] - idle[name]) / float64(l.clients)
+	}
+	return err
 }
 
-// handOver releases the lock again and again; who has had it goes to the end of the line.
-func (j *waiting) handOver(
-	holder *proxyLock, grants <-chan grant, queue func(*proxyLock),
-) (durations, error) {
-	var took durations
-	for range j.tries {
-		time.Sleep(settle)
-		sent := time.Now()
-		if err := holder.release(); err != nil {
-			return nil, err
+func lockName(i int) string { return "lock:" + strconv.Itoa(i) }
+
+// wait lets a client wait. One of many that wait for a lock releases what it is given.
+func (l *line) wait(i int, name string) {
+	c := l.waiters[i]
+	l.running.Go(func() {
+		token, err := c.number("LOCK", name, "3600", "WAIT", "0")
+		if err == nil && token == 0 {
+			err = errors.New("a LOCK that waits for ever answered null")
 		}
+		s := served{time.Now(), err}
+		if err == nil && l.locks < l.clients {
+			_, s.err = c.do("UNLOCK", name, strconv.FormatInt(token, 10))
+		}
+		l.served[i] <- s
+	})
+}
+
+// allWait returns when all clients wait.
+func (l *line) allWait() error {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		metrics, err := l.metrics()
+		if err != nil {
+			return err
+		}
+		if metrics["lockproxy_lock_waiters"] == float64(l.clients) {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("after a minute %v of %d clients wait",
+				metrics["lockproxy_lock_waiters"], l.clients)
+		}
+	}
+}
+
+// metrics are those without labels of the waiters' lockproxy.
+func (l *line) metrics() (map[string]float64, error) {
+	text, err := fetch("http://" + l.ways[l.proxy.name].admin + "/metrics")
+	values := map[string]float64{}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if n, err := strconv.ParseFloat(value, 64); err == nil {
+			values[name] = n
+		}
+	}
+	return values, err
+}
+
+// memory is what the waiters' lockproxy needs, by the names of columns.
+func (l *line) memory() (figures, error) {
+	s := l.ways[l.proxy.name]
+	if _, err := fetch("http://" + s.admin + "/debug/pprof/heap?gc=1"); err != nil {
+		return nil, err
+	}
+	metrics, err := l.metrics()
+	if err != nil {
+		return nil, err
+	}
+	resident, err := s.process().resident()
+	return figures{"RSS KB": float64(resident) / 1024, "goroutines": metrics["go_goroutines"],
+		"live KB": (metrics["go_memstats_alloc_bytes"] +
+			metrics["go_memstats_stack_inuse_bytes"]) / 1024}, err
+}
+
+func fetch(url string) (string, error) {
+	r, err := http.Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if err == nil && r.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", url, r.Status)
+	}
+	return string(body), err
+}
+
+// rest lets nothing happen.
+func (l *line) rest(f figures) error {
+	used, proxy, err := l.during(l.proxy.name, func() error {
 		select {
-		case g := <-grants:
-			took = append(took, g.at.Sub(sent))
-			queue(holder)
-			holder = g.to
-		case <-time.After(10 * time.Second):
-			return nil, errors.New("nobody in line was given the lock within 10 s of its release")
+		case <-l.ctx.Done():
+			return l.ctx.Err()
+		case <-time.After(l.quiet):
+			return nil
 		}
-	}
-	slices.Sort(took)
-	return took, nil
+	})
+	second := l.quiet.Seconds()
+	f["scripts/s"], f["commands/s"] = float64(used.scripts)/second, float64(used.commands)/second
+	f["Redis CPU %"] = 100 * used.cpu.Seconds() / second
+	f["proxy CPU %"] = 100 * proxy.Seconds() / second
+	return err
 }
 
-// inLine waits until all clients are in line.
-func (j *waiting) inLine(f *field, key string) error {
-	c, err := dial(f.proxies[0])
-	if err != nil {
-		return err
-	}
-	defer c.close()
-	deadline := time.Now().Add(15 * time.Second)
-	for ; time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if n, err := c.waiters(key); err != nil || n == j.clients {
+// handThrough releases all locks once: each client releases what it is given.
+func (l *line) handThrough(f figures) error {
+	began := time.Now()
+	for i, token := range l.tokens {
+		if err := free(l.here, lockName(i), token); err != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("not all of %d clients got into the line within 15 s: a limit of the "+
-		"system on open files (ulimit -n) may be too low", j.clients)
-}
-
-// waiters is how many wait for a lock, as LOCKINFO says.
-func (c *rawClient) waiters(key string) (int, error) {
-	if err := c.send("LOCKINFO", key); err != nil {
-		return 0, err
-	}
-	head, err := c.in.ReadString('\n')
-	if err != nil {
-		return 0, err
-	}
-	if head[0] != '*' {
-		return 0, fmt.Errorf("LOCKINFO answered %q", head)
-	}
-	elems, _ := strconv.Atoi(head[1 : len(head)-2])
-	waiters := 0
-	last := ""
-	for range elems {
-		r, err := c.receive()
+	last := began
+	for i := range l.served {
+		s, err := l.await(i)
 		if err != nil {
-			return 0, err
+			return err
 		}
-		if last == "waiters" {
-			waiters = int(r.n)
+		if s.After(last) {
+			last = s
 		}
-		last = r.text
 	}
-	return waiters, nil
+	f["all served, s"] = last.Sub(began).Seconds()
+	return nil
 }
 
-func (j *waiting) sections() []*section {
-	s := &section{
-		title: fmt.Sprintf("%d clients in line for a held lock", j.clients),
-		before: fmt.Sprintf("LOCK WAIT through one proxy. While the lock is held for %v nothing "+
-			"else happens: Redis commands/s are all that the waiting costs it (those that "+
-			"scripts call as well). Then the holder releases, %d times in each round, %v apart: "+
-			"from the sending of its UNLOCK until the first in line has read its token.",
-			j.quiet, j.tries, settle),
-		header: []string{"", "Redis commands/s", "scripts/s", "hand-over ms, median", "p90",
-			"longest"},
+func free(c *client, name, token string) error {
+	n, err := c.number("UNLOCK", name, token)
+	if err == nil && n != 1 {
+		err = fmt.Errorf("UNLOCK says that %s was not held", name)
 	}
-	rate := func(n int) float64 { return float64(n) / j.quiet.Seconds() }
-	s.row(j.cases()[0],
-		spread(j.results, "%.1f", func(w waited) float64 { return rate(w.used.commands) }),
-		middle(j.results, "%.1f", func(w waited) float64 { return rate(w.used.scripts) }),
-		spread(j.results, "%.2f", func(w waited) float64 { return ms(w.handOvers.at(0.5)) }),
-		middle(j.results, "%.2f", func(w waited) float64 { return ms(w.handOvers.at(0.9)) }),
-		spread(j.results, "%.2f", func(w waited) float64 { return ms(w.handOvers.longest()) }))
-	return []*section{s}
+	return err
+}
+
+// await returns when a client was given its lock.
+func (l *line) await(i int) (time.Time, error) {
+	select {
+	case s := <-l.served[i]:
+		return s.at, s.err
+	case <-l.ctx.Done():
+		return time.Time{}, context.Cause(l.ctx)
+	case <-time.After(time.Minute):
+		return time.Time{}, fmt.Errorf("client %d was not given its lock for a minute", i)
+	}
+}
+
+// freeEach frees some of the locks in each of the ways.
+func (l *line) freeEach(f figures) error {
+	keep := func(how string, took durations) {
+		slices.Sort(took)
+		f[how+" p50"], f[how+" p99"] = ms(took.at(0.5)), ms(took.at(0.99))
+	}
+	for k, how := range freedHow[:3] {
+		var took durations
+		for i := k * l.sample; i < (k+1)*l.sample; i++ {
+			time.Sleep(apart)
+			began := time.Now()
+			if err := l.free(how, i); err != nil {
+				return err
+			}
+			at, err := l.await(i)
+			if err != nil {
+				return fmt.Errorf("freed by %s: %w", how, err)
+			}
+			took = append(took, at.Sub(began))
+		}
+		keep(how, took)
+	}
+	took, err := l.expire()
+	keep(freedHow[3], took)
+	return err
+}
+
+// apart is how long the line is left alone before each release.
+const apart = 5 * time.Millisecond
+
+func (l *line) free(how string, i int) error {
+	switch how {
+	case "here":
+		return free(l.here, lockName(i), l.tokens[i])
+	case "elsewhere":
+		return free(l.elsewhere, lockName(i), l.tokens[i])
+	}
+	_, err := l.monitors[0].do("DEL", lockName(i))
+	return err
+}
+
+// expire lets clients that were served wait for locks that time out one after the other.
+func (l *line) expire() (took durations, err error) {
+	name := func(i int) string { return "expires:" + strconv.Itoa(i) }
+	ends := make([]time.Time, l.sample)
+	for i := range ends {
+		timeout := 2 + float64(i)*2*apart.Seconds()
+		if _, err := l.elsewhere.number("LOCK", name(i), fmt.Sprintf("%.3f", timeout)); err != nil {
+			return nil, err
+		}
+		value, err := l.monitors[0].do("GET", name(i)) // in milliseconds, by the clock of all
+		if err != nil {
+			return nil, err
+		}
+		end, err := strconv.ParseInt(value.text, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("a lock's end: %w", err)
+		}
+		ends[i] = time.UnixMilli(end)
+		l.wait(i, name(i))
+	}
+	for i, end := range ends {
+		at, err := l.await(i)
+		if err != nil {
+			return nil, fmt.Errorf("after an expiry: %w", err)
+		}
+		took = append(took, at.Sub(end))
+	}
+	return took, nil
 }

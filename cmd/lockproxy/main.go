@@ -30,7 +30,7 @@ func main() {
 }
 
 // smallMachine is the most cores with which the proxy is faster on one of them: moving each reply
-// between cores costs more than it brings (see docs/bench-locks.md for how to measure it).
+// between cores costs more than it brings (see docs/bench.md for how to measure it).
 const smallMachine = 2
 
 // program is the command line.

@@ -89,7 +89,7 @@ func TestContention(t *testing.T) {
 			if perAcquisition > 2.2 {
 				t.Errorf("%.2f scripts per acquisition", perAcquisition)
 			}
-			// 5 times the mean is the aim (see docs/bench-locks.md); a poll interval can be lost once.
+			// 5 times the mean is the aim; a poll interval can be lost once.
 			if longest > 5*mean+250*time.Millisecond {
 				t.Errorf("longest wait %v, mean %v", longest, mean)
 			}

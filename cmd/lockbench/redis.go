@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// usage is what a Redis, or several, have done so far.
+type usage struct {
+	scripts, commands int // commands: those inside scripts too
+	gets, sets        int
+	misses            int // reads of keys that aren't there
+	connections       int
+	cpu               time.Duration
+}
+
+func (u usage) plus(other usage, times int) usage {
+	return usage{
+		scripts: u.scripts + times*other.scripts, commands: u.commands + times*other.commands,
+		gets: u.gets + times*other.gets, sets: u.sets + times*other.sets,
+		misses:      u.misses + times*other.misses,
+		connections: u.connections + times*other.connections,
+		cpu:         u.cpu + time.Duration(times)*other.cpu,
+	}
+}
+
+// usageOf asks each Redis, directly.
+func usageOf(monitors ...*client) (sum usage, err error) {
+	for _, m := range monitors {
+		info, err := m.do("INFO", "everything")
+		if err != nil {
+			return usage{}, fmt.Errorf("cannot ask Redis what it has done: %w", err)
+		}
+		sum = sum.plus(parseUsage(info.text), 1)
+	}
+	return sum, nil
+}
+
+func parseUsage(info string) (u usage) {
+	for name, value := range infoFields(info) {
+		if command, ok := strings.CutPrefix(name, "cmdstat_"); ok {
+			calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
+			n, _ := strconv.Atoi(calls)
+			u.count(command, n)
+			continue
+		}
+		switch name {
+		case "keyspace_misses":
+			u.misses, _ = strconv.Atoi(value)
+		case "total_connections_received":
+			u.connections, _ = strconv.Atoi(value)
+		case "used_cpu_sys", "used_cpu_user":
+			seconds, _ := strconv.ParseFloat(value, 64)
+			u.cpu += time.Duration(seconds * float64(time.Second))
+		}
+	}
+	return u
+}
+
+func (u *usage) count(command string, calls int) {
+	switch command {
+	case "info": // lockbench's own
+		return
+	case "evalsha", "eval":
+		u.scripts += calls
+	case "get":
+		u.gets = calls
+	case "set":
+		u.sets = calls
+	}
+	u.commands += calls
+}
+
+// infoFields goes through the lines of an INFO.
+func infoFields(info string) iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) {
+		for line := range strings.SplitSeq(info, "\r\n") {
+			name, value, ok := strings.Cut(line, ":")
+			if ok && !yield(name, value) {
+				return
+			}
+		}
+	}
+}
+
+// infoField is one value of an INFO, "" if it has none of that name.
+func infoField(c *client, section, field string) (string, error) {
+	info, err := c.do("INFO", section)
+	if err != nil {
+		return "", err
+	}
+	for name, value := range infoFields(info.text) {
+		if name == field {
+			return value, nil
+		}
+	}
+	return "", nil
+}

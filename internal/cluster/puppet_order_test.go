@@ -204,20 +204,22 @@ func (p *puppets) awaitHeld() {
 
 var slotK = strconv.Itoa(Slot([]byte("k")))
 
+// The key 06S of these tests is in slot 0, next to having no slot.
+
 // A Conn that gets a MOVED applies the newest map, which can concern other slots too. Earlier
 // requests for these are not overtaken.
 func TestOrderWhenMovedBringsANewMap(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
-	p.send("GET other", "SET k 1")
+	p.send("GET other", "SET 06S 1")
 	a := p.at("a:1")
-	a.hears("GET other", "SET k 1")
+	a.hears("GET other", "SET 06S 1")
 	p.refreshed("b:1", true)
 	a.says("-MOVED " + strconv.Itoa(Slot([]byte("other"))) + " b:1")
 	b := p.at("b:1")
 	b.hears("GET other")
-	p.send("SET k 2")
-	a.says("-MOVED " + slotK + " b:1")
-	b.hears("SET k 1", "SET k 2")
+	p.send("SET 06S 2")
+	a.says("-MOVED 0 b:1")
+	b.hears("SET 06S 1", "SET 06S 2")
 	b.says("$-1", "+OK", "+OK")
 	p.replies("$-1", "+OK", "+OK")
 }
@@ -227,12 +229,12 @@ func TestOrderWhenANodeIsLost(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
 	lost := make(chan error)
 	p.dials["a:1"] = func() error { return <-lost }
-	p.send("SET k 1", "SET k 2")
+	p.send("SET 06S 1", "SET 06S 2")
 	p.refreshed("b:1", false)
-	p.send("SET k 3")
+	p.send("SET 06S 3")
 	lost <- errors.New("refused")
 	b := p.at("b:1")
-	b.hears("SET k 1", "SET k 2", "SET k 3")
+	b.hears("SET 06S 1", "SET 06S 2", "SET 06S 3")
 	b.says("+1", "+2", "+3")
 	p.replies("+1", "+2", "+3")
 }
@@ -240,19 +242,19 @@ func TestOrderWhenANodeIsLost(t *testing.T) {
 // Later requests wait for one that is redirected to a node while a third serves the slot by now.
 func TestOrderOverThreeNodes(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1", "c:1")
-	p.send("SET k 1", "SET k 2")
+	p.send("SET 06S 1", "SET 06S 2")
 	a := p.at("a:1")
-	a.hears("SET k 1", "SET k 2")
-	a.says("-ASK " + slotK + " b:1")
+	a.hears("SET 06S 1", "SET 06S 2")
+	a.says("-ASK 0 b:1")
 	b := p.at("b:1")
-	b.hears("ASKING", "SET k 1")
+	b.hears("ASKING", "SET 06S 1")
 	p.refreshed("c:1", false)
-	p.send("SET k 3")
-	a.says("-MOVED " + slotK + " c:1")
+	p.send("SET 06S 3")
+	a.says("-MOVED 0 c:1")
 	p.afterDelays(10)
-	b.says("+OK", "-MOVED "+slotK+" c:1")
+	b.says("+OK", "-MOVED 0 c:1")
 	c := p.at("c:1")
-	c.hears("SET k 1", "SET k 2", "SET k 3")
+	c.hears("SET 06S 1", "SET 06S 2", "SET 06S 3")
 	c.says("+1", "+2", "+3")
 	p.replies("+1", "+2", "+3")
 }
@@ -261,20 +263,20 @@ func TestOrderOverThreeNodes(t *testing.T) {
 // node serves the slot by then.
 func TestOrderWhenASlotMovesOn(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1", "c:1")
-	p.send("SET k 1", "SET k 2")
+	p.send("SET 06S 1", "SET 06S 2")
 	a := p.at("a:1")
-	a.hears("SET k 1", "SET k 2")
-	a.says("-MOVED " + slotK + " b:1")
+	a.hears("SET 06S 1", "SET 06S 2")
+	a.says("-MOVED 0 b:1")
 	p.awaitHeld()
-	p.send("SET k 3")
-	a.says("-MOVED " + slotK + " b:1")
+	p.send("SET 06S 3")
+	a.says("-MOVED 0 b:1")
 	b := p.at("b:1")
-	b.hears("SET k 1", "SET k 2", "SET k 3")
+	b.hears("SET 06S 1", "SET 06S 2", "SET 06S 3")
 	p.refreshed("c:1", false)
-	p.send("SET k 4")
-	b.says("-MOVED "+slotK+" c:1", "+2", "-MOVED "+slotK+" c:1")
+	p.send("SET 06S 4")
+	b.says("-MOVED 0 c:1", "+2", "-MOVED 0 c:1")
 	c := p.at("c:1")
-	c.hears("SET k 1", "SET k 3", "SET k 4")
+	c.hears("SET 06S 1", "SET 06S 3", "SET 06S 4")
 	c.says("+1", "+3", "+4")
 	p.replies("+1", "+2", "+3", "+4")
 }
@@ -282,17 +284,17 @@ func TestOrderWhenASlotMovesOn(t *testing.T) {
 // When a slot moves, a transaction overtakes no earlier request, and no later one overtakes it.
 func TestOrderAroundATransaction(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
-	p.send("SET k 0", "MULTI", "SET k 1", "EXEC", "SET k 2", "GET k")
+	p.send("SET 06S 0", "MULTI", "SET 06S 1", "EXEC", "SET 06S 2", "GET 06S")
 	a := p.at("a:1")
-	a.hears("SET k 0", "MULTI", "SET k 1", "EXEC", "SET k 2", "GET k")
-	moved := "-MOVED " + slotK + " b:1"
+	a.hears("SET 06S 0", "MULTI", "SET 06S 1", "EXEC", "SET 06S 2", "GET 06S")
+	moved := "-MOVED 0 b:1"
 	a.says(moved, "+OK", moved, "-EXECABORT Transaction discarded", moved, moved)
 	b := p.at("b:1")
-	b.hears("SET k 0")
+	b.hears("SET 06S 0")
 	b.says("+OK")
-	b.hears("MULTI", "SET k 1", "EXEC")
+	b.hears("MULTI", "SET 06S 1", "EXEC")
 	b.says("+OK", "+QUEUED", "*1", "+OK")
-	b.hears("SET k 2", "GET k")
+	b.hears("SET 06S 2", "GET 06S")
 	b.says("+OK", "+2")
 	p.replies("+OK", "+OK", "+QUEUED", "*1", "+OK", "+OK", "+2")
 }
@@ -300,19 +302,19 @@ func TestOrderAroundATransaction(t *testing.T) {
 // A transaction waits for earlier requests for its slot at another node.
 func TestTransactionWaitsForWhatWasBefore(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
-	p.send("SET k 0")
+	p.send("SET 06S 0")
 	a := p.at("a:1")
-	a.hears("SET k 0")
+	a.hears("SET 06S 0")
 	p.refreshed("b:1", false)
 	a.hears("PING")
-	p.send("MULTI", "SET k 1", "EXEC", "GET k")
+	p.send("MULTI", "SET 06S 1", "EXEC", "GET 06S")
 	b := p.at("b:1")
-	b.hears("MULTI", "SET k 1")
+	b.hears("MULTI", "SET 06S 1")
 	b.says("+OK", "+QUEUED")
-	a.says("-MOVED "+slotK+" b:1", "+PONG")
-	b.hears("GET", "EXEC", "SET k 0")
+	a.says("-MOVED 0 b:1", "+PONG")
+	b.hears("GET", "EXEC", "SET 06S 0")
 	b.says("-ERR wrong number of arguments", "-EXECABORT Transaction discarded", "+OK")
-	b.hears("MULTI", "SET k 1", "EXEC", "GET k")
+	b.hears("MULTI", "SET 06S 1", "EXEC", "GET 06S")
 	b.says("+OK", "+QUEUED", "*1", "+OK", "+1")
 	p.replies("+OK", "+OK", "+QUEUED", "*1", "+OK", "+1")
 }
@@ -327,13 +329,13 @@ func TestTransactionWhoseNodeIsLost(t *testing.T) {
 	p.replies("+OK")
 	p.send("TIME") // which it doesn't read, so that nothing more can be sent
 	p.awaitSent("a:1", 1)
-	p.send("SET k 1", "EXEC")
+	p.send("SET 06S 1", "EXEC")
 	p.refreshed("b:1", true)
 	a.nc.Close()
 	p.replies("-UPSTREAM a:1: sent true", "-UPSTREAM a:1: sent false", "-UPSTREAM a:1: sent false")
-	p.send("GET k")
+	p.send("GET 06S")
 	b := p.at("b:1")
-	b.hears("GET k")
+	b.hears("GET 06S")
 	b.says("$-1")
 	p.replies("$-1")
 }
@@ -342,25 +344,25 @@ func TestTransactionWhoseNodeIsLost(t *testing.T) {
 // failed nothing is watched.
 func TestOrderBehindAWatch(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
-	p.send("WATCH k", "GET k")
+	p.send("WATCH 06S", "GET 06S")
 	a := p.at("a:1")
-	a.hears("WATCH k", "GET k")
-	a.says("-MOVED "+slotK+" b:1", "-MOVED "+slotK+" b:1")
+	a.hears("WATCH 06S", "GET 06S")
+	a.says("-MOVED 0 b:1", "-MOVED 0 b:1")
 	b := p.at("b:1")
-	b.hears("WATCH k")
+	b.hears("WATCH 06S")
 	b.says("+OK")
-	b.hears("GET k")
+	b.hears("GET 06S")
 	b.says("+1")
 	p.replies("+OK", "+1")
-	p.send("MULTI", "SET k 2", "EXEC")
-	b.hears("MULTI", "SET k 2", "EXEC")
+	p.send("MULTI", "SET 06S 2", "EXEC")
+	b.hears("MULTI", "SET 06S 2", "EXEC")
 	b.says("+OK", "+QUEUED", "*-1")
 	p.replies("+OK", "+QUEUED", "*-1")
 
-	p.send("WATCH k")
+	p.send("WATCH 06S")
 	// the slot is moving all the while: its own node is asked each time
 	for range maxTries + 1 {
-		b.hears("WATCH k")
+		b.hears("WATCH 06S")
 		b.says("-TRYAGAIN Multiple keys request during rehashing of slot")
 	}
 	p.replies("-TRYAGAIN Multiple keys request during rehashing of slot")
@@ -373,17 +375,17 @@ func TestOrderBehindAWatch(t *testing.T) {
 // A transaction behind a WATCH that could not be sent yet does nothing, and leaves nothing watched.
 func TestTransactionBehindAWatchThatWaits(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
-	p.send("SET k 0")
+	p.send("SET 06S 0")
 	a := p.at("a:1")
-	a.hears("SET k 0")
+	a.hears("SET 06S 0")
 	p.refreshed("b:1", false)
 	a.hears("PING")
-	p.send("WATCH k", "MULTI", "SET k 1", "EXEC")
+	p.send("WATCH 06S", "MULTI", "SET 06S 1", "EXEC")
 	b := p.at("b:1")
-	b.hears("MULTI", "SET k 1", "DISCARD", "EXEC")
+	b.hears("MULTI", "SET 06S 1", "DISCARD", "EXEC")
 	b.says("+OK", "+QUEUED", "+OK", "-ERR EXEC without MULTI")
-	a.says("-MOVED "+slotK+" b:1", "+PONG")
-	b.hears("SET k 0", "WATCH k", "UNWATCH")
+	a.says("-MOVED 0 b:1", "+PONG")
+	b.hears("SET 06S 0", "WATCH 06S", "UNWATCH")
 	b.says("+OK", "+OK", "+OK")
 	p.replies("+OK", "+OK", "+OK", "+QUEUED", "*-1")
 }
@@ -392,18 +394,18 @@ func TestTransactionBehindAWatchThatWaits(t *testing.T) {
 // between all tries. A client does not see their redirections.
 func TestNodesThatDisagree(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
-	p.send("SET k 1")
+	p.send("SET 06S 1")
 	a := p.at("a:1")
-	a.hears("SET k 1")
-	a.says("-MOVED " + slotK + " b:1")
+	a.hears("SET 06S 1")
+	a.says("-MOVED 0 b:1")
 	b := p.at("b:1")
 	for i := range maxTries {
 		n, other := b, "a:1"
 		if i%2 == 1 {
 			n, other = a, "b:1"
 		}
-		n.hears("SET k 1")
-		n.says("-MOVED " + slotK + " " + other)
+		n.hears("SET 06S 1")
+		n.says("-MOVED 0 " + other)
 	}
 	p.replies("-TRYAGAIN The nodes don't agree yet on who serves the slot")
 	given := time.Duration(0)

@@ -6,25 +6,27 @@ import (
 	"testing"
 )
 
+// The key 06S of these tests is in slot 0, next to having no slot.
+
 // A script that answers with a redirection leads nobody to a place where no node is.
 func TestRedirectionByAScript(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1", "evil:1")
-	reply := "MOVED " + slotK + " evil:1"
-	p.send("EVAL script 1 k")
+	reply := "MOVED 0 evil:1"
+	p.send("EVAL script 1 06S")
 	a := p.at("a:1")
-	a.hears("EVAL script 1 k")
+	a.hears("EVAL script 1 06S")
 	a.says("-" + reply)
 	a.hears("CLUSTER NODES")
 	a.says(nodesReply("id b:1@2 master")...)
-	a.hears("EVAL script 1 k")
+	a.hears("EVAL script 1 06S")
 	a.says("-" + reply)
 	p.replies("-" + reply)
-	p.send("EVAL script 0", "GET k")
-	a.hears("EVAL script 0", "GET k")
+	p.send("EVAL script 0", "GET 06S")
+	a.hears("EVAL script 0", "GET 06S")
 	a.says("-"+reply, "$-1")
 	p.replies("-"+reply, "$-1")
-	p.send("DEBUG ERROR", "GET k")
-	a.hears("DEBUG ERROR", "GET k")
+	p.send("DEBUG ERROR", "GET 06S")
+	a.hears("DEBUG ERROR", "GET 06S")
 	a.says("-"+reply, "$-1")
 	p.replies("-"+reply, "$-1")
 	if len(p.calls["evil:1"]) > 0 {
@@ -35,18 +37,18 @@ func TestRedirectionByAScript(t *testing.T) {
 // A script that answers what only resembles a node's error is not run again.
 func TestScriptThatSaysTryAgain(t *testing.T) {
 	p := newPuppets(t, "a:1")
-	p.send("EVAL script 1 k")
+	p.send("EVAL script 1 06S")
 	a := p.at("a:1")
 	for _, text := range []string{"-TRYAGAIN later", "-CLUSTERDOWN for today", "-READONLY mode",
 		"-UNBLOCKED the instance state changed"} {
-		a.hears("EVAL script 1 k")
+		a.hears("EVAL script 1 06S")
 		a.says(text)
 		p.replies(text)
-		p.send("EVAL script 1 k")
+		p.send("EVAL script 1 06S")
 	}
-	a.hears("EVAL script 1 k")
+	a.hears("EVAL script 1 06S")
 	a.says(strings.TrimSpace(string(tryAgainReply)))
-	a.hears("EVAL script 1 k")
+	a.hears("EVAL script 1 06S")
 	a.says("+1")
 	p.replies("+1")
 }
@@ -54,16 +56,16 @@ func TestScriptThatSaysTryAgain(t *testing.T) {
 // A script follows a node's ASK to a node that serves no slot yet.
 func TestScriptAtANewNode(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
-	p.send("EVAL script 1 k")
+	p.send("EVAL script 1 06S")
 	a := p.at("a:1")
-	a.hears("EVAL script 1 k")
-	a.says("-ASK " + slotK + " b:1")
+	a.hears("EVAL script 1 06S")
+	a.says("-ASK 0 b:1")
 	a.hears("CLUSTER NODES")
 	a.says(nodesReply("id 127.0.0.1:1@2,b master - 0 0 0 connected")...)
-	a.hears("EVAL script 1 k")
-	a.says("-ASK " + slotK + " b:1")
+	a.hears("EVAL script 1 06S")
+	a.says("-ASK 0 b:1")
 	b := p.at("b:1")
-	b.hears("ASKING", "EVAL script 1 k")
+	b.hears("ASKING", "EVAL script 1 06S")
 	b.says("+OK", "+1")
 	p.replies("+1")
 }

@@ -187,8 +187,22 @@ func TestMapIsRead(t *testing.T) {
 		m.master(101) != "" {
 		t.Error("a moved slot isn't in the new map, or is in the old one")
 	}
-	for _, bad := range []string{"*0\r\n", "-ERR no\r\n", "*1\r\n*1\r\n:1\r\n",
-		"*1\r\n*3\r\n:5\r\n:99999\r\n*2\r\n$1\r\na\r\n:1\r\n", "+OK\r\n"} {
+	bad := []string{"*0\r\n", "-ERR no\r\n", "*1\r\n*1\r\n:1\r\n", "+OK\r\n"}
+	for _, slots := range []string{":5\r\n:99999\r\n", ":-1\r\n:5\r\n", ":5\r\n:4\r\n",
+		":0\r\n:16384\r\n"} {
+		bad = append(bad, "*1\r\n*3\r\n"+slots+"*2\r\n$1\r\na\r\n:1\r\n")
+	}
+	for _, node := range []string{"*0\r\n", "*1\r\n$1\r\na\r\n", ":1\r\n",
+		"*2\r\n$1\r\na\r\n:0\r\n", "*2\r\n$1\r\na\r\n:65536\r\n"} {
+		bad = append(bad, "*1\r\n*3\r\n:0\r\n:5\r\n"+node)
+	}
+	for _, port := range []string{"1", "65535"} {
+		good := "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$1\r\na\r\n:" + port + "\r\n"
+		if m, err := parseMap([]byte(good), "a:1"); err != nil || m.master(16383) != "a:"+port {
+			t.Errorf("%q is not taken for a map: %v", good, err)
+		}
+	}
+	for _, bad := range bad {
 		if _, err := parseMap([]byte(bad), "a:1"); err == nil {
 			t.Errorf("%q is taken for a map", bad)
 		}

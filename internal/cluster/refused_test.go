@@ -13,6 +13,19 @@ const (
 	notRun    = "*-1\r\n"
 )
 
+// A RESET that is refused within a transaction, by servers that do not have it, makes EXEC fail,
+// whichever node runs it.
+func TestRefusedResetWithinMulti(t *testing.T) {
+	c := testredis.StartCluster(t, 2, 0, "--rename-command", "RESET", "")
+	k := open(t, c)
+	for i := range c.Nodes { // whichever node is the default
+		key := keyAt(t, c, i, "k")
+		k.send("MULTI", "RESET", "SET "+key+" x", "EXEC", "GET "+key)
+		k.replies(ok, "-ERR unknown command 'RESET', with args beginning with: \r\n", queued,
+			aborted, "$-1\r\n")
+	}
+}
+
 // A refused UNWATCH, DISCARD or RESET changes nothing at the node that has the watch or the
 // transaction.
 func TestRefusedEnds(t *testing.T) {

@@ -66,6 +66,30 @@ func TestTransactions(t *testing.T) {
 	k.replies(ok, "*0\r\n", "+PONG\r\n")
 }
 
+// The lowest slot is one like the others: transactions and watches keep to it, or stay away.
+func TestTheLowestSlot(t *testing.T) {
+	const lowest, other = "{06S}1", "{b}1"
+	c := six(t)
+	if slot := c.Slot(lowest); slot != 0 {
+		t.Fatalf("%s is in slot %d", lowest, slot)
+	}
+	k, by := open(t, c), open(t, c)
+	for _, keys := range [][2]string{{lowest, other}, {other, lowest}} {
+		k.send("MULTI", "SET "+keys[0]+" x", "SET "+keys[1]+" x", "EXEC")
+		k.replies(ok, queued, crossSlot, aborted)
+		k.expect("WATCH "+keys[0], ok)
+		k.expect("WATCH "+keys[1], crossSlot)
+		k.send("MULTI", "SET "+keys[1]+" x", "EXEC")
+		k.replies(ok, crossSlot, aborted)
+	}
+	k.expect("WATCH "+lowest, ok)
+	by.expect("SET "+lowest+" changed", ok)
+	k.send("MULTI", "GET "+lowest, "EXEC")
+	k.replies(ok, queued, "*-1\r\n")
+	k.send("MULTI", "GET "+lowest, "EXEC")
+	k.replies(ok, queued, "*1\r\n$7\r\nchanged\r\n")
+}
+
 // A command that the proxy doesn't know runs where its keys are, also within a transaction, which
 // one of them can be the first to name.
 func TestUnknownCommands(t *testing.T) {

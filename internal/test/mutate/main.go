@@ -40,11 +40,12 @@ func Main(args []string) int {
 	count := flags.Int("count", 15, "how many changes of each place are drawn")
 	names := flags.String("places", "", "packages, and lua for the scripts; all if empty")
 	only := flags.String("only", "", "draw only changes whose names contain this text")
+	tests := flags.String("run", "^Test", "run only tests whose names match this expression")
 	list := flags.Bool("list", false, "print the changes, and run nothing")
 	jobs := flags.Int("jobs", 2, "how many processes run tests at the same time")
 	flags.Parse(args)
 	r := &runner{overlay: &overlay{packages: map[string]string{}}, seed: *seed,
-		slots: make(chan struct{}, *jobs), suites: map[string]*suite{}}
+		tests: *tests, slots: make(chan struct{}, *jobs), suites: map[string]*suite{}}
 	live, err := r.judge(os.Stdout, strings.Fields(*names), *count, *only, *list)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)

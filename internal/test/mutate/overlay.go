@@ -17,8 +17,8 @@ import (
 // These variables choose a change at run time, and name a file to which the numbers of all changes
 // that are reached are written.
 const (
-	changeVariable = "LOCKPROXY_CHANGE"
-	reachVariable  = "LOCKPROXY_CHANGES_REACHED"
+	changeVariable = "LOCKPROXY_TEST_CHANGE"
+	reachVariable  = "LOCKPROXY_TEST_CHANGES_REACHED"
 )
 
 // An overlay is the drawn changes, written to files that the compiler reads in place of the tree's.

@@ -22,6 +22,7 @@ import (
 type runner struct {
 	*overlay
 	seed  uint64
+	tests string // an expression for their names
 	slots chan struct{}
 
 	mu     sync.Mutex
@@ -35,7 +36,7 @@ type suite struct {
 	name  string
 	once  sync.Once
 	err   error
-	tests []*test // the quick ones first
+	found []*test // the quick ones first
 }
 
 type test struct {
@@ -76,7 +77,7 @@ func (s *suite) prepare() error {
 	if _, err := os.Stat(s.binary()); err != nil {
 		return nil // there are no tests
 	}
-	list := exec.Command(s.binary(), "-test.list", "^Test")
+	list := exec.Command(s.binary(), "-test.list", s.tests)
 	list.Dir = filepath.Join(s.root, s.name)
 	out, err := list.Output()
 	if err != nil {
@@ -88,7 +89,7 @@ func (s *suite) prepare() error {
 			continue
 		}
 		t := &test{name: name}
-		s.tests = append(s.tests, t)
+		s.found = append(s.found, t)
 		all.Go(func() {
 			reached := filepath.Join(s.dir, "reached+"+filepath.Base(s.binary())+"+"+name)
 			began := time.Now()
@@ -102,8 +103,8 @@ func (s *suite) prepare() error {
 		})
 	}
 	all.Wait()
-	s.tests = slices.DeleteFunc(s.tests, func(t *test) bool { return t.reaches == nil })
-	slices.SortStableFunc(s.tests, func(a, b *test) int { return cmp.Compare(a.took, b.took) })
+	s.found = slices.DeleteFunc(s.found, func(t *test) bool { return t.reaches == nil })
+	slices.SortStableFunc(s.found, func(a, b *test) int { return cmp.Compare(a.took, b.took) })
 	return nil
 }
 
@@ -166,7 +167,7 @@ var (
 // one process.
 func (s *suite) catch(c *change) (caughtBy string) {
 	var tests []*test
-	for _, t := range s.tests {
+	for _, t := range s.found {
 		if c.place == luaPlace || t.reaches[c.number] {
 			tests = append(tests, t)
 		}

@@ -78,7 +78,8 @@ func Check(h history.History, bounds Bounds) Report {
 	}
 	for _, o := range c.ops {
 		switch o.Kind {
-		case history.Echo, history.Push, history.List, history.Beat:
+		case history.Echo, history.Push, history.List, history.Beat, history.Unblock, history.Login,
+			history.Accept, history.Reject:
 		default:
 			c.locks[o.Key] = append(c.locks[o.Key], o)
 		}
@@ -86,6 +87,8 @@ func Check(h history.History, bounds Bounds) Report {
 	c.answers()
 	c.writes()
 	c.deadlocks()
+	c.unblocked()
+	c.logins()
 	for key, ops := range c.locks {
 		grants := grantsOf(ops)
 		c.tokens(key, ops)

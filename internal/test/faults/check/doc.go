@@ -28,6 +28,9 @@
 //   - writes: an acknowledged write is there once, any other at most once, and they are in order
 //   - deadlock: an owner is told of a deadlock only if there was that cycle, and no owners wait for
 //     each other for long
+//   - unblocked: CLIENT UNBLOCK answers 1 and ends the wait, as it was asked to, or answers 0; a
+//     client that waits is unblocked
+//   - login: no client is refused whose login is right, nor let in by a password that was removed
 //   - service: when all faults are over, every lock can be acquired
 //
 // An owner's session lock lasts until the last of its connections ends.

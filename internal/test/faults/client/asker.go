@@ -3,6 +3,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,8 @@ type Asker struct {
 	ID      int
 	Name    string // prefix of its keys
 	Targets []Target
-	Users   []string // names; a password is the name. "" is the default user
+	Users   []string // names; a password is the name. "" is the user Without
+	Without string   // the user of a client that has not logged in; "" is default
 	Random  *rand.Rand
 	Notes   Noter
 	Think   time.Duration
@@ -108,7 +110,7 @@ func (a *Asker) connect() bool {
 	}
 	for _, args := range first {
 		if r, err := c.Do(patience, args...); err != nil || r.Error() {
-			noteSilence(a.Notes, a.ID, a.at, args[0], err)
+			noteFirst(a.Notes, a.ID, a.at, args[0], r, err)
 			c.Close()
 			return false
 		}
@@ -192,7 +194,7 @@ func (a *Asker) question() []question {
 	case 8:
 		want := a.user
 		if want == "" {
-			want = "default"
+			want = cmp.Or(a.Without, "default")
 		}
 		return []question{{args: []string{"ACL", "WHOAMI"}, want: []string{want}}}
 	case 9:

@@ -109,7 +109,7 @@ func (l *Locker) connect() bool {
 		hello = []string{"HELLO", "3"}
 	}
 	if r, err := c.Do(patience, hello...); err != nil || r.Error() {
-		noteSilence(l.Notes, l.ID, l.at, hello[0], err)
+		noteFirst(l.Notes, l.ID, l.at, hello[0], r, err)
 		c.Close()
 		return false
 	}
@@ -118,13 +118,20 @@ func (l *Locker) connect() bool {
 	return true
 }
 
-// noteSilence records that a connection's first command was not answered in time.
-func noteSilence(notes Noter, id int, at Target, command string, err error) {
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		now := history.Now()
-		notes.Add(history.Op{Client: id, Kind: history.Echo, Key: strings.ToLower(command),
-			Proxy: at.Proxy, Call: now - patience.Nanoseconds(), Left: now, Got: err.Error()})
+// noteFirst records that a connection's first command was not answered in time, or was refused.
+func noteFirst(notes Noter, id int, at Target, command string, r Reply, err error) {
+	now := history.Now()
+	o := history.Op{Client: id, Kind: history.Echo, Key: strings.ToLower(command), Proxy: at.Proxy,
+		Call: now}
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		o.Call, o.Left, o.Got = now-patience.Nanoseconds(), now, err.Error()
+	case err == nil && r.Error():
+		o.Return, o.Outcome, o.Got = now, history.Refused, r.Text
+	default:
+		return
 	}
+	notes.Add(o)
 }
 
 func (l *Locker) pushed(elems []string) {

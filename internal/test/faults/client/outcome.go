@@ -25,8 +25,7 @@ func setOutcome(op *history.Op, r Reply, err error, judge func(Reply, *history.O
 	case r.Error() && strings.HasPrefix(r.Text, "FENCED"):
 		op.Outcome, op.Got = history.Fenced, r.Text
 	case r.Error() && strings.HasPrefix(r.Text, "UPSTREAM") && !saysUndone(r.Text),
-		r.Error() && strings.HasPrefix(r.Text, "NOREPLICAS") &&
-			strings.Contains(r.Text, "is not known"):
+		r.Error() && strings.HasPrefix(r.Text, "NOREPLICAS") && mayHold(r.Text):
 		op.Outcome, op.Got = history.Unknown, r.Text
 	case r.Error():
 		op.Outcome, op.Got = history.Refused, r.Text
@@ -43,6 +42,12 @@ func setOutcome(op *history.Op, r Reply, err error, judge func(Reply, *history.O
 func saysUndone(text string) bool {
 	return strings.Contains(text, "nothing was sent") ||
 		strings.Contains(text, "it was not acquired")
+}
+
+// mayHold reports whether a lock that replicas have not confirmed may be held nevertheless.
+func mayHold(text string) bool {
+	return strings.Contains(text, "is not known") ||
+		strings.Contains(text, "its owner's as before")
 }
 
 func judgeLock(r Reply, op *history.Op) {

@@ -40,6 +40,13 @@ const (
 	// no operation: the client was told, or saw, that the session lock of Token is gone
 	Lost  Kind = "lost"
 	Probe Kind = "probe" // a LOCK with WAIT once all faults are over
+	// Unblock is CLIENT UNBLOCK of the client of Number, which asked for the lock of Key, with the
+	// option Want.
+	Unblock Kind = "unblock"
+	Login   Kind = "login" // as the user Owner with the password Value
+	// Accept and Reject are when the password Value of the user Owner was set and removed.
+	Accept Kind = "accept"
+	Reject Kind = "reject"
 	// Beat is a PING of a client that does nothing else. Timeout is how long one takes with the
 	// pause behind it where nothing is slow.
 	Beat Kind = "beat"
@@ -68,6 +75,8 @@ type Op struct {
 	Token   int64  `json:"token,omitempty"` // the token in UNLOCK, RELOCK and FENCE
 	Timeout int64  `json:"timeout_ns,omitempty"`
 	Wait    bool   `json:"wait,omitempty"`
+	Within  int64  `json:"within_ns,omitempty"` // for how long a LOCK of a Number waits
+	Number  int64  `json:"number,omitempty"`    // of the waiting client, as CLIENT ID has told it
 	Session bool   `json:"session,omitempty"`
 	Owner   string `json:"owner,omitempty"`
 	Shared  bool   `json:"shared,omitempty"` // LOCK … SHARED, or with Limit > 0 … LIMIT
@@ -113,6 +122,8 @@ type Breaks struct {
 	// Scripts: what a proxy asks by a script takes a round trip more, also to make its waiters
 	// known.
 	Scripts bool `json:"scripts,omitempty"`
+	// Users: a user is removed, and those who have logged in as it.
+	Users bool `json:"users,omitempty"`
 	// Vanishes: the proxies must find out by themselves that the clients are gone.
 	Vanishes bool `json:"vanishes,omitempty"`
 }

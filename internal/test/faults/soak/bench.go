@@ -46,6 +46,8 @@ type Bench struct {
 	dir      string
 	programs Programs
 	redis    *process.Redis
+	replica  *process.Redis // nil if this round has none
+	way      *relay.Relay   // from it to redis
 	proxy    [proxies + 1]*process.Proxy
 	up       [proxies + 1]*relay.Relay // from each proxy to Redis
 	down     [proxies + 1]*relay.Relay // from clients to each proxy; the spare's is before proxy 0
@@ -67,12 +69,26 @@ type Bench struct {
 	seen      string              // guarded by mu; alarms of processes that were reported already
 	doing     atomic.Value        // of string: the fault under way, for people
 	persist   process.Persistence // guarded by mu
+
+	confirmed [proxies + 1]bool // of each proxy: a replica must confirm its locks
+	starting  [proxies + 1]sync.Mutex
+	passwords [2]*client.Passwords
+	rotated   int               // the number of the passwords in use
+	notes     *history.Recorder // of this round
 }
 
 // users can run every command until an ACL fault. Their passwords are their names.
 var users = []string{"", "walter", "wanda"}
 
-const admin = "bench"
+// The passwords of ofProxies, as whom the proxies serve clients without a login, and of rotates, as
+// whom clients log in, change: each is the name and a number.
+const (
+	admin     = "bench"
+	ofProxies = "proxies"
+	rotates   = "rita"
+)
+
+const everything = "~* &* +@all"
 
 // NewBench starts a service in a directory within dir. machine says that there must be a machine
 // that can vanish, which needs root.
@@ -95,11 +111,14 @@ func NewBench(ctx context.Context, dir string, programs Programs, seed uint64,
 		}
 		host = b.machine.Host
 	}
-	args := []string{"--user", admin, "on", ">" + admin, "~*", "&*", "+@all"}
-	for _, user := range users[1:] {
-		args = append(args, "--user", user, "on", ">"+user, "~*", "&*", "+@all")
+	if err = b.makeUsers(); err != nil {
+		return nil, err
 	}
-	if b.redis, err = process.StartRedis(ctx, b.dir, process.None, true, args...); err != nil {
+	if b.redis, err = process.StartRedis(ctx, b.dir, process.None, true, "--aclfile",
+		b.acl()); err != nil {
+		return nil, err
+	}
+	if b.way, err = relay.New(b.redis.Addr, seed+50); err != nil {
 		return nil, err
 	}
 	b.persist = process.None
@@ -107,8 +126,11 @@ func NewBench(ctx context.Context, dir string, programs Programs, seed uint64,
 		if b.up[i], err = relay.New(b.redis.Addr, seed+uint64(i)); err != nil {
 			return nil, err
 		}
-		if b.proxy[i], err = process.StartProxyOn(ctx, host, programs.Proxy, b.up[i].Addr(),
-			"--shutdown-timeout", "1s"); err != nil {
+		if err = b.writeSecret(i); err != nil {
+			return nil, err
+		}
+		if b.proxy[i], err = process.StartProxyOn(ctx, host, programs.Proxy, "--upstream-file",
+			b.secret(i), "--shutdown-timeout", "1s"); err != nil {
 			return nil, err
 		}
 		to := b.proxy[i].Addr
@@ -148,6 +170,10 @@ func (b *Bench) Close() {
 			}
 		}
 	}
+	b.endReplica()
+	if b.way != nil {
+		b.way.Close()
+	}
 	if b.redis != nil {
 		b.redis.Kill()
 	}
@@ -184,6 +210,7 @@ func (b *Bench) processesOfClients() (list []*clientProcess) {
 // with the right time, and proxies that reach it.
 func (b *Bench) fresh(ctx context.Context, p Plan) error {
 	persistence := p.Persistence
+	b.endReplica()
 	if b.machine != nil {
 		if err := b.machine.Link(true); err != nil {
 			return err
@@ -199,6 +226,9 @@ func (b *Bench) fresh(ctx context.Context, p Plan) error {
 		err = b.redis.Start(ctx, persistence)
 	}
 	b.mu.Unlock()
+	if err == nil && p.NeedsReplica() {
+		err = b.startReplica(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -213,6 +243,9 @@ func (b *Bench) fresh(ctx context.Context, p Plan) error {
 		b.down[i].Set(relay.Link{})
 		if !b.proxy[i].Alive() {
 			return fmt.Errorf("proxy %d has ended:\n%s", i, b.proxy[i].Log())
+		}
+		if err := b.confirm(ctx, i, p.NeedsReplica()); err != nil {
+			return err
 		}
 		if err := b.awaitService(ctx, b.proxy[i].Addr); err != nil {
 			return err
@@ -244,19 +277,29 @@ func (b *Bench) awaitService(ctx context.Context, addr string) error {
 
 // command asks redis something as the bench, for as long as it takes.
 func (b *Bench) command(timeout time.Duration, args ...string) (client.Reply, error) {
-	c, err := client.Dial(b.redis.Addr)
+	c, err := b.dial()
 	if err != nil {
 		return client.Reply{}, err
 	}
 	defer c.Close()
-	if _, err := c.Do(timeout, "AUTH", admin, admin); err != nil {
-		return client.Reply{}, err
-	}
 	r, err := c.Do(timeout, args...)
 	if err == nil && r.Error() {
 		err = errors.New(r.Text)
 	}
 	return r, err
+}
+
+// dial connects to redis as the bench.
+func (b *Bench) dial() (*client.Conn, error) {
+	c, err := client.Dial(b.redis.Addr)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.Do(patience, "AUTH", admin, admin); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
 }
 
 // straight are the targets without relays, linked those with them.

@@ -30,10 +30,12 @@ type crowd struct {
 	goroutines sync.WaitGroup
 }
 
-// farClients is the number of the first client in a separate process, distantClients that of the
-// first on the machine that vanishes, beatClients that of the first that only
-// measures, probeClients that of the first that asks when all is over.
+// askerClients is the number of the first asker, farClients that of the first client in a separate
+// process, distantClients that of the first on the machine that vanishes, beatClients that of the
+// first that only measures, probeClients that of the first that asks when all is over.
 const (
+	askerClients   = 1000
+	mostAskers     = 100
 	farClients     = 4000
 	distantClients = 4100
 	beatClients    = 6000
@@ -92,10 +94,24 @@ func (b *Bench) newCrowd(p Plan, load Load) *crowd {
 		}
 		c.noise = append(c.noise, o)
 	}
+	for i := range load.Unblocked {
+		u, id := &client.Unblocked{}, 7000+i
+		for n, of := range []**client.Locker{&u.Waits, &u.Ends} {
+			*of = &client.Locker{ID: id, Conn: n, Targets: ways[i%len(ways)], Keys: c.keys,
+				Random: random(id + 100*n), Notes: c.notes, Think: load.Think, Shortest: shortest,
+				Longest: longest, Sessions: 30}
+		}
+		c.noise = append(c.noise, u)
+	}
+	for i := range load.Logins {
+		id := 7500 + i
+		c.noise = append(c.noise, &client.Login{ID: id, Targets: ways[i%len(ways)],
+			Passwords: b.passwords[1], Random: random(id), Notes: c.notes, Think: load.Think})
+	}
 	for i := range load.Askers {
-		id := 1000 + i
+		id := askerClients + i
 		c.askers = append(c.askers, &client.Asker{ID: id, Name: fmt.Sprint("asker:", id),
-			Targets: ways[i%2], Users: users, Random: random(id),
+			Targets: ways[i%2], Users: users, Without: ofProxies, Random: random(id),
 			Notes: c.notes, Think: load.Think, Big: 100_000})
 	}
 	for i := range 2 {
@@ -109,7 +125,7 @@ func (b *Bench) newCrowd(p Plan, load Load) *crowd {
 		id := 3000 + i
 		if i%2 == 0 {
 			c.noise = append(c.noise, &client.Asker{ID: id, Name: "N-O-I-S-E", Targets: bad[i/2%2:],
-				Users: users[:1], Random: random(id),
+				Users: users[:1], Without: ofProxies, Random: random(id),
 				Notes: &history.Recorder{}, Think: load.Think, Big: 2000})
 		} else {
 			c.noise = append(c.noise, &client.Locker{ID: id, Targets: bad[(i/2+1)%2:],

@@ -30,6 +30,7 @@ const (
 	onSpare  = "spare"
 
 	onMachine = "machine"
+	onReplica = "replica"
 )
 
 // kinds is every fault there is. docs/guarantees.md has a line for each.
@@ -54,9 +55,13 @@ var kinds = map[string]kind{
 	"busy script":     {onRedis, history.Breaks{Service: true}, (*Bench).runBusyScript},
 	"rights taken": {onRedis, history.Breaks{Service: true, Orphans: true},
 		(*Bench).revokeRights},
-	"user removed":  {onRedis, history.Breaks{}, (*Bench).removeUser},
+	"user removed": {onRedis, history.Breaks{Users: true}, (*Bench).removeUser},
+	// until all proxies have the same
+	passwordRotates: {onRedis, history.Breaks{Searches: true}, (*Bench).rotatePasswords},
 	"clock forward": {onRedis, history.Breaks{Leases: true}, (*Bench).clockForward},
 	"clock back":    {onRedis, history.Breaks{Service: true, Orphans: true}, (*Bench).clockBack},
+
+	replicaLags: {onReplica, history.Breaks{Service: true}, (*Bench).lagReplica},
 
 	"upstream link cut": {onUp, history.Breaks{Service: true, Orphans: true}, (*Bench).cutUp},
 	"upstream link one-way": {onUp, history.Breaks{Service: true, Orphans: true},
@@ -75,7 +80,11 @@ var kinds = map[string]kind{
 	machineVanished: {onMachine, history.Breaks{Notices: true, Vanishes: true}, (*Bench).vanish},
 }
 
-const machineVanished = "machine vanished"
+const (
+	machineVanished = "machine vanished"
+	passwordRotates = "password rotates"
+	replicaLags     = "replica lags"
+)
 
 // concerns names the proxies and clients that a fault affects, or whose links; nil is all.
 func (f Fault) concerns() (toProxies, toClients []int) {
@@ -87,7 +96,12 @@ func (f Fault) concerns() (toProxies, toClients []int) {
 	case onMachine:
 		return nil, []int{distantClients, distantClients + 1}
 	}
-	return nil, nil
+	if kinds[f.Kind].breaks.Users {
+		for i := range mostAskers {
+			toClients = append(toClients, askerClients+i)
+		}
+	}
+	return nil, toClients
 }
 
 func sleep(ctx context.Context, d time.Duration) {
@@ -98,6 +112,8 @@ func sleep(ctx context.Context, d time.Duration) {
 }
 
 func (b *Bench) killProxy(ctx context.Context, f *Fault) {
+	b.starting[f.Target].Lock()
+	defer b.starting[f.Target].Unlock()
 	p := b.proxy[f.Target]
 	p.Kill()
 	sleep(ctx, f.For)
@@ -117,6 +133,8 @@ func (b *Bench) pauseProxy(ctx context.Context, f *Fault) {
 }
 
 func (b *Bench) replaceProxy(ctx context.Context, f *Fault) {
+	b.starting[f.Target].Lock()
+	defer b.starting[f.Target].Unlock()
 	p := b.proxy[f.Target]
 	if !p.Stop(patience) {
 		b.alarm("proxy %d did not end within %v of SIGTERM:\n%s", f.Target, patience, p.Log())
@@ -137,6 +155,9 @@ func (b *Bench) cutPower(ctx context.Context, f *Fault) {
 	if err == nil {
 		sleep(ctx, f.For)
 		err = b.redis.Start(context.Background(), b.persist)
+	}
+	if err == nil {
+		err = b.awaitReplica(context.Background())
 	}
 	if err != nil {
 		b.alarms = append(b.alarms, fmt.Sprintf("redis can't be started again: %v", err))
@@ -227,9 +248,9 @@ func (b *Bench) runBusyScript(ctx context.Context, f *Fault) {
 }
 
 func (b *Bench) revokeRights(ctx context.Context, f *Fault) {
-	b.must(f, "ACL", "SETUSER", "default", "-eval", "-evalsha")
+	b.must(f, "ACL", "SETUSER", ofProxies, "-eval", "-evalsha")
 	sleep(ctx, f.For)
-	b.must(f, "ACL", "SETUSER", "default", "+@all")
+	b.must(f, "ACL", "SETUSER", ofProxies, "+@all")
 }
 
 func (b *Bench) removeUser(ctx context.Context, f *Fault) {

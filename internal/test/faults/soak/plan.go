@@ -32,7 +32,7 @@ type Fault struct {
 func (f Fault) thing() string {
 	on := kinds[f.Kind].on
 	switch on {
-	case onRedis, onSpare, onMachine:
+	case onRedis, onSpare, onMachine, onReplica:
 		return on
 	case onClient:
 		return fmt.Sprint(on, f.client())
@@ -65,6 +65,11 @@ func (p Plan) NeedsMachine() bool {
 	return slices.ContainsFunc(p.Faults, func(f Fault) bool {
 		return kinds[f.Kind].on == onMachine
 	})
+}
+
+// NeedsReplica reports whether redis has a replica, which must confirm each lock.
+func (p Plan) NeedsReplica() bool {
+	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return kinds[f.Kind].on == onReplica })
 }
 
 // NewPlan returns the plan of a round. It depends on its arguments alone. only leaves other kinds
@@ -109,6 +114,10 @@ func NewPlan(seed uint64, round int, only []string, machine bool) Plan {
 		return p
 	}
 	random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	often := []string{"", replicaLags, passwordRotates, passwordRotates}[round%4]
+	if i := slices.Index(names, often); i >= 0 {
+		names[0], names[i] = names[i], names[0]
+	}
 	names = names[:min(len(names), 6)]
 	busy := map[string]time.Duration{} // until when each target has a fault
 	for at := time.Second; ; at += time.Duration(random.Int64N(int64(2500 * time.Millisecond))) {
@@ -141,6 +150,9 @@ func Known(name string) bool {
 func (p Plan) String() string {
 	text := fmt.Sprintf("round %d, redis keeps: %s, and is %v away, %v for one proxy\n", p.Round,
 		p.Persistence, p.Away, max(p.Far, p.Away))
+	if p.NeedsReplica() {
+		text += "  a replica must confirm each lock\n"
+	}
 	for _, f := range p.Faults {
 		text += "  " + f.String() + "\n"
 	}

@@ -24,16 +24,18 @@ type Result struct {
 
 // Load is how many clients of each kind work, and how hard.
 type Load struct {
-	Lockers int
-	Sharers int // lockers of one more lock, which most of them share
-	Pairs   int // lockers of two more locks, which they take together at times
-	Waiting int // owners of two connections that wait for each other
-	Many    int // owners of many connections
-	Askers  int
-	Noise   int
-	Owners  int // how many of 100 LOCKs name an owner
-	Think   time.Duration
-	Bounds  check.Bounds
+	Lockers   int
+	Sharers   int // lockers of one more lock, which most of them share
+	Pairs     int // lockers of two more locks, which they take together at times
+	Waiting   int // owners of two connections that wait for each other
+	Many      int // owners of many connections
+	Askers    int // at most mostAskers
+	Noise     int
+	Unblocked int // clients whose waits are ended
+	Logins    int // clients of the user whose passwords rotate
+	Owners    int // how many of 100 LOCKs name an owner
+	Think     time.Duration
+	Bounds    check.Bounds
 }
 
 // The timeouts of locks.
@@ -45,6 +47,7 @@ const (
 // DefaultLoad is moderate: the machine is shared.
 func DefaultLoad() Load {
 	return Load{Lockers: 14, Sharers: 6, Pairs: 4, Waiting: 5, Many: 2, Askers: 6, Noise: 2,
+		Unblocked: 3, Logins: 4,
 		Owners: 60, Think: 60 * time.Millisecond, Bounds: check.DefaultBounds()}
 }
 
@@ -56,6 +59,8 @@ func (b *Bench) Run(ctx context.Context, p Plan, load Load) (r Result, err error
 		return r, err
 	}
 	c := b.newCrowd(p, load)
+	b.notes = c.notes
+	b.recordPasswords()
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	stopBeats := b.measure(ctx, c)

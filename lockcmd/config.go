@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockproxy/internal/names"
 	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/chain"
 )
@@ -21,6 +22,9 @@ type Config struct {
 	Deadlock string        // search.Refuse, search.Log or search.Off
 	SlowWait time.Duration // log a client that has waited this long for a lock; 0 logs none
 	Observer Observer      // nil is none
+	// InUse is an identity with the password that is in use, if it is the proxy's own, which can
+	// change. nil changes none.
+	InUse func(names.Identity) names.Identity
 	// CanFence reports whether a command may run in a transaction that the proxy begins.
 	CanFence func(command [][]byte) bool
 }

@@ -56,7 +56,7 @@ func New(
 	l.Sessions = held.NewSessions(all.Jobs, seen.registry, seen.observeLost)
 	l.Traffic = relayed.New(all.Jobs, qs, seen.registry, seen.journal)
 	l.releases = &releases{common: all, queues: qs, seen: seen, sessions: l.Sessions}
-	deadlocks := search.New(all.Jobs, cfg.Deadlock, qs, seen.registry,
+	deadlocks := search.New(all.Jobs, cfg.Deadlock, qs, seen.registry, cfg.InUse,
 		func() { seen.counters.deadlocks.Add(1) })
 	l.notifications = hints.NewNotifications(qs, l.Sessions, deadlocks,
 		func(as names.Identity, id names.Lock) { l.releases.waitsNoMore(as, id, true) })

@@ -81,6 +81,7 @@ func New(cfg Config) *Server {
 		},
 	})
 	s.prober = cfg.Upstream.Client(cfg.Upstream.Initial)
+	cfg.Locks.InUse = cfg.Upstream.InUse
 	s.locks = lockcmd.New(cfg.Locks, s.id, cfg.Upstream.Client, cfg.Logger)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.warnOfFiles()

@@ -4,6 +4,7 @@ package upstream
 // only what new connections are sent changes.
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -124,6 +125,16 @@ func (u *Upstream) current(setup [][]string) [][]string {
 	own.Password = u.secrets.current(own.Password)
 	setup[0] = own.Login()[0]
 	return setup
+}
+
+// InUse is an identity with the password in use, if it logs in as the proxy does.
+func (u *Upstream) InUse(as Identity) Identity {
+	own := u.Initial
+	if as.LoggedIn && own.LoggedIn && cmp.Or(as.User, "default") == cmp.Or(own.User, "default") &&
+		(as.Password == own.Password || u.secrets.has(as.Password)) {
+		as.Password = u.secrets.current(own.Password)
+	}
+	return as
 }
 
 // askAgain looks for other credentials, unless that was done just now.

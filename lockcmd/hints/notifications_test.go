@@ -22,7 +22,7 @@ func newTestNotifications() *Notifications {
 	jobs.Timers.Close()
 	registry, qs := held.NewRegistry(func(*held.Lock) {}), queue.New(&background.Ways{})
 	return NewNotifications(qs, held.NewSessions(jobs, registry, nil),
-		search.New(jobs, search.Refuse, qs, registry, nil), nil)
+		search.New(jobs, search.Refuse, qs, registry, nil, nil), nil)
 }
 
 // Whoever waits, one user listens; another one if that is refused. A login that is no longer valid

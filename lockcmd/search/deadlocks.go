@@ -101,12 +101,14 @@ func idsOf(list []*watchedWait) (ids []string) {
 	return ids
 }
 
+// New returns the search. inUse is an identity with the password that is in use: see logins.
 func New(
-	bg *background.Jobs, mode string, qs *queue.Queues, locks *held.Registry, onFound func(),
+	bg *background.Jobs, mode string, qs *queue.Queues, locks *held.Registry,
+	inUse func(names.Identity) names.Identity, onFound func(),
 ) *Deadlocks {
 	return &Deadlocks{
 		Jobs: bg, mode: mode, queues: qs, locks: locks, onFound: onFound,
-		of: map[string][]*watchedWait{}, searches: map[string]chan claim{},
+		of: map[string][]*watchedWait{}, searches: map[string]chan claim{}, logins: logins{inUse: inUse},
 	}
 }
 

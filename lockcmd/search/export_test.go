@@ -21,8 +21,9 @@ var forgers logins
 // Forge is an answer to a question, as who knows a login can make it.
 func Forge(as names.Identity, id string, w deadlock.Wait) string {
 	plain, _ := json.Marshal(w)
+	forger, _ := forgers.of(as)
 	m := message{ID: id, Proxy: w.Proxy, Answer: true}
-	m.By, m.Sealed = forgers.sealed(as, plain, m.about())
+	m.By, m.Sealed = forger.sealed(plain, m.about())
 	text, _ := json.Marshal(m)
 	return version + string(text)
 }

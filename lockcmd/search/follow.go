@@ -98,7 +98,7 @@ func (l *deadlockSearch) isNew(c claim) bool {
 	}
 	l.databases[c.as.DB] = true
 	l.claimed += len(c.wait.Keys)
-	l.waitLogins[c.wait.ID] = loginOf(c.as)
+	l.waitLogins[c.wait.ID] = l.logins.loginOf(c.as)
 	l.claims = append(l.claims, c)
 	return true
 }
@@ -155,7 +155,7 @@ func (l *deadlockSearch) here() {
 		of := l.holders(list)
 		for _, v := range list {
 			if w, ok := l.waitOf(v, of); ok {
-				l.waitLogins[v.id] = loginOf(v.As)
+				l.waitLogins[v.id] = l.logins.loginOf(v.As)
 				l.add(w)
 			}
 		}

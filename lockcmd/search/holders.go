@@ -170,7 +170,8 @@ func (d *Deadlocks) readable(
 	as names.Identity, cycle []deadlock.Step, of map[string]names.Identity,
 ) []deadlock.Step {
 	cycle = slices.Clone(cycle)
-	own := func(step deadlock.Step) bool { return of[step.ID] == loginOf(as) }
+	login := d.logins.loginOf(as)
+	own := func(step deadlock.Step) bool { return of[step.ID] == login }
 	lockOf := func(step deadlock.Step) lockAs {
 		as := as
 		as.DB = step.DB

@@ -49,7 +49,7 @@ func (d *Deadlocks) tell(as names.Identity, m message, sealed any) {
 		return // it cannot fail with these types
 	}
 	m.Proxy = d.Scripts.Proxy
-	m.By, m.Sealed = d.logins.sealed(as, plain, m.about())
+	m.By, m.Sealed = d.login(as).sealed(plain, m.about())
 	if text, err := json.Marshal(m); err == nil {
 		d.publish(as, version+string(text))
 	}
@@ -102,7 +102,7 @@ func (d *Deadlocks) takeAnswer(m message) {
 	if answers == nil || len(answers) == cap(answers) {
 		return
 	}
-	plain, as := d.logins.open(m.By, m.Sealed, m.about())
+	plain, as := d.open(m)
 	var w deadlock.Wait
 	if json.Unmarshal(plain, &w) != nil || w.Proxy != m.Proxy ||
 		!strings.HasPrefix(w.ID, w.Proxy+"-") || len(w.Keys) > maxSearch {
@@ -115,6 +115,13 @@ func (d *Deadlocks) takeAnswer(m message) {
 	}
 }
 
+// open returns what a message seals, and the login that has sealed it, if that is known here.
+func (d *Deadlocks) open(m message) (plain []byte, as names.Identity) {
+	plain, as, derive := d.logins.open(m.By, m.Sealed, m.about())
+	d.derive(derive)
+	return plain, as
+}
+
 // answer tells the asking proxy of waits here.
 func (d *Deadlocks) answer(m message) {
 	if len(m.Owners) > maxAsked || d.asked.again(m.about(), string(m.Sealed)) ||
@@ -122,7 +129,7 @@ func (d *Deadlocks) answer(m message) {
 		return
 	}
 	var places []deadlock.Place
-	plain, _ := d.logins.open(m.By, m.Sealed, m.about())
+	plain, _ := d.open(m)
 	known := plain != nil
 	if !known || json.Unmarshal(plain, &places) != nil || len(places) > maxAsked {
 		places = nil

@@ -50,12 +50,6 @@ type seal struct {
 	cipher.AEAD
 }
 
-// loginOf is the login of an identity.
-func loginOf(as names.Identity) names.Identity {
-	return names.Identity{User: cmp.Or(as.User, "default"), Password: as.Password,
-		LoggedIn: as.LoggedIn}
-}
-
 func newSeal(as names.Identity) seal {
 	rounds := stretch
 	if as.Password == "" { // there is nothing to guess
@@ -84,16 +78,32 @@ func hash(kind, name string) string {
 
 // logins are those whose messages this proxy reads.
 type logins struct {
+	// inUse is an identity with the password that is in use, where it is the proxy's own. nil changes
+	// none.
+	inUse func(names.Identity) names.Identity
+
 	mu       sync.Mutex
 	list     []*login // guarded by mu; the last used first
 	deriving bool     // guarded by mu; deriveAll runs, or soon will
 }
 
-// of returns the login of an identity, and remembers it.
-func (l *logins) of(as names.Identity) *login {
-	as = loginOf(as)
+// loginOf is the login of an identity.
+func (l *logins) loginOf(as names.Identity) names.Identity {
+	as = names.Identity{User: cmp.Or(as.User, "default"), Password: as.Password,
+		LoggedIn: as.LoggedIn}
+	if l.inUse != nil {
+		as = l.inUse(as)
+	}
+	return as
+}
+
+// of returns the login of an identity, and remembers it. derive says that the caller must have
+// deriveAll run.
+func (l *logins) of(as names.Identity) (one *login, derive bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	as = l.loginOf(as)
+	l.renewLocked()
 	i := slices.IndexFunc(l.list, func(one *login) bool { return one.as == as })
 	if i < 0 {
 		if i = len(l.list); i == maxLogins {
@@ -102,20 +112,31 @@ func (l *logins) of(as names.Identity) *login {
 		}
 		l.list = append(l.list, newLogin(as))
 	}
-	one := l.list[i]
+	one = l.list[i]
 	copy(l.list[1:i+1], l.list[:i])
 	l.list[0] = one
-	return one
+	return one, l.deriveLocked()
 }
 
-// remember is of. It reports whether the caller must have deriveAll run.
-func (l *logins) remember(as names.Identity) (derive bool) {
-	one := l.of(as)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	derive = !l.deriving && !one.derived.Load()
-	l.deriving = l.deriving || derive
-	return derive
+// deriveLocked reports whether the caller must have deriveAll run. mu is held.
+func (l *logins) deriveLocked() bool {
+	if l.deriving || !slices.ContainsFunc(l.list, func(one *login) bool {
+		return !one.derived.Load()
+	}) {
+		return false
+	}
+	l.deriving = true
+	return true
+}
+
+// renewLocked has the proxy's own login follow its password: the key of one that may have been
+// removed counts for nothing. mu is held.
+func (l *logins) renewLocked() {
+	for i, one := range l.list {
+		if as := l.loginOf(one.as); as != one.as {
+			l.list[i] = newLogin(as)
+		}
+	}
 }
 
 // deriveAll derives the keys of all logins, one after another, so that however many there are, they
@@ -142,17 +163,22 @@ func (l *logins) underived() *login {
 	return nil
 }
 
-// sealed returns what only those read who know the login of as, and its seal. about is bound to it.
-func (l *logins) sealed(as names.Identity, plain []byte, about string) (id string, text []byte) {
-	loopguard.MayWait() // for the processor, once for each login
-	by := l.of(as).seal()
+// sealed returns what only those read who know a login, and its seal. about is bound to it.
+func (one *login) sealed(plain []byte, about string) (id string, text []byte) {
+	loopguard.MayWait() // for the processor, once
+	by := one.seal()
 	return by.id, by.Seal(nil, nil, plain, []byte(about))
 }
 
 // open returns what was sealed by a login that is known here, and that login. It does not wait for
-// keys to be derived: messages about releases come by the same connection, behind this one.
-func (l *logins) open(id string, text []byte, about string) (plain []byte, as names.Identity) {
+// keys to be derived: messages about releases come by the same connection, behind this one. derive
+// says that the caller must have deriveAll run.
+func (l *logins) open(
+	id string, text []byte, about string,
+) (plain []byte, as names.Identity, derive bool) {
 	l.mu.Lock()
+	l.renewLocked()
+	derive = l.deriveLocked()
 	list := slices.Clone(l.list)
 	l.mu.Unlock()
 	for _, one := range list {
@@ -161,9 +187,9 @@ func (l *logins) open(id string, text []byte, about string) (plain []byte, as na
 		}
 		if by := one.seal(); by.id == id {
 			if plain, err := by.Open(nil, nil, text, []byte(about)); err == nil {
-				return plain, one.as
+				return plain, one.as, derive
 			}
 		}
 	}
-	return nil, names.Identity{}
+	return nil, names.Identity{}, derive
 }

@@ -15,9 +15,7 @@ func (d *Deadlocks) Watch(w *queue.Wait) (end func()) {
 	if d.off() {
 		return func() {}
 	}
-	if d.logins.remember(w.As) { // others can wait behind one without an owner, and ask for it
-		d.Timers.After(0, d.logins.deriveAll) // ends within a few seconds
-	}
+	d.login(w.As) // others can wait behind one without an owner, and ask for it
 	if w.Lead.Owner == "" || tooLong(w) {
 		return func() {}
 	}
@@ -39,6 +37,19 @@ func (d *Deadlocks) Watch(w *queue.Wait) (end func()) {
 		})
 	}
 	return func() { d.unwatch(v) }
+}
+
+// login is the login of an identity, whose messages this proxy reads from now on.
+func (d *Deadlocks) login(as names.Identity) *login {
+	one, derive := d.logins.of(as)
+	d.derive(derive)
+	return one
+}
+
+func (d *Deadlocks) derive(wanted bool) {
+	if wanted {
+		d.Timers.After(0, d.logins.deriveAll) // ends within a few seconds
+	}
 }
 
 func (d *Deadlocks) unwatch(v *watchedWait) {

@@ -20,7 +20,8 @@ func newTestDeadlocks() *Deadlocks {
 	jobs := &background.Jobs{Timers: background.NewTimers(), Clients: background.NewClients(nil, false),
 		Scripts: script.NewMaker(script.Config{Proxy: "p"})}
 	jobs.Timers.Close()
-	return New(jobs, Refuse, queue.New(&background.Ways{}), held.NewRegistry(func(*held.Lock) {}), nil)
+	return New(jobs, Refuse, queue.New(&background.Ways{}), held.NewRegistry(func(*held.Lock) {}), nil,
+		nil)
 }
 
 // waits has an owner wait for a key.
@@ -60,7 +61,8 @@ func (d *Deadlocks) ask(n int, user string, owners ...string) (answers int) {
 	before := d.answers.total()
 	for i := range n {
 		m.ID = fmt.Sprint(user, "q-", i)
-		m.By, m.Sealed = known.sealed(names.Identity{User: user}, []byte("[]"), m.about())
+		by, _ := known.of(names.Identity{User: user})
+		m.By, m.Sealed = by.sealed([]byte("[]"), m.about())
 		text, _ := json.Marshal(m)
 		d.OnMessage(version + string(text))
 		d.answering.Store(0) // as if they were answered at once
@@ -190,19 +192,21 @@ func TestSealsOfLogins(t *testing.T) {
 		{User: "a", Password: "q", LoggedIn: true}}
 	ids := map[string]bool{}
 	for _, as := range as {
-		id, text := l.sealed(as, []byte("secret"), "about")
+		one, _ := l.of(as)
+		id, text := one.sealed([]byte("secret"), "about")
 		ids[id] = true
-		if plain, by := l.open(id, text, "about"); string(plain) != "secret" || by != loginOf(as) {
+		if plain, by, _ := l.open(id, text, "about"); string(plain) != "secret" || by != l.loginOf(as) {
 			t.Errorf("%v: %q, by %v", as, plain, by)
 		}
-		if plain, _ := l.open(id, text, "other"); plain != nil {
+		if plain, _, _ := l.open(id, text, "other"); plain != nil {
 			t.Errorf("%v: it is about something else", as)
 		}
 	}
 	if len(ids) != len(as) {
 		t.Errorf("%d seals of %d logins", len(ids), len(as))
 	}
-	if l.of(names.Identity{User: "default", DB: 3, Proto: 3}) != l.of(names.Identity{}) {
+	a, _ := l.of(names.Identity{User: "default", DB: 3, Proto: 3})
+	if b, _ := l.of(names.Identity{}); a != b {
 		t.Error("the default user has two seals")
 	}
 	first := names.Identity{}
@@ -210,7 +214,7 @@ func TestSealsOfLogins(t *testing.T) {
 		l.of(first) // which is used all the time
 		l.of(names.Identity{User: fmt.Sprint(i)})
 	}
-	if len(l.list) != maxLogins || l.list[1].as != loginOf(first) {
+	if len(l.list) != maxLogins || l.list[1].as != l.loginOf(first) {
 		t.Errorf("%d are remembered", len(l.list))
 	}
 }
@@ -221,18 +225,60 @@ func TestMessagesDoNotWaitForKeys(t *testing.T) {
 	d := newTestDeadlocks()
 	id, answers := d.expectAnswers()
 	as := names.Identity{User: "anna", Password: "secret", LoggedIn: true}
-	if !d.logins.remember(as) || d.logins.remember(as) {
+	one, derive := d.logins.of(as)
+	if _, again := d.logins.of(as); !derive || again {
 		t.Error("its key is not derived once")
 	}
 	answer := Forge(as, id, deadlock.Wait{ID: "q-1/1", Proxy: "q", Owner: "anna"})
-	if d.OnMessage(answer); len(answers) != 0 || d.logins.of(as).derived.Load() {
+	if d.OnMessage(answer); len(answers) != 0 || one.derived.Load() {
 		t.Errorf("the receiver has derived the key, %d answers", len(answers))
 	}
 	d.logins.deriveAll(t.Context())
 	if d.OnMessage(answer); len(answers) != 1 {
 		t.Errorf("%d answers", len(answers))
 	}
-	if d.logins.remember(as) {
+	if _, derive := d.logins.of(as); derive {
 		t.Error("its key is derived again")
+	}
+}
+
+// A proxy whose password has changed reads what others seal by the new one, and believes nobody who
+// knows the old one.
+func TestSealFollowsThePasswordInUse(t *testing.T) {
+	own := func(password string) names.Identity {
+		return names.Identity{User: "app", Password: password, LoggedIn: true}
+	}
+	inUse := "old"
+	here := logins{inUse: func(as names.Identity) names.Identity {
+		if as == own("old") {
+			as = own(inUse)
+		}
+		return as
+	}}
+	var before, later logins // of proxies that have started with the old and the new password
+	sent := func(from *logins, as names.Identity) (string, []byte) {
+		one, _ := from.of(as)
+		return one.sealed([]byte("secret"), "about")
+	}
+	reads := func(at *logins, id string, text []byte) bool {
+		plain, _, _ := at.open(id, text, "about")
+		return plain != nil
+	}
+	oldID, oldText := sent(&before, own("old"))
+	newID, newText := sent(&later, own("new"))
+	sent(&here, own("old"))
+	if !reads(&here, oldID, oldText) || reads(&here, newID, newText) {
+		t.Error("it does not read what is sealed by the old password alone")
+	}
+	here.deriveAll(t.Context())
+	inUse = "new"
+	if _, _, derive := here.open(newID, newText, "about"); !derive {
+		t.Error("its key is not derived")
+	}
+	if here.deriveAll(t.Context()); reads(&here, oldID, oldText) || !reads(&here, newID, newText) {
+		t.Error("it does not read what is sealed by the new password alone")
+	}
+	if id, text := sent(&here, own("old")); !reads(&later, id, text) {
+		t.Error("others do not read what it seals")
 	}
 }

@@ -141,3 +141,23 @@ func TestEveryLoginIsByThePasswordInUse(t *testing.T) {
 		})
 	}
 }
+
+// Of two proxies, one has started before the password changed and one since. They find the deadlock
+// of two clients that have not logged in.
+func TestDeadlockIsFoundAfterTheRotation(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	r := &rotation{t: t, servers: []*testredis.Server{server}, url: server.URL()}
+	r.start("first")
+	r.user(">second")
+	r.renew("second")
+	r.user("<first")
+	later := proxytest.Start(t, r.login("second"), nil)
+	anna, ben := proxytest.Dial(t, r.p.Addr), proxytest.Dial(t, later.Addr)
+	anna.Lock("a 600 OWNER anna")
+	ben.Lock("b 600 OWNER ben")
+	anna.Send("LOCK b 600 OWNER anna WAIT 0")
+	proxytest.AwaitWaiters(t, r.p, "b", 1)
+	ben.Expect("LOCK a 600 OWNER ben WAIT 0", `-DEADLOCK "ben" waits for "a", held by "anna", `+
+		`who waits for "b", held by "ben":…`)
+}

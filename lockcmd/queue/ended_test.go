@@ -225,3 +225,27 @@ func (e *endedWait) outcome() outcome {
 	}
 	return o
 }
+
+// CLIENT UNBLOCK has told that it has ended a wait. Whatever a poll finds out then, the client hears
+// that, unless its lock may have been taken, or nobody is there to hear it.
+func TestAnEndThatWasToldIsTheReply(t *testing.T) {
+	unblocked := failure.UnblockedError(true)
+	for _, c := range []struct{ poll, want error }{
+		{nil, unblocked},
+		{script.ServerError("OOM command not allowed"), unblocked},
+		{script.ServerError("NOPERM this user"), unblocked},
+		{errNoReplicas, unblocked},
+		{errUnknown, errUnknown},
+		{failure.ErrGone, failure.ErrGone},
+	} {
+		qs := New(&background.Ways{})
+		w, _ := qs.Join(script.Request{Key: "k", Number: "1", Connection: "c"}, names.Identity{}, 0,
+			time.Now())
+		if !qs.Unblock("c", true) {
+			t.Error("it does not wait")
+		}
+		if got := w.End(c.poll).Err; got != c.want {
+			t.Errorf("the poll's error is %v: %v, want %v", c.poll, got, c.want)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 
 	"lockproxy/internal/foreign"
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/script"
 )
 
@@ -171,7 +172,8 @@ type Departed struct {
 	PollNow bool
 }
 
-// End takes w out of the queues. err is why it has failed, if that is known already.
+// End takes w out of the queues. err is why it has failed, if that is known already. If others had
+// ended w before that, they have told so: its client hears why, unless something must follow err.
 func (w *Wait) End(err error) (d Departure) {
 	qs := w.queues
 	defer qs.waiters.Add(-1)
@@ -179,7 +181,7 @@ func (w *Wait) End(err error) (d Departure) {
 	defer qs.mu.Unlock()
 	w.end(left)
 	d = Departure{Won: w.state == granted, Found: w.found, Unknown: w.unknown, Err: err}
-	if err == nil {
+	if err == nil || w.rejected != nil && err != failure.ErrGone && !failure.MayHaveRun(err) {
 		d.Err = w.rejected
 	}
 	delete(qs.asking, w.Lead.Connection)

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/resp"
+	"lockproxy/internal/test/wire"
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/keyname"
@@ -25,7 +25,7 @@ func TestScanReportsErrors(t *testing.T) {
 		"ERR Error running script: user_script:1: out of mercy":                            false,
 	} {
 		step := l.beginScan(Client{Holder: &held.Holder{}}, [][]byte{[]byte("0")})
-		found := resp.AppendCommand([]byte("*2\r\n$1\r\n0\r\n"), keyname.Record([]byte("job")))
+		found := wire.Append([]byte("*2\r\n$1\r\n0\r\n"), keyname.Record([]byte("job")))
 		_, step = step.Finish(script.Answer{Raw: [][]byte{found}}, nil)
 		reply, _ := step.Finish(script.Answer{Raw: [][]byte{[]byte("-" + said + "\r\n")}}, nil)
 		switch {

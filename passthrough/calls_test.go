@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"lockproxy/internal/eventloop"
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // told is a Waiter that counts, whenever it is told, which answers have arrived.
@@ -100,7 +100,7 @@ func TestCallsByAHome(t *testing.T) {
 			switch rand.IntN(4) {
 			case 0:
 				due += string(scriptedReply(name))
-				c.Relay(Request{Raw: resp.AppendCommand(nil, name)}, nil)
+				c.Relay(Request{Raw: wire.Append(nil, name)}, nil)
 			case 1:
 				answers[name] = c.Ask(call, nil)
 			default:

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"lockproxy/internal/eventloop"
-	"lockproxy/internal/resp"
+	"lockproxy/internal/test/wire"
 )
 
 // enters returns a client that comes while Redis is known to let clients in, from a question asked
@@ -120,7 +120,7 @@ func TestDoubtfulRequestGoesHome(t *testing.T) {
 		return near, nil
 	}
 	c.routes(t)
-	c.Relay(Request{Raw: resp.AppendCommand(nil, "second")}, nil)
+	c.Relay(Request{Raw: wire.Append(nil, "second")}, nil)
 	c.Flush(nil)
 	reads(t, far, "second")
 	io.WriteString(far, "-NOAUTH Authentication required.\r\n")

@@ -17,6 +17,7 @@ import (
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 	"lockproxy/internal/upstream"
 )
 
@@ -141,7 +142,7 @@ func TestOwnReplyTooLargeForALane(t *testing.T) {
 	if err := asks.Route(context.Background(), Shared, nil); err != nil || asks.route != byLane {
 		t.Fatal(err, asks.route)
 	}
-	answer := asks.Do(nil, resp.AppendCommand(nil, "GET", "large"))[0]
+	answer := asks.Do(nil, wire.Append(nil, "GET", "large"))[0]
 	asks.Flush(nil)
 	other.ask(t, "ECHO", "other")
 	other.Flush(nil)
@@ -265,7 +266,7 @@ func TestSeveralByALaneInALoop(t *testing.T) {
 	c.ask(t, "s")
 	c.Flush(nil)
 	lane := testwait.For(t, "the lane", s.conns)
-	two := [][]byte{resp.AppendCommand(nil, "b1"), resp.AppendCommand(nil, "b2")}
+	two := [][]byte{wire.Append(nil, "b1"), wire.Append(nil, "b2")}
 	doInLoop := func() []*Answer {
 		it := &eventloop.Iteration{}
 		defer it.Flush()

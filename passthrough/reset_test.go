@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"lockproxy/internal/commands"
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // Behind a RESET the home is logged in again as a new one. If it was idle meanwhile, or lost, no
@@ -26,7 +26,7 @@ func TestHomeThatEndsBetweenResetAndLogin(t *testing.T) {
 			if err := c.Route(context.Background(), Home, nil); err != nil {
 				t.Fatal(err)
 			}
-			reset := resp.AppendCommand(nil, "RESET")
+			reset := wire.Append(nil, "RESET")
 			c.Relay(Request{Raw: reset, Expect: Expect{Effect: commands.Reset}}, nil)
 			answered := c.Barrier()
 			c.Flush(nil)

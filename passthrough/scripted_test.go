@@ -18,9 +18,9 @@ import (
 
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/panics"
-	"lockproxy/internal/resp"
 	"lockproxy/internal/socket"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 	"lockproxy/internal/upstream"
 )
 
@@ -201,13 +201,13 @@ func (c *scriptedClient) ask(t testing.TB, words ...string) {
 			t.Fatal("the client is at home")
 		}
 	}
-	c.Relay(Request{Raw: resp.AppendCommand(nil, words...)}, nil)
+	c.Relay(Request{Raw: wire.Append(nil, words...)}, nil)
 }
 
 // tryAsk does what ask and Flush do as an event loop does it, if that can be done. On a lane that
 // others use, its iteration may end with theirs.
 func (c *scriptedClient) tryAsk(words ...string) bool {
-	r := Request{Raw: resp.AppendCommand(nil, words...)}
+	r := Request{Raw: wire.Append(nil, words...)}
 	if !c.relayInLoop(r, Shared, &eventloop.Iteration{}) {
 		return false
 	}
@@ -267,27 +267,8 @@ func (c *scriptedClient) line(t testing.TB) string {
 // eachRequest calls f with the words of every request that comes, until the connection closes or f
 // says so.
 func eachRequest(conn net.Conn, f func(words []string) (more bool)) {
-	framer := resp.NewFramer(resp.Limits{})
-	var buf []byte
-	piece := make([]byte, 64<<10)
-	for {
-		n, err := conn.Read(piece)
-		buf = append(buf, piece[:n]...)
-		for len(buf) > 0 {
-			req, whole, ferr := framer.Next(buf)
-			if ferr != nil || !whole {
-				break
-			}
-			words := make([]string, len(req.Args))
-			for i, arg := range req.Args {
-				words[i] = string(arg)
-			}
-			buf = buf[len(req.Raw):]
-			if !f(words) {
-				return
-			}
-		}
-		if err != nil {
+	for in := bufio.NewReader(conn); ; {
+		if words, err := wire.ReadCommand(in); err != nil || !f(words) {
 			return
 		}
 	}

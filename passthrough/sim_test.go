@@ -1,6 +1,7 @@
 package passthrough
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -11,7 +12,7 @@ import (
 	"time"
 
 	"lockproxy/internal/commands"
-	"lockproxy/internal/resp"
+	"lockproxy/internal/test/wire"
 	"lockproxy/internal/upstream"
 )
 
@@ -332,18 +333,17 @@ func (s *simRedis) unasked() {
 // bytes arrive.
 func separate(t testing.TB, stream []byte) (replies, unasked []string) {
 	t.Helper()
-	for len(stream) > 0 {
-		var scan resp.Scanner
-		n, done, err := scan.Scan(stream)
-		if err != nil || !done {
+	for in := bufio.NewReader(bytes.NewReader(stream)); ; {
+		raw, err := wire.ReadReply(in, wire.Either)
+		switch {
+		case err == io.EOF && raw == "":
+			return replies, unasked
+		case err != nil:
 			t.Fatalf("not whole replies: %q, %v", stream, err)
+		case strings.Contains(raw, "oob-"):
+			unasked = append(unasked, raw)
+		default:
+			replies = append(replies, raw)
 		}
-		if bytes.Contains(stream[:n], []byte("oob-")) {
-			unasked = append(unasked, string(stream[:n]))
-		} else {
-			replies = append(replies, string(stream[:n]))
-		}
-		stream = stream[n:]
 	}
-	return replies, unasked
 }

@@ -9,9 +9,9 @@ import (
 
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/monotonic"
-	"lockproxy/internal/resp"
 	"lockproxy/internal/socket"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 	"lockproxy/internal/upstream"
 )
 
@@ -45,7 +45,7 @@ func TestGoroutineSendsByASpareWithTLS(t *testing.T) {
 	near, home := tcpPair(t)
 	s.spareOf(likeTLS{near}, 0, false)
 	it := &eventloop.Iteration{}
-	request := Request{Raw: resp.AppendCommand(nil, "MULTI")}
+	request := Request{Raw: wire.Append(nil, "MULTI")}
 	if c.relayInLoop(request, Home, it) {
 		t.Error("the request is relayed in the loop")
 	}
@@ -82,13 +82,13 @@ func (d *door) says(v verdict, ago time.Duration) {
 
 // inLoop asks in an iteration of an event loop, as far as that needs no waiting.
 func (c *scriptedClient) inLoop(it *eventloop.Iteration, way Way, words ...string) bool {
-	return c.relayInLoop(Request{Raw: resp.AppendCommand(nil, words...)}, way, it) && c.Flush(it)
+	return c.relayInLoop(Request{Raw: wire.Append(nil, words...)}, way, it) && c.Flush(it)
 }
 
 // reads fails unless these words come next.
 func reads(t *testing.T, from net.Conn, words ...string) {
 	t.Helper()
-	want := resp.AppendCommand(nil, words...)
+	want := wire.Append(nil, words...)
 	got := make([]byte, len(want))
 	from.SetReadDeadline(testwait.Deadline())
 	if _, err := io.ReadFull(from, got); err != nil || string(got) != string(want) {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"flag"
@@ -12,6 +13,7 @@ import (
 
 	"lockproxy/internal/resp"
 	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/wire"
 )
 
 var updateDocs = flag.Bool("update-docs", false, "write command_docs.resp.gz again, from Redis")
@@ -46,10 +48,12 @@ func TestRedisDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var hello resp.Scanner
-	n, _, _ := hello.Scan(raw)
-	raw = bytes.TrimSuffix(raw[n:], []byte("+OK\r\n"))
-	_, live, err := resp.Elements(raw)
+	hello, err := wire.ReadReply(bufio.NewReader(bytes.NewReader(raw)), wire.RESP3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw = bytes.TrimSuffix(raw[len(hello):], []byte("+OK\r\n"))
+	_, live, err := wire.Elements(string(raw))
 	if err != nil || len(live) < 400 {
 		t.Fatalf("%d elements, %v", len(live), err)
 	}
@@ -68,7 +72,7 @@ func TestRedisDocs(t *testing.T) {
 		t.Fatalf("%d elements", len(docs))
 	}
 	for i := 0; i < len(docs); i += 2 {
-		if !slices.ContainsFunc(live, func(name []byte) bool { return bytes.Equal(name, docs[i]) }) {
+		if !slices.ContainsFunc(live, func(name string) bool { return name == string(docs[i]) }) {
 			t.Errorf("Redis has no %s", docs[i])
 		}
 	}

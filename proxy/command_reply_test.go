@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/resp"
+	"lockproxy/internal/test/wire"
 )
 
 func TestListByPattern(t *testing.T) {
@@ -72,9 +72,9 @@ func TestIntrospectionOfOlderRedis(t *testing.T) {
 		}
 	}
 	all := newCommandQuery(words("COMMAND")).answer([]byte("*1\r\n" + old))
-	_, elems, err := resp.Elements(all)
-	if err != nil || len(elems) != 13 || string(elems[0]) != old ||
-		!strings.HasPrefix(string(elems[12]), "*6\r\n$5\r\nfence\r\n") {
+	_, elems, err := wire.Elements(string(all))
+	if err != nil || len(elems) != 13 || elems[0] != old ||
+		!strings.HasPrefix(elems[12], "*6\r\n$5\r\nfence\r\n") {
 		t.Errorf("COMMAND: %q, %v", all, err)
 	}
 }
@@ -98,7 +98,7 @@ func TestDocsWhereTheUpstreamHasNone(t *testing.T) {
 			q := newCommandQuery(bytes.Fields([]byte(c.request)))
 			q.proto = c.proto
 			raw := q.answer([]byte(reply))
-			kind, elems, err := resp.Elements(raw)
+			kind, elems, err := wire.Elements(string(raw))
 			if want := map[int]byte{2: '*', 3: '%'}[c.proto]; err != nil || kind != want {
 				t.Fatalf("%s: %c, %v", c.request, kind, err)
 			}
@@ -106,10 +106,10 @@ func TestDocsWhereTheUpstreamHasNone(t *testing.T) {
 				t.Errorf("%s: %d pairs, want %d", c.request, len(elems)/2, c.pairs)
 			}
 			for i := 0; i < len(elems); i += 2 {
-				if len(c.want) > 0 && bulkText(elems[i]) == c.want[0] {
+				if len(c.want) > 0 && elems[i] == wire.Bulk(c.want[0]) {
 					c.want = c.want[1:]
 				}
-				if doc, err := resp.ParseValue(elems[i+1]); err != nil || len(doc.Elems) < 6 {
+				if doc, err := wire.Parse(elems[i+1]); err != nil || len(doc.Elems) < 6 {
 					t.Errorf("%s: %s: %v", c.request, elems[i], err)
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/test/wire"
 	"lockproxy/lockcmd"
 	"lockproxy/passthrough"
 )
@@ -17,7 +18,7 @@ import (
 // part of what any request costs. Run with -bench Recognition.
 func BenchmarkRecognition(b *testing.B) {
 	b.Run("reading", func(b *testing.B) {
-		raw := resp.AppendCommand(nil, "GET", "job:1")
+		raw := wire.Append(nil, "GET", "job:1")
 		framer := resp.NewFramer(resp.Limits{})
 		for b.Loop() {
 			req, _, err := framer.Next(raw)

@@ -7,6 +7,7 @@ import (
 
 	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/test/wire"
 	"lockproxy/passthrough"
 )
 
@@ -71,7 +72,7 @@ func TestRouteOf(t *testing.T) {
 		{"asking", own, commands.UnknownState},
 		{"set a " + strings.Repeat("x", maxShared), own, commands.NoEffect},
 	} {
-		raw := resp.AppendCommand(nil, strings.Fields(c.request)...)
+		raw := wire.Append(nil, strings.Fields(c.request)...)
 		req, _, err := resp.NewFramer(resp.Limits{}).Next(raw)
 		if err != nil {
 			t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"lockproxy/internal/cluster"
-	"lockproxy/internal/resp"
+	"lockproxy/internal/test/wire"
 )
 
 // BenchmarkPipeline is a lane's use of a Conn: requests of many clients to all slots in one write,
@@ -21,7 +21,7 @@ func BenchmarkPipeline(b *testing.B) {
 	const batch = 200
 	var out []byte
 	for i := range batch {
-		out = resp.AppendCommand(out, "SET", fmt.Sprintf("key:%d", i),
+		out = wire.Append(out, "SET", fmt.Sprintf("key:%d", i),
 			"a value of some length, as they mostly are")
 	}
 	b.ResetTimer()

@@ -15,6 +15,7 @@ import (
 	"lockproxy/internal/resp"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 var lasting testredis.Lasting
@@ -51,9 +52,10 @@ func dialer(ctx context.Context, addr string, setup [][]string) (net.Conn, error
 	if err != nil {
 		return nil, err
 	}
+	in := bufio.NewReader(nc)
 	for _, cmd := range setup {
-		nc.Write(resp.AppendCommand(nil, cmd...))
-		if _, _, err := resp.ReadReply(nc, 1<<20); err != nil {
+		nc.Write(wire.Append(nil, cmd...))
+		if _, err := wire.ReadReply(in, wire.Either); err != nil {
 			nc.Close()
 			return nil, err
 		}
@@ -91,7 +93,7 @@ func (c *client) send(lines ...string) {
 	c.t.Helper()
 	var out []byte
 	for _, line := range lines {
-		out = resp.AppendCommand(out, strings.Fields(line)...)
+		out = wire.Append(out, strings.Fields(line)...)
 	}
 	if _, err := c.nc.Write(out); err != nil {
 		c.t.Fatal(err)
@@ -110,7 +112,7 @@ func (c *client) reply() string {
 
 func (c *client) tryReply() (string, error) {
 	c.nc.SetReadDeadline(testwait.Deadline())
-	return testredis.ReadReply(c.in)
+	return wire.ReadReply(c.in, wire.Either)
 }
 
 func (c *client) ask(line string) string {
@@ -132,7 +134,7 @@ func TestPipelineOverSlotsKeepsTheOrder(t *testing.T) {
 	const n = 3000
 	go func() {
 		for i := range n {
-			c.nc.Write(resp.AppendCommand(resp.AppendCommand(nil, "SET", fmt.Sprint("order:", i),
+			c.nc.Write(wire.Append(wire.Append(nil, "SET", fmt.Sprint("order:", i),
 				fmt.Sprint(i)), "GET", fmt.Sprint("order:", i)))
 		}
 	}()
@@ -172,7 +174,7 @@ func TestSplitsAndJoins(t *testing.T) {
 	sha := "e0e1f9fabfc9d4800c877a703b823ac0578ff8db"
 	c.send("SCRIPT FLUSH")
 	c.reply()
-	c.nc.Write(resp.AppendCommand(nil, "SCRIPT", "LOAD", "return 1"))
+	c.nc.Write(wire.Append(nil, "SCRIPT", "LOAD", "return 1"))
 	if got := c.reply(); got != "$40\r\n"+sha+"\r\n" {
 		t.Fatal(got)
 	}
@@ -201,7 +203,7 @@ func TestSlotMovesUnderAPipeline(t *testing.T) {
 			}
 			for i := range 20 {
 				key := fmt.Sprintf("{hot}%d", i)
-				k.nc.Write(resp.AppendCommand(resp.AppendCommand(nil, "RPUSH", key, fmt.Sprint(n)),
+				k.nc.Write(wire.Append(wire.Append(nil, "RPUSH", key, fmt.Sprint(n)),
 					"LRANGE", key, "-1", "-1"))
 			}
 			for i := range 20 {

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"lockproxy/internal/cluster"
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // received is the last words of the messages that have come to a client, each with how often it
@@ -26,16 +26,16 @@ func listen(k *client) *received {
 	h := &received{times: map[string]int{}}
 	go func() { // ends with the connection
 		for {
-			raw, err := testredis.ReadReply(k.in)
+			raw, err := wire.ReadReply(k.in, wire.Either)
 			if err != nil {
 				return
 			}
-			v, err := resp.ParseValue([]byte(raw))
+			v, err := wire.Parse(raw)
 			if err != nil || len(v.Elems) < 3 {
 				continue
 			}
 			h.mu.Lock()
-			h.times[string(v.Elems[len(v.Elems)-1].Text)]++
+			h.times[v.Elems[len(v.Elems)-1].Text]++
 			h.mu.Unlock()
 		}
 	}()

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"lockproxy/internal/cluster"
-	"lockproxy/internal/resp"
+	"lockproxy/internal/test/wire"
 )
 
 func TestLargeValuesStream(t *testing.T) {
@@ -32,7 +32,7 @@ var large = strings.Repeat("v", 2<<20)
 // sendLarge writes a request of which the end comes later.
 func (c *client) sendLarge(args ...string) {
 	c.t.Helper()
-	raw := resp.AppendCommand(nil, args...)
+	raw := wire.Append(nil, args...)
 	for _, b := range [][]byte{raw[:len(raw)-1], raw[len(raw)-1:]} {
 		if _, err := c.nc.Write(b); err != nil {
 			c.t.Fatal(err)

@@ -1,13 +1,14 @@
 package cluster
 
 import (
+	"bufio"
 	"context"
 	"net"
 	"sync/atomic"
 	"testing"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // A Conn begins at another node when one is silent, long before its timeout.
@@ -76,9 +77,10 @@ func TestOpenAmongPushes(t *testing.T) {
 			done := make(chan struct{})
 			go func() { // ends when the Conn does
 				defer close(done)
-				readRequests(there, 2)
+				in := bufio.NewReader(there)
+				readRequests(in, 2)
 				there.Write([]byte(says))
-				readRequests(there, 1)
+				readRequests(in, 1)
 				there.Write([]byte("+ours\r\n"))
 			}()
 			t.Cleanup(func() { there.Close(); <-done })
@@ -92,8 +94,12 @@ func TestOpenAmongPushes(t *testing.T) {
 			t.Errorf("%d: the map is %+v, epoch %d", at, m, cl.epoch)
 		}
 		c.SetDeadline(testwait.Deadline())
-		c.Write(resp.AppendCommand(nil, "ECHO", "x"))
-		if raw, _, err := resp.ReadReply(c, 1000); err != nil || string(raw) != "+ours\r\n" {
+		c.Write(wire.Append(nil, "ECHO", "x"))
+		raw, in := ">", bufio.NewReader(c)
+		for raw[0] == '>' && err == nil {
+			raw, err = wire.ReadReply(in, wire.RESP3)
+		}
+		if err != nil || raw != "+ours\r\n" {
 			t.Errorf("%d: %q, %v", at, raw, err)
 		}
 		c.Close()
@@ -101,9 +107,9 @@ func TestOpenAmongPushes(t *testing.T) {
 }
 
 // readRequests reads n requests, which are arrays.
-func readRequests(nc net.Conn, n int) {
+func readRequests(in *bufio.Reader, n int) {
 	for range n {
-		if _, _, err := resp.ReadReply(nc, 1000); err != nil {
+		if _, err := wire.ReadCommand(in); err != nil {
 			return
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/resp"
+	"lockproxy/internal/test/wire"
 )
 
 // twoNodes is puppets of which b serves the slot of the key "other", and a all others. a is the
@@ -110,7 +110,7 @@ func TestLargeRequestBehindABlockingCommand(t *testing.T) {
 	p.send("BLPOP k 0")
 	a.hears("BLPOP k 0")
 	large := strings.Repeat("v", 2*maxResent)
-	raw := resp.AppendCommand(nil, "SET", "other", large)
+	raw := wire.Append(nil, "SET", "other", large)
 	if k, err := p.conn.TryWrite(raw[:len(raw)-1]); k != len(raw)-1 || err != nil {
 		t.Fatal(k, err)
 	}

@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/resp"
+	"lockproxy/internal/test/wire"
 )
 
 // manyKeys is a request of about 2 MiB, whose keys are at two nodes.
 func manyKeys() []byte {
 	args := append([]string{"EXISTS", "other"}, slices.Repeat([]string{"k"}, 300_000)...)
-	return resp.AppendCommand(nil, args...)
+	return wire.Append(nil, args...)
 }
 
 // A request that is split is counted, as others are, until all nodes have answered, and none of its
@@ -63,15 +63,15 @@ func TestSplitRequestWithoutRoom(t *testing.T) {
 	held.Add(maxHeld)
 	value := strings.Repeat("v", maxResent/2)
 	for range 2 {
-		p.conn.TryWrite(resp.AppendCommand(nil, "SET", "k", value))
+		p.conn.TryWrite(wire.Append(nil, "SET", "k", value))
 	}
-	if n, err := p.conn.TryWrite(resp.AppendCommand(nil, "PING")); n != 0 || err != nil {
+	if n, err := p.conn.TryWrite(wire.Append(nil, "PING")); n != 0 || err != nil {
 		t.Errorf("more is taken: %d, %v", n, err)
 	}
 	go io.Copy(io.Discard, a.nc) // ends with the connection
 	a.says("+1", "+2")
 	p.replies("+1", "+2")
-	if n, err := p.conn.TryWrite(resp.AppendCommand(nil, "PING")); n == 0 || err != nil {
+	if n, err := p.conn.TryWrite(wire.Append(nil, "PING")); n == 0 || err != nil {
 		t.Errorf("nothing is taken: %d, %v", n, err)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/resp"
+	"lockproxy/internal/test/wire"
 )
 
 // A large request does not overtake earlier ones for its slot while the slot moves.
@@ -15,7 +15,7 @@ func TestOrderOfALargeRequest(t *testing.T) {
 	a.hears("SET k 1")
 	p.refreshed("b:1", false)
 	large := strings.Repeat("v", 2*maxResent)
-	raw := resp.AppendCommand(nil, "SET", "k", large)
+	raw := wire.Append(nil, "SET", "k", large)
 	p.conn.Write(raw[:len(raw)-1])
 	p.conn.Write(raw[len(raw)-1:])
 	a.hears("PING")
@@ -33,7 +33,7 @@ func TestRetryBehindALargeRequest(t *testing.T) {
 	a := p.at("a:1")
 	a.hears("SET other 1")
 	large := strings.Repeat("v", 2*maxResent)
-	raw := resp.AppendCommand(nil, "SET", "k", large)
+	raw := wire.Append(nil, "SET", "k", large)
 	p.conn.Write(raw[:len(raw)-1])
 	a.says("-TRYAGAIN")
 	p.afterDelays(4)

@@ -13,6 +13,7 @@ import (
 
 	"lockproxy/internal/resp"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // puppets are nodes that a test plays. A Conn dials them by name.
@@ -111,7 +112,7 @@ func (p *puppets) send(lines ...string) {
 	p.t.Helper()
 	var raw []byte
 	for _, line := range lines {
-		raw = resp.AppendCommand(raw, strings.Fields(line)...)
+		raw = wire.Append(raw, strings.Fields(line)...)
 	}
 	if _, err := p.conn.Write(raw); err != nil {
 		p.t.Fatal(err)
@@ -166,15 +167,9 @@ func (n *puppet) hears(want ...string) {
 // next reads a request.
 func (n *puppet) next() string {
 	n.t.Helper()
-	raw, _, err := resp.ReadReply(n.in, maxMap)
+	words, err := wire.ReadCommand(n.in)
 	if err != nil {
 		n.t.Fatal(err)
-	}
-	_, elems, _ := resp.Elements(raw)
-	var words []string
-	for _, elem := range elems {
-		v, _ := resp.ParseValue(elem)
-		words = append(words, string(v.Text))
 	}
 	return strings.Join(words, " ")
 }

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/test/wire"
 )
 
 // mapOf returns a map of n masters. master returns which of them serves a slot.
@@ -79,13 +80,13 @@ func TestMgetIsJoined(t *testing.T) {
 				replies[i] = fmt.Appendf(replies[i], "$%d\r\n%s\r\n", len(args[at]), args[at])
 			}
 		}
-		_, elems, err := resp.Elements(joinMget(gs, len(at))(replies))
+		_, elems, err := wire.Elements(string(joinMget(gs, len(at))(replies)))
 		if err != nil || len(elems) != len(at) {
 			t.Fatalf("%d elements of %d, %v", len(elems), len(at), err)
 		}
 		for i, elem := range elems {
 			want := fmt.Sprintf("$%d\r\n%s\r\n", len(args[at[i]]), args[at[i]])
-			if string(elem) != want {
+			if elem != want {
 				t.Fatalf("element %d: %q, not %q", i, elem, want)
 			}
 		}
@@ -308,7 +309,7 @@ func TestPieces(t *testing.T) {
 func FuzzRoute(f *testing.F) {
 	for _, seed := range []string{"GET a", "EVAL s 99 a", "EVAL s -1 a", "XREAD STREAMS",
 		"SORT a STORE", "MIGRATE h 1", "ZUNIONSTORE", "BLPOP a", "MSET a", "GEORADIUS a STORE"} {
-		f.Add(resp.AppendCommand(nil, bytesOf(seed)...))
+		f.Add(wire.Append(nil, strings.Fields(seed)...))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		framer := resp.NewFramer(limits)

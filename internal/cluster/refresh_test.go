@@ -12,6 +12,7 @@ import (
 
 	"lockproxy/internal/resp"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // A node that is no master any more and owes replies is sent a PING, except within a transaction:
@@ -34,7 +35,7 @@ func TestNoPingWithinTransaction(t *testing.T) {
 	c.SetReadDeadline(testwait.Deadline())
 	in := bufio.NewReader(c)
 	ask := func(line string, replies int) (got string) {
-		c.Write(resp.AppendCommand(nil, strings.Fields(line)...))
+		c.Write(wire.Append(nil, strings.Fields(line)...))
 		for range replies {
 			text, err := in.ReadString('\n')
 			if err != nil {

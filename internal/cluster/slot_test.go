@@ -9,8 +9,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/wire"
 )
 
 // Slots are Redis's own, for keys with braces of all kinds.
@@ -23,12 +23,12 @@ func TestSlotsAreRedisOwn(t *testing.T) {
 	defer nc.Close()
 	in := bufio.NewReader(nc)
 	same := func(key []byte) error {
-		nc.Write(resp.AppendCommand(nil, []byte("CLUSTER"), []byte("KEYSLOT"), key))
-		raw, _, err := resp.ReadReply(in, maxMap)
+		nc.Write(wire.Append(nil, "CLUSTER", "KEYSLOT", string(key)))
+		raw, err := wire.ReadReply(in, wire.RESP2)
 		if err != nil {
 			return err
 		}
-		if want := fmt.Sprintf(":%d\r\n", Slot(key)); string(raw) != want {
+		if want := fmt.Sprintf(":%d\r\n", Slot(key)); raw != want {
 			return fmt.Errorf("%q: %q, not %q", key, want, raw)
 		}
 		return nil

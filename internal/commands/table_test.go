@@ -9,26 +9,22 @@ import (
 	"testing"
 
 	"lockproxy/internal/foreign"
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/wire"
 )
 
 // asker asks a redis-server and decodes its replies.
-func asker(t *testing.T) func(args ...string) resp.Value {
+func asker(t *testing.T) func(args ...string) wire.Value {
 	nc, err := net.Dial("tcp", testredis.Start(t).Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { nc.Close() })
 	in := bufio.NewReader(nc)
-	return func(args ...string) resp.Value {
+	return func(args ...string) wire.Value {
 		t.Helper()
-		nc.Write(resp.AppendCommand(nil, args...))
-		raw, _, err := resp.ReadReply(in, 64<<20)
-		if err != nil {
-			t.Fatal(err)
-		}
-		v, err := resp.ParseValue(raw)
+		nc.Write(wire.Append(nil, args...))
+		v, err := wire.ReadValue(in, wire.RESP2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,9 +79,9 @@ type entry struct {
 	subs              []entry
 }
 
-func entryOf(v resp.Value) entry {
+func entryOf(v wire.Value) entry {
 	e := entry{
-		name:       string(v.Elems[0].Text),
+		name:       v.Elems[0].Text,
 		flags:      texts(v.Elems[2]),
 		first:      int(v.Elems[3].Int),
 		last:       int(v.Elems[4].Int),
@@ -100,9 +96,9 @@ func entryOf(v resp.Value) entry {
 	return e
 }
 
-func texts(v resp.Value) (list []string) {
+func texts(v wire.Value) (list []string) {
 	for _, e := range v.Elems {
-		list = append(list, string(e.Text))
+		list = append(list, e.Text)
 	}
 	return list
 }

@@ -1,14 +1,15 @@
 package upstream
 
 import (
+	"bufio"
 	"errors"
 	"io"
 	"net"
 	"strings"
 	"testing"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // round is some requests, and what an upstream then answers.
@@ -34,9 +35,10 @@ func answering(t *testing.T, rounds ...round) (addr string) {
 			}
 			defer nc.Close()
 			nc.SetDeadline(testwait.Deadline())
+			in := bufio.NewReader(nc)
 			for _, r := range rounds {
 				for range r.requests {
-					if _, _, err := resp.ReadReply(nc, 1000); err != nil { // a request is an array
+					if _, err := wire.ReadCommand(in); err != nil {
 						return
 					}
 				}

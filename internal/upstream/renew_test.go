@@ -1,6 +1,7 @@
 package upstream_test
 
 import (
+	"bufio"
 	"context"
 	"strings"
 	"sync"
@@ -8,9 +9,9 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 	"lockproxy/internal/upstream"
 )
 
@@ -53,14 +54,15 @@ func TestRenewedPasswordInACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+	in := bufio.NewReader(conn)
 	ask := func(words ...string) string {
 		t.Helper()
-		conn.Write(resp.AppendCommand(nil, words...))
-		raw, _, err := resp.ReadReply(conn, 1000)
+		conn.Write(wire.Append(nil, words...))
+		raw, err := wire.ReadReply(in, wire.Either)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return string(raw)
+		return raw
 	}
 	if got := ask("SET", "a", "1"); got != "+OK\r\n" {
 		t.Errorf("SET a: %q", got)

@@ -1,7 +1,7 @@
 package upstream
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -17,8 +17,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // The newest configuration wins, whichever Sentinel reports it first. Only Sentinels that were set
@@ -219,17 +219,18 @@ func TestSentinelNonsense(t *testing.T) {
 			var asked atomic.Int32
 			serve := func(conn net.Conn) {
 				defer conn.Close()
-				for {
-					request, _, err := resp.ReadReply(conn, 1000)
+				for in := bufio.NewReader(conn); ; {
+					words, err := wire.ReadCommand(in)
+					request := strings.ToUpper(strings.Join(words, " "))
 					switch {
 					case err != nil:
 						return
-					case bytes.Contains(bytes.ToUpper(request), []byte("\nMASTER\r")):
+					case strings.HasPrefix(request, "SENTINEL MASTER "):
 						asked.Add(1)
 						io.WriteString(conn, test.facts)
-					case bytes.Contains(bytes.ToUpper(request), []byte("GET-MASTER")):
+					case strings.Contains(request, "GET-MASTER"):
 						io.WriteString(conn, test.addr)
-					case bytes.Contains(bytes.ToUpper(request), []byte("SUBSCRIBE")):
+					case strings.Contains(request, "SUBSCRIBE"):
 						io.WriteString(conn, "*0\r\n*1\r\n:5\r\n$1\r\nx\r\n")
 					}
 				}

@@ -9,6 +9,7 @@ import (
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // The client of a connection that a node closes because it is idle does not notice, as it is opened
@@ -74,7 +75,7 @@ func TestWaitersInAClusterAreNotIdle(t *testing.T) {
 		got = idle.Do("CLIENT GETNAME")
 		return !strings.HasPrefix(got, "-UPSTREAM ")
 	})
-	if got != proxytest.Bulk("idle") {
+	if got != wire.Bulk("idle") {
 		t.Errorf("CLIENT GETNAME: %q", got)
 	}
 	for i, key := range keys {

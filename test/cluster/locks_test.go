@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"lockproxy/internal/names"
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/wire"
 )
 
 // What a single Redis does with locks, a cluster does too, whatever their names are.
@@ -78,14 +78,14 @@ func oneLine(name string) string { return strings.NewReplacer("\r", " ", "\n", "
 func scanLocks(t *testing.T, c *proxytest.Conn) (keys []string) {
 	t.Helper()
 	for cursor := "0"; ; {
-		v, err := resp.ParseValue([]byte(c.DoWords("LOCKSCAN", cursor, "COUNT", "20")))
+		v, err := wire.Parse(c.DoWords("LOCKSCAN", cursor, "COUNT", "20"))
 		if err != nil || len(v.Elems) != 2 {
 			t.Fatalf("LOCKSCAN: %v, %v", v, err)
 		}
 		for _, key := range v.Elems[1].Elems {
-			keys = append(keys, string(key.Text))
+			keys = append(keys, key.Text)
 		}
-		if cursor = string(v.Elems[0].Text); cursor == "0" {
+		if cursor = v.Elems[0].Text; cursor == "0" {
 			slices.Sort(keys)
 			return slices.Compact(keys)
 		}

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/wire"
 )
 
 // live is the life of one connection, until over.
@@ -81,11 +81,11 @@ func (m *marked) reply() (string, error) {
 			return got, err
 		}
 		m.tally.add("messages")
-		_, elems, _ := resp.Elements([]byte(got))
+		_, elems, _ := wire.Elements(got)
 		var id, life, serial int
-		text := string(elems[2])
+		text := elems[2]
 		fmt.Sscanf(text[max(strings.IndexByte(text, '<'), 0):], "<%d.%d.%d>", &id, &life, &serial)
-		if string(elems[1]) != proxytest.Bulk(m.channel) || id != m.id || life != m.life ||
+		if elems[1] != wire.Bulk(m.channel) || id != m.id || life != m.life ||
 			serial <= m.told {
 			m.t.Errorf("client %d.%d is told %q, behind message %d", m.id, m.life, got, m.told)
 		}
@@ -135,7 +135,7 @@ func (m *marked) judge(i int, got string) bool {
 // holder's name too, which is of an earlier step.
 func (m *marked) ownMarks(step int, got string) bool {
 	for _, name := range m.names {
-		got = strings.Replace(got, "$4\r\nname\r\n"+proxytest.Bulk(name), "", 1)
+		got = strings.Replace(got, "$4\r\nname\r\n"+wire.Bulk(name), "", 1)
 	}
 	for _, mark := range marks.FindAllString(got, -1) {
 		if mark != fmt.Sprintf("<%d.%d.%d>", m.id, m.life, step) {

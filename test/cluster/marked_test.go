@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/wire"
 )
 
 // marked is a client whose requests carry marks that no other request has, and what it may be told.
@@ -62,13 +62,13 @@ var marks = regexp.MustCompile(`<\d+\.\d+\.\d+>`)
 
 // ask adds a request to the pipeline.
 func (m *marked) ask(want string, words ...string) *question {
-	m.raw = resp.AppendCommand(m.raw, words...)
+	m.raw = wire.Append(m.raw, words...)
 	m.asked = append(m.asked, question{words: words, want: want, step: m.serial})
 	return &m.asked[len(m.asked)-1]
 }
 
 // exact is the expression of one bulk string.
-func exact(s string) string { return regexp.QuoteMeta(proxytest.Bulk(s)) }
+func exact(s string) string { return regexp.QuoteMeta(wire.Bulk(s)) }
 
 // null is the expression of a null, in both protocols.
 const null = `(\$-1|\*-1|_)\r\n`
@@ -112,7 +112,7 @@ func (m *marked) named(name string) func(answer) {
 // isName reports whether raw can be the connection's name.
 func (m *marked) isName(raw string) bool {
 	for _, name := range m.names {
-		if raw == proxytest.Bulk(name) {
+		if raw == wire.Bulk(name) {
 			return true
 		}
 	}
@@ -125,7 +125,7 @@ func (m *marked) isValue(key, raw string) bool {
 		return m.values[key] == nil || m.values[key][""]
 	}
 	for value := range m.values[key] {
-		if value != "" && raw == proxytest.Bulk(value) {
+		if value != "" && raw == wire.Bulk(value) {
 			return true
 		}
 	}
@@ -174,12 +174,12 @@ func (m *marked) step() {
 		}
 		words = append(words, m.key(n, "nothing"))
 		m.ask("", words...).check = func(got string) bool {
-			_, elems, err := resp.Elements([]byte(got))
+			_, elems, err := wire.Elements(got)
 			if err != nil || len(elems) != 6 {
 				return false
 			}
 			for i, elem := range elems {
-				if !m.isValue(words[1+i], string(elem)) {
+				if !m.isValue(words[1+i], elem) {
 					return false
 				}
 			}

@@ -7,6 +7,7 @@ import (
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // A password that is set, or a default user that is switched off, holds for all clients that come
@@ -45,7 +46,7 @@ func TestPasswordHoldsForNewClients(t *testing.T) {
 				c.Expect("GET a", "-NOAUTH Authentication required.\r\n")
 				c.Expect("SET a c", "-NOAUTH Authentication required.\r\n")
 			}
-			before.Expect("GET a", proxytest.Bulk("b")) // as directly
+			before.Expect("GET a", wire.Bulk("b")) // as directly
 		})
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"testing"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/wire"
 	"lockproxy/proxy"
 )
 
@@ -16,7 +16,7 @@ import (
 // begins within its key reads the attacker's replies.
 var forgery = func() string {
 	key := "m:" + strings.Repeat("+++\r\n+FORGED\r\n:666\r\n", 40)
-	return fmt.Sprintf(">2\r\n$10\r\ninvalidate\r\n*1\r\n%s", proxytest.Bulk(key))
+	return fmt.Sprintf(">2\r\n$10\r\ninvalidate\r\n*1\r\n%s", wire.Bulk(key))
 }()
 
 // Clients get their own replies whatever pushes come before, between and after those of all nodes.
@@ -140,15 +140,15 @@ func (h *heard) total() (n int) {
 func (h *heard) ask(proto int, mark string) {
 	h.t.Helper()
 	requests := []string{"PING " + mark + "1", "PING " + mark + "2"}
-	wants := []string{"*2\r\n$4\r\npong\r\n" + proxytest.Bulk(mark+"1"),
-		"*2\r\n$4\r\npong\r\n" + proxytest.Bulk(mark+"2")}
+	wants := []string{"*2\r\n$4\r\npong\r\n" + wire.Bulk(mark+"1"),
+		"*2\r\n$4\r\npong\r\n" + wire.Bulk(mark+"2")}
 	if proto == 3 {
 		requests = []string{"ECHO " + mark, "MSET x" + mark + " 1 y" + mark + " 2 z" + mark + " 3",
 			"MGET x" + mark + " y" + mark + " z" + mark, "MULTI", "SET x" + mark + " 4", "EXEC",
 			"DEL x" + mark + " y" + mark + " z" + mark, "PING " + mark}
-		wants = []string{proxytest.Bulk(mark), "+OK\r\n",
+		wants = []string{wire.Bulk(mark), "+OK\r\n",
 			"*3\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\n3\r\n", "+OK\r\n", "+QUEUED\r\n", "*1\r\n+OK\r\n",
-			":3\r\n", proxytest.Bulk(mark)}
+			":3\r\n", wire.Bulk(mark)}
 	}
 	h.c.Send(requests...)
 	for i, want := range wants {
@@ -164,22 +164,22 @@ func (h *heard) ask(proto int, mark string) {
 
 // isMessage judges a message, if raw is one.
 func (h *heard) isMessage(raw string) bool {
-	_, elems, err := resp.Elements([]byte(raw))
+	_, elems, err := wire.Elements(raw)
 	if err != nil || len(elems) < 2 {
 		return false
 	}
-	switch kind, _ := resp.ParseValue(elems[0]); string(kind.Text) {
+	switch kind, _ := wire.Parse(elems[0]); kind.Text {
 	case "invalidate":
 		h.invalidated++
 	case "message", "smessage", "pmessage":
-		v, _ := resp.ParseValue(elems[len(elems)-2])
-		text, _ := resp.ParseValue(elems[len(elems)-1])
-		channel := string(v.Text)
+		v, _ := wire.Parse(elems[len(elems)-2])
+		text, _ := wire.Parse(elems[len(elems)-1])
+		channel := v.Text
 		if strings.HasPrefix(channel, "__keyspace") {
-			if string(text.Text) != "set" {
+			if text.Text != "set" {
 				h.t.Errorf("%q", raw)
 			}
-		} else if string(text.Text) != strconv.Itoa(h.counts[channel]) {
+		} else if text.Text != strconv.Itoa(h.counts[channel]) {
 			h.t.Errorf("behind %d messages: %q", h.counts[channel], raw)
 		}
 		h.counts[channel]++

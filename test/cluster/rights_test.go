@@ -12,6 +12,7 @@ import (
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // No client reads or writes with rights that Redis has not given it, nor lacks those that it has,
@@ -389,7 +390,7 @@ func (c *rightsClient) addData(prefix string) {
 		c.names++
 	case 6:
 		c.ask("CLIENT GETNAME", func(reply string) bool {
-			return null(reply) && c.name == "" || reply == proxytest.Bulk(c.name)
+			return null(reply) && c.name == "" || reply == wire.Bulk(c.name)
 		})
 	case 7:
 		if len(c.asked) > 0 { // otherwise the database is known

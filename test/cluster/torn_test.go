@@ -8,6 +8,7 @@ import (
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 	"lockproxy/proxy"
 )
 
@@ -96,8 +97,8 @@ func (r *tornRequest) tear(t *testing.T, p *proxytest.Proxy, server *testredis.S
 		asked[i] = names.Replace(asked[i])
 	}
 	c.Send(asked...)
-	wants := map[int]string{0: "+OK\r\n", 1: proxytest.Bulk("before"), len(asked) - 2: "+OK\r\n",
-		len(asked) - 1: proxytest.Bulk("after")}
+	wants := map[int]string{0: "+OK\r\n", 1: wire.Bulk("before"), len(asked) - 2: "+OK\r\n",
+		len(asked) - 1: wire.Bulk("after")}
 	closed := false
 	for i := 0; i < len(asked) && !closed; i++ {
 		got, err := c.TryReply()
@@ -123,7 +124,7 @@ func (r *tornRequest) tear(t *testing.T, p *proxytest.Proxy, server *testredis.S
 	if !closed {
 		c.Send("ECHO marker")
 		got, err := c.TryReply()
-		if err == nil && got != proxytest.Bulk("marker") && !strings.HasPrefix(got, "-UPSTREAM ") {
+		if err == nil && got != wire.Bulk("marker") && !strings.HasPrefix(got, "-UPSTREAM ") {
 			t.Errorf("%s: ECHO afterwards is answered %q", what, got)
 		}
 	}

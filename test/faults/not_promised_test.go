@@ -89,7 +89,7 @@ func (w *witness) served(proxy int) *witnessClient {
 	testwait.Until(w.t, "the proxy has found Redis", func() bool {
 		c = w.dial(proxy) // a client that is told that Redis was lost is disconnected
 		r, err := c.Do(testwait.Patience, "LOCK", fmt.Sprint("found", c.id), "600")
-		return err == nil && r.Kind == ':'
+		return err == nil && r.Type == ':'
 	})
 	return c
 }
@@ -197,7 +197,7 @@ func TestNotPromisedAnswersOverCorruptedUpstreamLink(t *testing.T) {
 	text := strings.Repeat("x", 200)
 	for range 50 {
 		c := w.dial(0)
-		if r, err := c.Do(2*time.Second, "ECHO", text); err == nil && !r.Error() && r.Text != text {
+		if r, err := c.Do(2*time.Second, "ECHO", text); err == nil && !r.IsError() && r.Text != text {
 			return
 		}
 	}
@@ -209,7 +209,7 @@ func TestNotPromisedAnswersOverCorruptedUpstreamLink(t *testing.T) {
 func (c *witnessClient) lastLocks(key string) (token int64) {
 	c.w.t.Helper()
 	if r, err := c.Do(testwait.Patience, "LOCK", key+":session", "600", "SESSION"); err != nil ||
-		r.Kind != ':' {
+		r.Type != ':' {
 		c.w.t.Fatal(r, err)
 	}
 	return c.lock(key, 600)

@@ -32,7 +32,7 @@ func (w *witness) foreign() *foreign {
 func (p *foreign) do(args ...string) client.Reply {
 	p.w.t.Helper()
 	r, err := p.Do(testwait.Patience, args...)
-	if err != nil || r.Error() {
+	if err != nil || r.IsError() {
 		p.w.t.Fatalf("%q: %v, %v", args, r, err)
 	}
 	return r

@@ -15,6 +15,7 @@ import (
 	"lockproxy/internal/test/faults/relay"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // overloaded is how many clients there are, and greedy how
@@ -132,7 +133,7 @@ func (o *overload) client(ctx context.Context, id int) {
 	list := fmt.Sprint("overload:", id)
 	for n := 0; ctx.Err() == nil; n += 2 {
 		value := fmt.Sprintf("%d-%d", id, n)
-		err := c.WriteSlowly(client.Append(client.Append(nil, "RPUSH", list, value), "ECHO", value))
+		err := c.WriteSlowly(wire.Append(wire.Append(nil, "RPUSH", list, value), "ECHO", value))
 		for i := 0; i < 2 && err == nil; i++ {
 			want := []string{fmt.Sprint(":", n/2+1), value}[i]
 			var r client.Reply
@@ -161,7 +162,7 @@ func (o *overload) greedyClient(ctx context.Context, id int) {
 	var sending sync.WaitGroup
 	sending.Go(func() {
 		for n := range commands {
-			if c.WriteSlowly(client.Append(nil, "ECHO", fmt.Sprintf("%d-%01000d", id, n))) != nil {
+			if c.WriteSlowly(wire.Append(nil, "ECHO", fmt.Sprintf("%d-%01000d", id, n))) != nil {
 				return
 			}
 		}

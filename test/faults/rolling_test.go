@@ -20,6 +20,7 @@ import (
 	processes "lockproxy/internal/test/faults/process"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // Two proxies are replaced in turn under load, each by a process that takes over its socket: no
@@ -168,7 +169,7 @@ func (c *rollingClient) askOn(commands ...string) (answers []client.Reply) {
 func (c *rollingClient) exchange(late func() bool, commands []string) (answers []client.Reply) {
 	var raw []byte
 	for _, command := range commands {
-		raw = client.Append(raw, strings.Fields(command)...)
+		raw = wire.Append(raw, strings.Fields(command)...)
 	}
 	err := c.conn.Write(raw)
 	c.last = time.Now()
@@ -183,7 +184,7 @@ func (c *rollingClient) exchange(late func() bool, commands []string) (answers [
 			c.nc = nil
 			return nil
 		}
-		if err != nil || r.Error() && !strings.HasPrefix(r.Text, "TRYAGAIN ") {
+		if err != nil || r.IsError() && !strings.HasPrefix(r.Text, "TRYAGAIN ") {
 			c.t.Errorf("client %d: %q: %q, %v", c.id, commands, r.Text, err)
 			return nil
 		}
@@ -237,7 +238,7 @@ func (c *rollingClient) lock() {
 	if got == nil {
 		return
 	}
-	if got[0].Error() {
+	if got[0].IsError() {
 		c.elsewhere.Add(1)
 		return
 	}

@@ -163,7 +163,7 @@ func (w *witness) direct(args ...string) (r client.Reply, err error) {
 		return r, err
 	}
 	defer c.Close()
-	if r, err = c.Do(testwait.Patience, args...); err == nil && r.Error() {
+	if r, err = c.Do(testwait.Patience, args...); err == nil && r.IsError() {
 		err = fmt.Errorf("%q: %v", args, r)
 	}
 	return r, err
@@ -173,7 +173,7 @@ func (w *witness) direct(args ...string) (r client.Reply, err error) {
 func (w *witness) integer(args ...string) int64 {
 	w.t.Helper()
 	r, err := w.direct(args...)
-	if err != nil || r.Kind != ':' {
+	if err != nil || r.Type != ':' {
 		w.t.Fatalf("%q: %v, %v", args, r, err)
 	}
 	return r.Int

@@ -1,14 +1,15 @@
 package relay_test
 
 import (
+	"bufio"
 	"fmt"
 	"regexp"
 	"slices"
 	"sort"
 	"strings"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/wire"
 	"lockproxy/lockcmd/syntax"
 )
 
@@ -57,7 +58,8 @@ var diffExceptions = []struct {
 		"the proxy has lock commands too; the order of a hash table"},
 }
 
-// diffFeeds are messages that answer no call, wherever they come.
+// diffFeeds are messages that answer no call, wherever they come, and an error that depends on the
+// kernel.
 var diffFeeds = []struct {
 	hint    string
 	pattern *regexp.Regexp
@@ -68,6 +70,8 @@ var diffFeeds = []struct {
 		"+TIME [$1 ADDR] ", "MONITOR shows times and addresses"},
 	{`tracking-redir-broken`, regexp.MustCompile(`(tracking-redir-broken\r\n):[0-9]+`), "$1:N",
 		"the id of the connection"},
+	{`-IOERR `, regexp.MustCompile(`-IOERR error or timeout (writing|connecting) [a-z ]+`),
+		"-IOERR", "MIGRATE to a closed port fails as soon as the kernel tells that it is closed"},
 }
 
 // diffShared are replies that can differ where clients share upstream connections.
@@ -183,7 +187,7 @@ func diffFields(raw string) string {
 
 // diffSorted sorts the elements of all arrays, sets and maps.
 func diffSorted(raw string) string {
-	return diffEach(raw, func(v *resp.Value) { diffSortElems(v) })
+	return diffEach(raw, func(v *wire.Value) { diffSortElems(v) })
 }
 
 func diffSortedNumbers(raw string) string {
@@ -212,26 +216,22 @@ func diffUnsubscribed(raw string) string {
 }
 
 // diffEach decodes each reply in raw, passes it to change, and writes it as text.
-func diffEach(raw string, change func(*resp.Value)) string {
+func diffEach(raw string, change func(*wire.Value)) string {
 	var text strings.Builder
-	var scan resp.Scanner
-	for len(raw) > 0 {
-		n, done, err := scan.ScanWithPushes([]byte(raw))
-		if err != nil || !done {
-			return text.String() + raw
-		}
-		v, err := resp.ParseValue([]byte(raw[:n]))
+	for in := bufio.NewReader(strings.NewReader(raw)); len(raw) > 0; {
+		one, err := wire.ReadReply(in, wire.Either)
 		if err != nil {
 			return text.String() + raw
 		}
+		v, _ := wire.Parse(one)
 		change(&v)
 		text.WriteString(diffText(v) + " ")
-		raw = raw[n:]
+		raw = raw[len(one):]
 	}
 	return text.String()
 }
 
-func diffText(v resp.Value) string {
+func diffText(v wire.Value) string {
 	switch v.Type {
 	case '*', '%', '~', '>':
 		parts := make([]string, len(v.Elems))
@@ -243,13 +243,13 @@ func diffText(v resp.Value) string {
 		return fmt.Sprintf(":%d", v.Int)
 	}
 	if v.Type == '+' {
-		return string(v.Text)
+		return v.Text
 	}
 	return fmt.Sprintf("%c%q", v.Type, v.Text)
 }
 
 // diffSortElems sorts the elements of v and theirs, each as a text.
-func diffSortElems(v *resp.Value) {
+func diffSortElems(v *wire.Value) {
 	if len(v.Elems) == 0 {
 		return
 	}
@@ -262,27 +262,27 @@ func diffSortElems(v *resp.Value) {
 		sort.Strings(texts)
 	}
 	for i, text := range texts {
-		v.Elems[i] = resp.Value{Type: '+', Text: []byte(text)}
+		v.Elems[i] = wire.Value{Type: '+', Text: text}
 	}
 }
 
 // diffWithoutLocks leaves out what COMMAND, COMMAND INFO and COMMAND DOCS say about lock commands,
 // and the order of the rest, which is a hash table's.
 func diffWithoutLocks(raw string) string {
-	return diffEach(raw, func(v *resp.Value) {
-		var kept []resp.Value
+	return diffEach(raw, func(v *wire.Value) {
+		var kept []wire.Value
 		for i := 0; i < len(v.Elems); i++ {
 			elem := v.Elems[i]
-			name := string(elem.Text)
+			name := elem.Text
 			if elem.Type == '*' && len(elem.Elems) > 0 {
-				name = string(elem.Elems[0].Text)
+				name = elem.Elems[0].Text
 			}
 			// COMMAND DOCS: a name and its documentation
 			pair := elem.Type == '$' && i+1 < len(v.Elems)
 			if !diffIsLock(name) {
 				kept = append(kept, elem)
 				if pair {
-					kept[len(kept)-1].Elems = []resp.Value{v.Elems[i+1]}
+					kept[len(kept)-1].Elems = []wire.Value{v.Elems[i+1]}
 				}
 			}
 			if pair {
@@ -292,25 +292,25 @@ func diffWithoutLocks(raw string) string {
 		v.Elems = kept
 		v.Type = '*'
 		for i := range v.Elems { // their order is Redis's
-			v.Elems[i] = resp.Value{Type: '+', Text: []byte(diffPairText(v.Elems[i]))}
+			v.Elems[i] = wire.Value{Type: '+', Text: diffPairText(v.Elems[i])}
 		}
 		diffSortElems(v)
 	})
 }
 
 func diffListWithoutLocks(raw string) string {
-	return diffEach(raw, func(v *resp.Value) {
-		v.Elems = slices.DeleteFunc(v.Elems, func(elem resp.Value) bool {
-			return diffIsLock(string(elem.Text))
+	return diffEach(raw, func(v *wire.Value) {
+		v.Elems = slices.DeleteFunc(v.Elems, func(elem wire.Value) bool {
+			return diffIsLock(elem.Text)
 		})
 		diffSortElems(v)
 	})
 }
 
-func diffPairText(v resp.Value) string {
+func diffPairText(v wire.Value) string {
 	if v.Type == '$' && len(v.Elems) == 1 {
 		diffSortElems(&v.Elems[0])
-		return string(v.Text) + " " + diffText(v.Elems[0])
+		return v.Text + " " + diffText(v.Elems[0])
 	}
 	diffSortElems(&v) // subcommands are in a hash table too
 	return diffText(v)

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // These tests cannot be a comparison with a direct connection:
@@ -77,7 +77,7 @@ func (s *diffSession) check(t *testing.T, proto string, steps []diffWant) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			all = resp.AppendCommand(all, words...)
+			all = wire.Append(all, words...)
 		}
 		if pipelined {
 			conn.nc.Write(all)
@@ -233,16 +233,16 @@ func TestDifferentialMonitorAndLocks(t *testing.T) {
 // element is popped and lost, and nothing that it has sent behind that command runs.
 func TestDifferentialVanished(t *testing.T) {
 	t.Parallel()
-	blpop := resp.AppendCommand(nil, "BLPOP", "q", "0")
+	blpop := wire.Append(nil, "BLPOP", "q", "0")
 	cases := []struct {
 		name  string
 		after []byte // pipelined after BLPOP
 	}{
 		{"blocked", nil},
-		{"blocked, with more requests after it", resp.AppendCommand(nil, "SET", "k", "v")},
-		{"blocked, with LOCK after it", resp.AppendCommand(nil, "LOCK", "a", "600")},
-		{"blocked, with LOCK and more after it", append(resp.AppendCommand(nil, "LOCK", "a", "600"),
-			resp.AppendCommand(nil, "SET", "k", "v")...)},
+		{"blocked, with more requests after it", wire.Append(nil, "SET", "k", "v")},
+		{"blocked, with LOCK after it", wire.Append(nil, "LOCK", "a", "600")},
+		{"blocked, with LOCK and more after it", append(wire.Append(nil, "LOCK", "a", "600"),
+			wire.Append(nil, "SET", "k", "v")...)},
 	}
 	s := newDiffSession(t)
 	for _, c := range cases {

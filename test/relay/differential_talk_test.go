@@ -12,10 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // A diffSide is one of the two compared ways to a Redis, and a direct connection to that Redis.
@@ -44,7 +44,7 @@ func diffDial(addr string) (*diffConn, error) {
 
 func (c *diffConn) send(args ...string) {
 	c.last = args
-	c.nc.Write(resp.AppendCommand(nil, args...)) // a failure shows in what is read
+	c.nc.Write(wire.Append(nil, args...)) // a failure shows in what is read
 }
 
 // do sends a call and reads its one reply.
@@ -67,20 +67,7 @@ func (c *diffConn) reply() string {
 
 func (c *diffConn) read() (string, error) {
 	c.nc.SetReadDeadline(testwait.Deadline())
-	var scan resp.Scanner
-	var raw []byte
-	for {
-		if _, err := c.in.Peek(1); err != nil {
-			return string(raw), err
-		}
-		have, _ := c.in.Peek(c.in.Buffered())
-		n, done, err := scan.ScanWithPushes(have)
-		raw = append(raw, have[:n]...)
-		c.in.Discard(n)
-		if done || err != nil {
-			return string(raw), err
-		}
-	}
+	return wire.ReadReply(c.in, wire.PushesWithin)
 }
 
 func (c *diffConn) closeWrite() error {
@@ -160,7 +147,7 @@ func (c *diffConversation) hold(side *diffSide, proto string,
 		}
 		var all []byte
 		for _, step := range c.steps {
-			all = resp.AppendCommand(all, step.args...)
+			all = wire.Append(all, step.args...)
 		}
 		talk.sent = true
 		go conn.nc.Write(all) // ends when all is written, or the connection is closed below

@@ -11,9 +11,9 @@ import (
 	"sync"
 	"testing"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/wire"
 )
 
 // diffServerArgs are the options of every redis-server here.
@@ -117,22 +117,22 @@ func diffCommands(t *testing.T) *diffCommandList {
 		t.Fatal(err)
 	}
 	defer conn.nc.Close()
-	names, err := resp.ParseValue([]byte(conn.do("COMMAND", "LIST")))
+	names, err := wire.Parse(conn.do("COMMAND", "LIST"))
 	if err != nil || len(names.Elems) == 0 {
 		t.Fatalf("COMMAND LIST: %v", err)
 	}
-	infos, err := resp.ParseValue([]byte(conn.do("COMMAND")))
+	infos, err := wire.Parse(conn.do("COMMAND"))
 	if err != nil {
 		t.Fatalf("COMMAND: %v", err)
 	}
 	list := &diffCommandList{containers: map[string]bool{}}
 	byName := map[string]diffCommand{}
-	note := func(info resp.Value) {
-		name := strings.ToLower(string(info.Elems[0].Text)) // some of Redis 8 are in capitals
+	note := func(info wire.Value) {
+		name := strings.ToLower(info.Elems[0].Text) // some of Redis 8 are in capitals
 		c := diffCommand{name: name, arity: int(info.Elems[1].Int),
 			firstKey: int(info.Elems[3].Int)}
 		for _, flag := range info.Elems[2].Elems {
-			c.blocking = c.blocking || string(flag.Text) == "blocking"
+			c.blocking = c.blocking || flag.Text == "blocking"
 		}
 		byName[c.name] = c
 	}
@@ -140,13 +140,13 @@ func diffCommands(t *testing.T) *diffCommandList {
 		note(info)
 		if len(info.Elems) > 9 {
 			for _, sub := range info.Elems[9].Elems {
-				list.containers[strings.ToLower(string(info.Elems[0].Text))] = true
+				list.containers[strings.ToLower(info.Elems[0].Text)] = true
 				note(sub)
 			}
 		}
 	}
 	for _, listed := range names.Elems {
-		if _, ok := byName[strings.ToLower(string(listed.Text))]; !ok {
+		if _, ok := byName[strings.ToLower(listed.Text)]; !ok {
 			t.Errorf("COMMAND LIST has %s, COMMAND does not", listed.Text)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 	"lockproxy/proxy"
 )
 
@@ -103,7 +104,7 @@ func drainClients(t *testing.T, server *testredis.Server, direct *proxytest.Conn
 	if err := wait(); err != nil {
 		t.Errorf("Shutdown: %v", err)
 	}
-	direct.Expect("GET n", proxytest.Bulk(fmt.Sprint(counted.Load())))
+	direct.Expect("GET n", wire.Bulk(fmt.Sprint(counted.Load())))
 	return late.Load()
 }
 

@@ -11,10 +11,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 	"lockproxy/proxy"
 )
 
@@ -109,10 +109,10 @@ func redirectToNext(addr string) (redirected int, err error) {
 			}
 			key := "m:" + strings.Repeat("+++\r\n+FORGED\r\n:666\r\n",
 				[]int{1, 10, 40, 400}[rand.IntN(4)])
-			out = resp.AppendCommand(out, "CLIENT", "TRACKING", "ON", "REDIRECT", strconv.Itoa(id),
+			out = wire.Append(out, "CLIENT", "TRACKING", "ON", "REDIRECT", strconv.Itoa(id),
 				"BCAST", "PREFIX", "m:")
-			out = resp.AppendCommand(out, "SET", key, "x")
-			out = resp.AppendCommand(out, "CLIENT", "TRACKING", "OFF")
+			out = wire.Append(out, "SET", key, "x")
+			out = wire.Append(out, "CLIENT", "TRACKING", "OFF")
 			asks++
 		}
 		writing.Go(func() { c.nc.Write(out) }) // ends with the connection at the latest

@@ -17,11 +17,11 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testhostile"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // Broken, slow and malicious clients harm neither the proxy nor, through it, one another. Memory is
@@ -121,8 +121,8 @@ func hostileByteByByte(t *testing.T, p *hostileProxy) {
 	before := p.memory("VmRSS")
 	var in []byte
 	for i := range 300 {
-		in = resp.AppendCommand(in, "ECHO", strconv.Itoa(i), "one too many")
-		in = resp.AppendCommand(in, "ECHO", strconv.Itoa(i))
+		in = wire.Append(in, "ECHO", strconv.Itoa(i), "one too many")
+		in = wire.Append(in, "ECHO", strconv.Itoa(i))
 	}
 	watch := p.watch()
 	got := hostileTalk(t, p.addr, hostileBytes(in)...)

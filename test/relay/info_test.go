@@ -8,21 +8,21 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 	"lockproxy/proxy"
 )
 
 // infoLines is the text of an INFO reply as a map.
 func infoLines(t testing.TB, raw string) map[string]string {
 	t.Helper()
-	v, err := resp.ParseValue([]byte(raw))
+	v, err := wire.Parse(raw)
 	if err != nil || v.Type != '$' && v.Type != '=' {
 		t.Fatalf("not a text: %q, %v", raw, err)
 	}
 	lines := map[string]string{}
-	for line := range strings.SplitSeq(string(v.Text), "\r\n") {
+	for line := range strings.SplitSeq(v.Text, "\r\n") {
 		if name, value, ok := strings.Cut(line, ":"); ok {
 			lines[name] = value
 		}

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/wire"
 	"lockproxy/lockcmd/syntax"
 )
 
@@ -32,15 +32,11 @@ func awaitStableOrder(direct *proxytest.Conn) {
 // elements is the elements of an aggregate reply.
 func elements(t *testing.T, raw string) []string {
 	t.Helper()
-	_, elems, err := resp.Elements([]byte(raw))
+	_, elems, err := wire.Elements(raw)
 	if err != nil {
 		t.Fatalf("%q: %v", raw, err)
 	}
-	var list []string
-	for _, elem := range elems {
-		list = append(list, string(elem))
-	}
-	return list
+	return elems
 }
 
 // COMMAND through the proxy is Redis's reply, byte for byte, followed by the lock commands.
@@ -65,10 +61,10 @@ func TestIntrospectionAddsToRedis(t *testing.T) {
 						c.command, len(all), len(theirs), all[0], theirs[0])
 				}
 			}
-			n, _ := resp.ParseInt([]byte(strings.Trim(direct.Do("COMMAND COUNT"), ":\r\n")))
-			m, _ := resp.ParseInt([]byte(strings.Trim(through.Do("COMMAND COUNT"), ":\r\n")))
-			if m != n+int64(len(syntax.Specs)) {
-				t.Errorf("COUNT: %d through the proxy, %d from Redis", m, n)
+			n, _ := wire.Parse(direct.Do("COMMAND COUNT"))
+			m, _ := wire.Parse(through.Do("COMMAND COUNT"))
+			if m.Int != n.Int+int64(len(syntax.Specs)) {
+				t.Errorf("COUNT: %v through the proxy, %v from Redis", m, n)
 			}
 			for _, same := range []string{
 				"COMMAND INFO get nope", "COMMAND DOCS get nope", "COMMAND DOCS nope",

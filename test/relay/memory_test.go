@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // A lock that is held keeps its name in memory once, also when it has been renewed and Redis has
@@ -33,7 +33,7 @@ func TestMemoryOfLongNames(t *testing.T) {
 	for i := range n {
 		c := proxytest.Dial(t, p.Addr)
 		name := fmt.Sprintf("%s%d", strings.Repeat("k", length), i)
-		request := string(resp.AppendCommand(nil, "LOCK", name, "30", "SESSION", "OWNER", "me"))
+		request := string(wire.Append(nil, "LOCK", name, "30", "SESSION", "OWNER", "me"))
 		read := p.Server.Stats().BytesIn
 		c.WriteRaw(request[:length/2])
 		testwait.Until(t, "the session has read the first half", func() bool {
@@ -74,11 +74,11 @@ func TestMemoryOfUnansweredRequests(t *testing.T) {
 		times          int
 	}{
 		{"BLPOP nothing 0", "LOCK\r\n", 400_000},
-		{"BLPOP nothing 0", string(resp.AppendCommand(nil, "CLIENT", "SETNAME", name)), 600},
-		{"BLPOP nothing 0", string(resp.AppendCommand(nil, "AUTH", "nobody", name)), 600},
-		{"BLPOP nothing 0", string(resp.AppendCommand(nil, "SET", name[:60_000], "", "NX")), 1000},
+		{"BLPOP nothing 0", string(wire.Append(nil, "CLIENT", "SETNAME", name)), 600},
+		{"BLPOP nothing 0", string(wire.Append(nil, "AUTH", "nobody", name)), 600},
+		{"BLPOP nothing 0", string(wire.Append(nil, "SET", name[:60_000], "", "NX")), 1000},
 		{"MULTI", "SELECT 0\r\n", 600_000},
-		{"MULTI", string(resp.AppendCommand(nil, "CLIENT", "SETNAME", name)), 600},
+		{"MULTI", string(wire.Append(nil, "CLIENT", "SETNAME", name)), 600},
 	} {
 		t.Run(fmt.Sprintf("%s, %.16q", test.first, test.request), func(t *testing.T) {
 			c := proxytest.Dial(t, p.Addr)

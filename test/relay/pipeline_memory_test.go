@@ -4,7 +4,6 @@ package relay_test
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -15,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 	"lockproxy/proxy"
 )
 
@@ -34,18 +33,18 @@ type pipeline struct {
 var pipelines = []pipeline{
 	{"ECHO", 5000, func(i int) []string {
 		return []string{"ECHO " + echoed(i)}
-	}, func(i int) string { return proxytest.Bulk(echoed(i)) }},
+	}, func(i int) string { return wire.Bulk(echoed(i)) }},
 	{"GET", 5000, func(i int) []string {
 		return []string{"GET big"}
-	}, func(i int) string { return proxytest.Bulk(longWord) }},
+	}, func(i int) string { return wire.Bulk(longWord) }},
 	{"transactions", 3000, func(i int) []string {
 		return []string{"MULTI", "ECHO " + echoed(i), "EXEC"}
 	},
-		func(i int) string { return "+OK\r\n+QUEUED\r\n*1\r\n" + proxytest.Bulk(echoed(i)) }},
+		func(i int) string { return "+OK\r\n+QUEUED\r\n*1\r\n" + wire.Bulk(echoed(i)) }},
 	{"databases", 3000, func(i int) []string {
 		return []string{"SELECT 1", "ECHO " + echoed(i), "SELECT 0"}
 	},
-		func(i int) string { return "+OK\r\n" + proxytest.Bulk(echoed(i)) + "+OK\r\n" }},
+		func(i int) string { return "+OK\r\n" + wire.Bulk(echoed(i)) + "+OK\r\n" }},
 	{"locks", 200, func(i int) []string {
 		return append([]string{fmt.Sprintf("LOCK l%d 600", i), fmt.Sprintf("LOCKINFO l%d", i)},
 			slices.Repeat([]string{"ECHO " + echoed(i)}, 25)...)
@@ -121,7 +120,7 @@ func (pl *pipeline) write(t *testing.T, c *proxytest.Conn) {
 	for i := range pl.rounds {
 		raw = raw[:0]
 		for _, command := range pl.round(i) {
-			raw = resp.AppendCommand(raw, strings.Split(command, " ")...)
+			raw = wire.Append(raw, strings.Split(command, " ")...)
 		}
 		if _, err := out.Write(raw); err != nil {
 			t.Fatalf("the proxy reads no more after %d of %d rounds: %v", i, pl.rounds, err)
@@ -141,7 +140,7 @@ func (pl *pipeline) read(t *testing.T, c *proxytest.Conn) {
 	for i := range pl.rounds {
 		if pl.want == nil {
 			for range pl.round(i) {
-				if reply, err := readReply(in); err != nil || reply[0] == '-' {
+				if reply, err := wire.ReadReply(in, wire.RESP2); err != nil || reply[0] == '-' {
 					t.Fatalf("round %d: %.100q, %v", i, reply, err)
 				}
 			}
@@ -155,24 +154,6 @@ func (pl *pipeline) read(t *testing.T, c *proxytest.Conn) {
 	}
 	if in.Buffered() > 0 {
 		t.Errorf("%d bytes more than was asked for", in.Buffered())
-	}
-}
-
-// readReply reads one whole reply.
-func readReply(in *bufio.Reader) ([]byte, error) {
-	var scan resp.Scanner
-	var raw bytes.Buffer
-	for {
-		piece, err := in.Peek(max(1, in.Buffered()))
-		if err != nil {
-			return raw.Bytes(), err
-		}
-		n, done, err := scan.Scan(piece)
-		raw.Write(piece[:n])
-		in.Discard(n)
-		if done || err != nil {
-			return raw.Bytes(), err
-		}
 	}
 }
 

@@ -8,10 +8,10 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 	"lockproxy/proxy"
 )
 
@@ -37,7 +37,7 @@ func TestPipelineUnreadIsBounded(t *testing.T) {
 				var raw []byte
 				for _, command := range append(slices.Repeat([]string{"ECHO " + echoed(i)}, 100),
 					"LOCK a 600") {
-					raw = resp.AppendCommand(raw, strings.Split(command, " ")...)
+					raw = wire.Append(raw, strings.Split(command, " ")...)
 				}
 				if _, err := c.Write(raw); err != nil {
 					return

@@ -1,13 +1,15 @@
 package relay_test
 
 import (
+	"bufio"
 	"bytes"
+	"io"
 	"net"
 	"strings"
 	"testing"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/wire"
 )
 
 // Redis as of 7.2 and Valkey do not answer an AUTH that they refuse while the client has replies to
@@ -48,14 +50,16 @@ func answerPackets(nc net.Conn) {
 			return
 		}
 		var out []byte
-		for in := bytes.NewReader(buf[:n]); in.Len() > 0; {
-			raw, _, err := resp.ReadReply(in, 1<<16)
+		for in := bufio.NewReader(bytes.NewReader(buf[:n])); ; {
+			words, err := wire.ReadCommand(in)
+			if err == io.EOF {
+				break
+			}
 			if err != nil {
 				return
 			}
-			v, _ := resp.ParseValue(raw)
-			switch last := string(v.Elems[len(v.Elems)-1].Text); {
-			case strings.EqualFold(string(v.Elems[0].Text), "echo"):
+			switch last := words[len(words)-1]; {
+			case strings.EqualFold(words[0], "echo"):
 				out = append(out, "+"+last+"\r\n"...)
 			case last == "no" && len(out) > 0:
 			case last == "no":

@@ -8,6 +8,7 @@ import (
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 	"lockproxy/proxy"
 )
 
@@ -59,7 +60,7 @@ func testRefusedConnections(t *testing.T, by testredis.Transport, dedicated bool
 				}
 				break
 			}
-			if want := proxytest.Bulk(fmt.Sprintf("z%d-%d", i, j)); got != want {
+			if want := wire.Bulk(fmt.Sprintf("z%d-%d", i, j)); got != want {
 				t.Errorf("it reads %q, want %q", got, want)
 			}
 		}
@@ -131,7 +132,7 @@ func TestRefusedConnectionsNeverShift(t *testing.T) {
 				for i, c := range clients {
 					c.Send(append(echoes(i), fmt.Sprintf("SETEX k%d 100 v", i))...)
 					for j := range 6 {
-						want := proxytest.Bulk(fmt.Sprintf("z%d-%d", i, j))
+						want := wire.Bulk(fmt.Sprintf("z%d-%d", i, j))
 						if j == 5 {
 							want = "+OK\r\n"
 						}

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 	"lockproxy/proxy"
 )
 
@@ -139,7 +139,7 @@ func (in *lossSituation) lose(t *testing.T, server *testredis.Server, command st
 			return err
 		}
 		defer waiter.Close()
-		waiter.Write(resp.AppendCommand(nil, "LOCK", "held", "1000", "WAIT", "0"))
+		waiter.Write(wire.Append(nil, "LOCK", "held", "1000", "WAIT", "0"))
 		if !testwait.Holds(func() bool { return p.Server.Stats().Locks.Waiters > 0 }) {
 			return fmt.Errorf("the other doesn't wait: it was told %q", waiter.told())
 		}
@@ -151,7 +151,7 @@ func (in *lossSituation) lose(t *testing.T, server *testredis.Server, command st
 	link.Hold()
 	var out []byte
 	for _, line := range strings.Split(sent, "\n") {
-		out = resp.AppendCommand(out, strings.Fields(line)...)
+		out = wire.Append(out, strings.Fields(line)...)
 	}
 	had, read, looks := c.told(), p.Server.Stats().BytesIn+uint64(len(out)), 0
 	c.Write(out)
@@ -201,7 +201,7 @@ func lossClient(addr string, before ...string) (*lossConn, error) {
 	}()
 	for _, command := range before {
 		had := c.told()
-		nc.Write(resp.AppendCommand(nil, strings.Fields(command)...))
+		nc.Write(wire.Append(nil, strings.Fields(command)...))
 		if !testwait.Holds(func() bool { return c.told() != had }) {
 			nc.Close()
 			return nil, fmt.Errorf("%s is not answered", command)
@@ -221,7 +221,7 @@ func (c *lossConn) isServedOrClosed() error {
 	const mark = "still-there"
 	var probe []byte
 	for _, words := range [][]string{{"CLIENT", "REPLY", "ON"}, {"DISCARD"}, {"PING", mark}} {
-		probe = resp.AppendCommand(probe, words...)
+		probe = wire.Append(probe, words...)
 	}
 	looks := 0
 	if testwait.Holds(func() bool {

@@ -5,10 +5,10 @@ import (
 	"net/netip"
 	"testing"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 	"lockproxy/proxy"
 )
 
@@ -55,7 +55,7 @@ func TestRequestsBehindOneThatWaitsForAConnection(t *testing.T) {
 	const locks, held = 4000, 72 << 10
 	var later []byte
 	for i := range locks {
-		later = resp.AppendCommand(later, "LOCK", fmt.Sprint("later:", i), "600")
+		later = wire.Append(later, "LOCK", fmt.Sprint("later:", i), "600")
 	}
 	for _, cut := range []int{1, 6, 10, 20} {
 		c := connect()

@@ -11,6 +11,7 @@ import (
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 	"lockproxy/proxy"
 )
 
@@ -93,7 +94,7 @@ func TestGreetersLeaveTheirHomesAtOnce(t *testing.T) {
 		return p.Server.Stats().Connections.Homes == others
 	})
 	for _, c := range greeters {
-		c.Expect("CLIENT GETNAME", proxytest.Bulk("app"))
+		c.Expect("CLIENT GETNAME", wire.Bulk("app"))
 	}
 }
 
@@ -186,18 +187,18 @@ func TestHomesServeOthers(t *testing.T) {
 		marker := fmt.Sprint("marker", round)
 		next := proxytest.Dial(t, p.Addr)
 		next.Expect("CLIENT GETNAME", "$-1\r\n")
-		next.Expect("ACL WHOAMI", proxytest.Bulk("default"))
+		next.Expect("ACL WHOAMI", wire.Bulk("default"))
 		next.Expect("MULTI", "+OK\r\n")
 		next.Expect("SET "+marker+" "+marker, "+QUEUED\r\n")
 		next.Expect("GET "+marker, "+QUEUED\r\n")
-		next.Expect("EXEC", "*2\r\n+OK\r\n"+proxytest.Bulk(marker))
+		next.Expect("EXEC", "*2\r\n+OK\r\n"+wire.Bulk(marker))
 		if info := next.Do("CLIENT INFO"); !strings.Contains(info, " db=0 sub=0 psub=0 ") ||
 			!strings.Contains(info, " multi=-1 ") || !unmarked.MatchString(info) ||
 			!strings.Contains(info, " resp=2") && strings.Contains(info, " resp=") {
 			t.Fatalf("after %q: %q", l.say, info)
 		}
 		next.Close()
-		if got := admin.Do("GET " + marker); got != proxytest.Bulk(marker) {
+		if got := admin.Do("GET " + marker); got != wire.Bulk(marker) {
 			t.Fatalf("after %q the database is another: %q", l.say, got)
 		}
 	}
@@ -231,7 +232,7 @@ func TestRightsOfHomesThatServeOthers(t *testing.T) {
 		c.Expect("AUTH "+user+" wrong", "-WRONGPASS…")
 		c.Expect("ACL WHOAMI", "-NOAUTH…")
 		c.Expect("AUTH "+user+" pw", "+OK\r\n")
-		c.Expect("ACL WHOAMI", proxytest.Bulk(user))
+		c.Expect("ACL WHOAMI", wire.Bulk(user))
 		if user == "bob" {
 			c.Expect("SET a b", "-NOPERM…")
 		} else {
@@ -256,7 +257,7 @@ func TestRightsOfHomesThatServeOthers(t *testing.T) {
 	testwait.Until(t, "new clients need no password", func() bool {
 		c := proxytest.Dial(t, p.Addr)
 		defer c.Close()
-		return c.Do("GET a") == proxytest.Bulk("b") && c.Do("CLIENT GETNAME") == "$-1\r\n"
+		return c.Do("GET a") == wire.Bulk("b") && c.Do("CLIENT GETNAME") == "$-1\r\n"
 	})
 	admin.Expect("CONFIG SET requirepass secret", "+OK\r\n")
 	newClientsMustLogIn(t, p)

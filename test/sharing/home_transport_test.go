@@ -9,6 +9,7 @@ import (
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 	"lockproxy/proxy"
 )
 
@@ -80,7 +81,7 @@ func testNamedClients(t *testing.T, p *proxytest.Proxy, losesHomes bool) {
 					t.Errorf("client %d: got %q, want %q", i, got, want)
 				}
 			}
-			c.Expect("CLIENT GETNAME", proxytest.Bulk(fmt.Sprint("name-", i)))
+			c.Expect("CLIENT GETNAME", wire.Bulk(fmt.Sprint("name-", i)))
 		}
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 	"lockproxy/proxy"
 )
 
@@ -36,7 +36,7 @@ func TestLaneLossesAreTold(t *testing.T) {
 		for i, c := range clients {
 			var raw []byte
 			for j := range 200 {
-				raw = resp.AppendCommand(raw, "SET", fmt.Sprintf("lost:%d:%d:%d", round, i, j),
+				raw = wire.Append(raw, "SET", fmt.Sprintf("lost:%d:%d:%d", round, i, j),
 					strings.Repeat("x", 5000))
 			}
 			go c.Write(raw) // ends when it is read, or the client is closed with the test

@@ -11,10 +11,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // Many clients send all kinds of pipelines at once, and each knows the right replies.
@@ -131,7 +131,7 @@ type victim struct {
 }
 
 func (v *victim) ask(want string, words ...string) {
-	v.raw = resp.AppendCommand(v.raw, words...)
+	v.raw = wire.Append(v.raw, words...)
 	if want != "" {
 		v.want, v.sent = append(v.want, want), append(v.sent, fmt.Sprintf("%.100q", words))
 	}
@@ -171,7 +171,7 @@ func (v *victim) known() string {
 	case !ok:
 		return v.null()
 	default:
-		return exactly + proxytest.Bulk(value)
+		return exactly + wire.Bulk(value)
 	}
 }
 
@@ -185,7 +185,7 @@ func (v *victim) step() {
 	switch v.rand.IntN(27) {
 	default:
 		u := v.unique("echo")
-		v.ask(exactly+proxytest.Bulk(u), "ECHO", u)
+		v.ask(exactly+wire.Bulk(u), "ECHO", u)
 	case 1, 2, 3:
 		v.ask(v.known(), "GET", v.key())
 	case 4, 5:
@@ -200,7 +200,7 @@ func (v *victim) step() {
 		v.ask(okReply, "MULTI")
 		v.ask(queuedReply, "ECHO", u)
 		v.ask(queuedReply, "GET", "db")
-		v.ask(v.array(2)+proxytest.Bulk(u)+proxytest.Bulk(fmt.Sprint(v.db)),
+		v.ask(v.array(2)+wire.Bulk(u)+wire.Bulk(fmt.Sprint(v.db)),
 			"EXEC")
 	case 7:
 		if v.rand.IntN(8) > 0 { // Redis takes its time to notice that the timeout is over
@@ -209,19 +209,19 @@ func (v *victim) step() {
 		v.ask(`(\*-1|_)\r\n`, "BLPOP", v.unique("nothing"), "0.00"+fmt.Sprint(1+v.rand.IntN(5)))
 	case 8:
 		ch := v.unique("channel")
-		v.ask(v.push()+"3\r\n$9\r\nsubscribe\r\n"+proxytest.Bulk(ch)+":1\r\n",
+		v.ask(v.push()+"3\r\n$9\r\nsubscribe\r\n"+wire.Bulk(ch)+":1\r\n",
 			"SUBSCRIBE", ch)
-		v.ask(v.push()+"3\r\n$11\r\nunsubscribe\r\n"+proxytest.Bulk(ch)+":0\r\n",
+		v.ask(v.push()+"3\r\n$11\r\nunsubscribe\r\n"+wire.Bulk(ch)+":0\r\n",
 			"UNSUBSCRIBE")
 	case 9:
 		ch := v.unique("pattern")
-		v.ask(v.push()+"3\r\n$10\r\npsubscribe\r\n"+proxytest.Bulk(ch)+":1\r\n",
+		v.ask(v.push()+"3\r\n$10\r\npsubscribe\r\n"+wire.Bulk(ch)+":1\r\n",
 			"PSUBSCRIBE", ch)
-		v.ask(v.push()+"3\r\n$12\r\npunsubscribe\r\n"+proxytest.Bulk(ch)+":0\r\n", "PUNSUBSCRIBE", ch)
+		v.ask(v.push()+"3\r\n$12\r\npunsubscribe\r\n"+wire.Bulk(ch)+":0\r\n", "PUNSUBSCRIBE", ch)
 	case 10, 11:
 		v.db = v.rand.IntN(3)
 		v.ask(okReply, "SELECT", fmt.Sprint(v.db))
-		v.ask(exactly+proxytest.Bulk(fmt.Sprint(v.db)), "GET", "db")
+		v.ask(exactly+wire.Bulk(fmt.Sprint(v.db)), "GET", "db")
 	case 12:
 		v.proto = 2 + v.rand.IntN(2)
 		v.ask(`(%7|\*14)\r\n(?s:.*)\$5\r\nproto\r\n:`+fmt.Sprint(v.proto)+`\r\n(?s:.*)`, "HELLO",
@@ -236,12 +236,12 @@ func (v *victim) step() {
 		}
 		want := v.null()
 		if v.name != "" {
-			want = exactly + proxytest.Bulk(v.name)
+			want = exactly + wire.Bulk(v.name)
 		}
 		v.ask(want, "CLIENT", "GETNAME")
 	case 15, 16:
 		u := v.unique("script")
-		v.ask(v.array(2)+proxytest.Bulk(u)+proxytest.Bulk(fmt.Sprint(v.db)),
+		v.ask(v.array(2)+wire.Bulk(u)+wire.Bulk(fmt.Sprint(v.db)),
 			"EVAL", "return {ARGV[1], redis.call('GET', 'db')}", "0", u)
 	case 17:
 		lock := v.unique("lock")
@@ -258,7 +258,7 @@ func (v *victim) step() {
 		v.ask("", "CLIENT", "REPLY", "SKIP")
 		v.ask("", "ECHO", v.unique("skipped"))
 		u := v.unique("after")
-		v.ask(exactly+proxytest.Bulk(u), "ECHO", u)
+		v.ask(exactly+wire.Bulk(u), "ECHO", u)
 	case 21:
 		v.ask(okReply, "WATCH", v.key())
 		v.ask(v.known(), "GET", v.key())
@@ -274,7 +274,7 @@ func (v *victim) step() {
 		u := v.unique("multi")
 		v.ask(okReply, "MULTI")
 		v.ask(queuedReply, "ECHO", u)
-		v.ask(v.array(1)+proxytest.Bulk(u), "EXEC")
+		v.ask(v.array(1)+wire.Bulk(u), "EXEC")
 		v.ask(exactly+":1\r\n", "UNLOCK", lock)
 	}
 }

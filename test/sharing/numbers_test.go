@@ -7,6 +7,7 @@ import (
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // listed is the number of the connection of that name, as an operator reads it in CLIENT LIST.
@@ -66,7 +67,7 @@ func TestNumbersOutliveNobody(t *testing.T) {
 				next := proxytest.Dial(t, p.Addr)
 				next.Expect("CLIENT SETNAME next", "+OK\r\n")
 				operator.Expect("CLIENT KILL ID "+id, ":0\r\n")
-				next.Expect("CLIENT GETNAME", proxytest.Bulk("next"))
+				next.Expect("CLIENT GETNAME", wire.Bulk("next"))
 			})
 			t.Run("UNBLOCK", func(t *testing.T) {
 				id := seen(t, how)

@@ -16,10 +16,10 @@ import (
 	"syscall"
 	"testing"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // parked returns a client whose session is parked: it parks once it has been answered by a lane.
@@ -127,7 +127,7 @@ func TestUrgentByte(t *testing.T) {
 			t.Fatal(err)
 		}
 		raw.Control(func(fd uintptr) { // the last byte is urgent
-			request := append(resp.AppendCommand(nil, "ECHO", "a"), '!')
+			request := append(wire.Append(nil, "ECHO", "a"), '!')
 			err = syscall.Sendto(int(fd), request, syscall.MSG_OOB, nil)
 		})
 		if err != nil {
@@ -163,18 +163,18 @@ func TestParkedOrder(t *testing.T) {
 						raw = append(raw, "ECHO "+word+"\r\n"...)
 						want = append(want, bulk...)
 					case 1:
-						raw = resp.AppendCommand(
-							resp.AppendCommand(resp.AppendCommand(raw, "MULTI"), "ECHO", word),
+						raw = wire.Append(
+							wire.Append(wire.Append(raw, "MULTI"), "ECHO", word),
 							"EXEC")
 						want = append(append(want, "+OK\r\n+QUEUED\r\n*1\r\n"...), bulk...)
 					case 2:
-						raw = resp.AppendCommand(raw, "UNLOCK", fmt.Sprintf("none-%d", i), "1")
+						raw = wire.Append(raw, "UNLOCK", fmt.Sprintf("none-%d", i), "1")
 						want = append(want, ":0\r\n"...)
 					case 3:
-						raw = resp.AppendCommand(raw, "SELECT", fmt.Sprint(rng.IntN(3)))
+						raw = wire.Append(raw, "SELECT", fmt.Sprint(rng.IntN(3)))
 						want = append(want, "+OK\r\n"...)
 					default:
-						raw = resp.AppendCommand(raw, "ECHO", word)
+						raw = wire.Append(raw, "ECHO", word)
 						want = append(want, bulk...)
 					}
 				}

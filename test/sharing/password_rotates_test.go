@@ -8,6 +8,7 @@ import (
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 	"lockproxy/internal/upstream"
 	"lockproxy/passthrough"
 	"lockproxy/proxy"
@@ -108,7 +109,7 @@ func TestEveryLoginIsByThePasswordInUse(t *testing.T) {
 				t.Helper()
 				c.Expect("WATCH k", "+OK\r\n")
 				c.Expect("UNWATCH", "+OK\r\n")
-				c.Expect("GET k", proxytest.Bulk("v"))
+				c.Expect("GET k", wire.Bulk("v"))
 			}
 			for _, c := range clients {
 				transaction(c)

@@ -9,6 +9,7 @@ import (
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 	"lockproxy/proxy"
 )
 
@@ -293,7 +294,7 @@ func TestPasswordHoldsForNewClients(t *testing.T) {
 					c.Expect("LOCK l 600", "-NOAUTH Authentication required.\r\n")
 				}
 				for _, c := range before {
-					c.Expect("GET a", proxytest.Bulk("b")) // as directly
+					c.Expect("GET a", wire.Bulk("b")) // as directly
 				}
 			})
 		}

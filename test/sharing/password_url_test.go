@@ -7,6 +7,7 @@ import (
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 	"lockproxy/proxy"
 )
 
@@ -51,7 +52,7 @@ func TestStalePasswordHoldsForNewClients(t *testing.T) {
 						}
 					}
 				}
-				before.Expect("GET a", proxytest.Bulk("b")) // as directly
+				before.Expect("GET a", wire.Bulk("b")) // as directly
 			})
 		}
 	}

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 	"lockproxy/proxy"
 )
 
@@ -122,7 +122,7 @@ func TestPushesToIdleConnections(t *testing.T) {
 		attacker.Expect("CLIENT TRACKING ON REDIRECT "+id+" BCAST", "+OK\r\n")
 		for i := range 200 {
 			key := fmt.Sprintf("m:%d:%s", i, strings.Repeat("\r\n+FORGED", i))
-			attacker.WriteRaw(string(resp.AppendCommand(nil, "SET", key, "x")))
+			attacker.WriteRaw(string(wire.Append(nil, "SET", key, "x")))
 			if got := attacker.Reply(); got != "+OK\r\n" {
 				t.Fatal(got)
 			}

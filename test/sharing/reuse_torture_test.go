@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 	"lockproxy/proxy"
 )
 
@@ -154,7 +154,7 @@ func (c *reuser) exchange(asks [][2]string, replies int, tail string) (right boo
 	var raw []byte
 	for _, ask := range asks {
 		words := strings.Fields(strings.ReplaceAll(ask[0], "@", c.mark))
-		raw = resp.AppendCommand(raw, words...)
+		raw = wire.Append(raw, words...)
 	}
 	raw = append(raw, tail...)
 	for len(raw) > 0 {

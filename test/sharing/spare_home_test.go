@@ -7,6 +7,7 @@ import (
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // What lies between the proxy and Redis cuts connections that are silent for long. A client that
@@ -51,6 +52,6 @@ func TestSilentHomesAreCut(t *testing.T) {
 		c.Expect("INCR n", "+QUEUED\r\n")
 		c.Expect("EXEC", "*1\r\n:…")
 	}
-	clients[1].Expect("ACL WHOAMI", proxytest.Bulk("ann"))
-	clients[1].Expect("CLIENT GETNAME", proxytest.Bulk("me"))
+	clients[1].Expect("ACL WHOAMI", wire.Bulk("ann"))
+	clients[1].Expect("CLIENT GETNAME", wire.Bulk("me"))
 }

@@ -6,11 +6,11 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
-	"lockproxy/internal/resp"
-	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // Conn is a client that shows every byte.
@@ -18,6 +18,50 @@ type Conn struct {
 	T testing.TB
 	net.Conn
 	In *bufio.Reader
+
+	hello, reset seen // words among what was written
+	speaks3      bool // HELLO was answered in RESP3
+}
+
+// seen counts a word, in capitals or not, in bytes that come in pieces.
+type seen struct {
+	at    int // so many of its bytes have come
+	times atomic.Int64
+}
+
+func (s *seen) look(p []byte, word string) {
+	for _, b := range p {
+		switch b | 0x20 {
+		case word[s.at]:
+			s.at++
+		case word[0]:
+			s.at = 1
+		default:
+			s.at = 0
+		}
+		if s.at == len(word) {
+			s.at = 0
+			s.times.Add(1)
+		}
+	}
+}
+
+// Write is net.Conn's. It sees which version of the protocol the client asks for.
+func (c *Conn) Write(p []byte) (int, error) {
+	c.hello.look(p, "hello")
+	c.reset.look(p, "reset")
+	return c.Conn.Write(p)
+}
+
+// protocol is the version that the next reply must have.
+func (c *Conn) protocol() wire.Protocol {
+	switch hellos := c.hello.times.Load(); {
+	case hellos == 0:
+		return wire.RESP2
+	case c.speaks3 && hellos == 1 && c.reset.times.Load() == 0:
+		return wire.RESP3
+	}
+	return wire.Either
 }
 
 // Dial connects a client to addr. The connection closes with the test.
@@ -51,7 +95,7 @@ func (c *Conn) Send(commands ...string) {
 	c.T.Helper()
 	var out []byte
 	for _, command := range commands {
-		out = resp.AppendCommand(out, strings.Fields(command)...)
+		out = wire.Append(out, strings.Fields(command)...)
 	}
 	c.WriteRaw(string(out))
 }
@@ -79,7 +123,17 @@ func (c *Conn) Reply() string {
 func (c *Conn) TryReply() (string, error) {
 	c.T.Helper()
 	c.SetReadDeadline(testwait.Deadline())
-	raw, err := testredis.ReadReply(c.In)
+	c.In.Peek(1) // what it answers has been written then
+	return c.read(c.protocol())
+}
+
+func (c *Conn) read(p wire.Protocol) (string, error) {
+	c.T.Helper()
+	c.SetReadDeadline(testwait.Deadline())
+	raw, err := wire.ReadReply(c.In, p)
+	if strings.HasPrefix(raw, "%") && strings.Contains(raw, "$5\r\nproto\r\n:3\r\n") {
+		c.speaks3 = true
+	}
 	if IsTimeout(err) {
 		c.T.Errorf("neither a reply nor the end within %v, only %q", testwait.Patience, raw)
 	}
@@ -171,15 +225,19 @@ func (c *Conn) WantReply(want string) {
 // DoWords sends one command whose words can be any bytes, and returns its raw reply.
 func (c *Conn) DoWords(words ...string) string {
 	c.T.Helper()
-	c.WriteRaw(string(resp.AppendCommand(nil, words...)))
+	c.WriteRaw(string(wire.Append(nil, words...)))
 	return c.Reply()
 }
 
-// Answer reads one reply and skips pushes.
+// Answer reads one reply and skips pushes. A link can have inserted some for a client of RESP2.
 func (c *Conn) Answer() string {
 	c.T.Helper()
 	for {
-		if got := c.Reply(); got[0] != '>' {
+		got, err := c.read(wire.Either)
+		if err != nil {
+			c.T.Fatalf("no reply: %v (have %q)", err, got)
+		}
+		if got[0] != '>' {
 			return got
 		}
 	}
@@ -217,6 +275,3 @@ func (c *Conn) Echoed(marker string) {
 	c.Asked("CLIENT SETNAME "+marker, "+OK\r\n")
 	echo(6)
 }
-
-// Bulk is a bulk string as it is on the wire.
-func Bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // OnceHistory is what clients of several proxies do by ONCE and DONE to a few keys, while the test
@@ -148,7 +148,7 @@ func (h *OnceHistory) dial(addr string) *Conn {
 
 // try sends a command to a proxy that may be killed, and returns its reply.
 func try(c *Conn, command string) (string, error) {
-	c.Write(resp.AppendCommand(nil, strings.Fields(command)...)) // if it fails, there is no reply
+	c.Write(wire.Append(nil, strings.Fields(command)...)) // if it fails, there is no reply
 	return c.TryReply()
 }
 
@@ -243,7 +243,7 @@ func (h *OnceHistory) make(c *Conn, random *rand.Rand, k int, token int64) bool 
 	value, text := "", ""
 	if random.IntN(4) > 0 {
 		text = fmt.Sprintf("%s:%d", key, token)
-		h.stored.Store(Bulk(text), k)
+		h.stored.Store(wire.Bulk(text), k)
 		value = " " + text + " EX 600"
 	}
 	of.making.Add(-1)
@@ -261,7 +261,7 @@ func (h *OnceHistory) make(c *Conn, random *rand.Rand, k int, token int64) bool 
 			h.Made.Add(1)
 		}
 	case got == ":0\r\n" && h.Loses:
-		h.refused.Store(Bulk(text), true)
+		h.refused.Store(wire.Bulk(text), true)
 	default:
 		h.T.Errorf("DONE %s %d: %q, though it had the claim", key, token, got)
 	}

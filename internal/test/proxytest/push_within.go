@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // Expiring sets keys that expire when somebody reads them, at a server that DEBUG may be sent to.
@@ -31,12 +31,12 @@ func NewExpiring(t testing.TB, server *testredis.Server) *Expiring {
 // now is the server's time, ms.
 func (e *Expiring) now() int {
 	e.t.Helper()
-	v, err := resp.ParseValue([]byte(e.admin.Do("TIME")))
+	v, err := wire.Parse(e.admin.Do("TIME"))
 	if err != nil || len(v.Elems) != 2 {
 		e.t.Fatalf("TIME: %v, %v", v, err)
 	}
-	seconds, _ := strconv.Atoi(string(v.Elems[0].Text))
-	us, _ := strconv.Atoi(string(v.Elems[1].Text))
+	seconds, _ := strconv.Atoi(v.Elems[0].Text)
+	us, _ := strconv.Atoi(v.Elems[1].Text)
 	return seconds*1000 + us/1000
 }
 
@@ -150,12 +150,12 @@ func (e *Expiring) byLane(t *testing.T, p *Proxy, admin *Conn) {
 			for i, c := range clients {
 				c.Send(fmt.Sprint("ECHO e", i), fmt.Sprint("ECHO f", i))
 			}
-			for _, want := range []string{Bulk("a"), test.want, Bulk("b")} {
+			for _, want := range []string{wire.Bulk("a"), test.want, wire.Bulk("b")} {
 				ask(clients[0], want)
 			}
 			for i, c := range clients {
-				ask(c, Bulk(fmt.Sprint("e", i)))
-				ask(c, Bulk(fmt.Sprint("f", i)))
+				ask(c, wire.Bulk(fmt.Sprint("e", i)))
+				ask(c, wire.Bulk(fmt.Sprint("f", i)))
 			}
 			if forget(); within && lost == before && round == 29 {
 				t.Errorf("%s: no push has come by a lane", test.ask)
@@ -190,7 +190,7 @@ func (e *Expiring) atHome(t *testing.T, p *Proxy, admin *Conn, whole bool) {
 				if got := c.Until(bulkEnd); got != want {
 					t.Errorf("%q: got %q, directly %q", asks, got, want)
 				}
-				c.Expect("ECHO more", Bulk("more"))
+				c.Expect("ECHO more", wire.Bulk("more"))
 			} else {
 				c.ownOrLost(append(asks, "ECHO end"), test.want)
 			}

@@ -2,13 +2,12 @@ package testredis
 
 import (
 	"bufio"
-	"bytes"
 	"net"
 	"slices"
 	"strings"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // Ask sends one command on a new connection, logged in by the server's own password, and
@@ -16,18 +15,18 @@ import (
 // but is "" at once when the server is killed or paused, so that those who ask several can go on.
 func (s *Server) Ask(command ...string) string {
 	raw := s.ask(command...)
-	if v, err := resp.ParseValue(raw); err == nil && v.Type == '$' {
-		return string(v.Text)
+	if v, err := wire.Parse(raw); err == nil && v.Type == '$' {
+		return v.Text
 	}
-	return strings.TrimSuffix(string(raw), "\r\n")
+	return strings.TrimSuffix(raw, "\r\n")
 }
 
 // ask is Ask, raw.
-func (s *Server) ask(command ...string) []byte { return s.askAll([][]string{command})[0] }
+func (s *Server) ask(command ...string) string { return s.askAll([][]string{command})[0] }
 
-// askAll sends commands together, and returns the raw replies, those that don't come as nil.
-func (s *Server) askAll(commands [][]string) [][]byte {
-	replies := make([][]byte, len(commands))
+// askAll sends commands together, and returns the raw replies, "" for those that don't come.
+func (s *Server) askAll(commands [][]string) []string {
+	replies := make([]string, len(commands))
 	nc := s.dial()
 	if nc == nil {
 		return replies
@@ -35,12 +34,12 @@ func (s *Server) askAll(commands [][]string) [][]byte {
 	defer s.hangUp(nc)
 	in := bufio.NewReader(nc)
 	if i := slices.Index(s.args, "--requirepass"); i >= 0 {
-		nc.Write(resp.AppendCommand(nil, "AUTH", s.args[i+1]))
+		nc.Write(wire.Append(nil, "AUTH", s.args[i+1]))
 		readReply(in)
 	}
 	var out []byte
 	for _, command := range commands {
-		out = resp.AppendCommand(out, command...)
+		out = wire.Append(out, command...)
 	}
 	nc.Write(out)
 	for i := range replies {
@@ -97,29 +96,11 @@ func (s *Server) setDown(down bool) {
 	}
 }
 
-// readReply is nil if there is no whole reply.
-func readReply(in *bufio.Reader) (raw []byte) {
-	text, err := ReadReply(in)
+// readReply is "" if there is no whole reply.
+func readReply(in *bufio.Reader) string {
+	raw, err := wire.ReadReply(in, wire.RESP2)
 	if err != nil {
-		return nil
+		return ""
 	}
-	return []byte(text)
-}
-
-// ReadReply reads one whole reply, raw. With an error it returns what was read of it.
-func ReadReply(in *bufio.Reader) (string, error) {
-	var scan resp.Scanner
-	var raw bytes.Buffer
-	for {
-		if _, err := in.Peek(1); err != nil {
-			return raw.String(), err
-		}
-		read, _ := in.Peek(in.Buffered())
-		n, done, err := scan.ScanWithPushes(read)
-		raw.Write(read[:n])
-		in.Discard(n)
-		if done || err != nil {
-			return raw.String(), err
-		}
-	}
+	return raw
 }

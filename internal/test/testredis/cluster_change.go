@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/resp"
+	"lockproxy/internal/test/wire"
 )
 
 // A Migration is slots on their way from one master to another: between BeginMigration and Finish
@@ -85,12 +85,12 @@ func (m *Migration) MoveKeys() {
 		commands[i] = []string{"CLUSTER", "GETKEYSINSLOT", strconv.Itoa(slot), "1000000"}
 	}
 	for _, raw := range m.from.askAll(commands) {
-		v, err := resp.ParseValue(raw)
+		v, err := wire.Parse(raw)
 		if err != nil {
 			m.c.t.Fatalf("CLUSTER GETKEYSINSLOT: %v", err)
 		}
 		for _, key := range v.Elems {
-			m.MoveKey(string(key.Text))
+			m.MoveKey(key.Text)
 		}
 	}
 }

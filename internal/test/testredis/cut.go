@@ -6,8 +6,8 @@ import (
 	"os"
 	"strings"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // CutClients ends the connections of clients at once, with requests under way, which there must be:
@@ -21,13 +21,13 @@ func (s *Server) CutClients() {
 	}
 	defer s.hangUp(nc)
 	in := bufio.NewReader(nc)
-	nc.Write(resp.AppendCommand(nil, "CLIENT", "LIST"))
-	list, err := resp.ParseValue(readReply(in))
+	nc.Write(wire.Append(nil, "CLIENT", "LIST"))
+	list, err := wire.Parse(readReply(in))
 	if err != nil {
 		s.t.Fatalf("CLIENT LIST: %v", err)
 	}
 	var kill []byte
-	for line := range strings.Lines(string(list.Text)) {
+	for line := range strings.Lines(list.Text) {
 		facts := map[string]string{}
 		for field := range strings.FieldsSeq(line) {
 			name, value, _ := strings.Cut(field, "=")
@@ -36,7 +36,7 @@ func (s *Server) CutClients() {
 		if facts["addr"] != nc.LocalAddr().String() &&
 			!strings.HasPrefix(facts["name"], "sentinel-") &&
 			!strings.ContainsAny(facts["flags"], "SM") {
-			kill = resp.AppendCommand(kill, "CLIENT", "KILL", "ID", facts["id"])
+			kill = wire.Append(kill, "CLIENT", "KILL", "ID", facts["id"])
 		}
 	}
 	// What comes before it while the server is stopped is read together with it. If nobody asks it

@@ -1,15 +1,18 @@
 package testredis
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/tls"
+	"io"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/testtls"
+	"lockproxy/internal/test/wire"
 )
 
 // Link is a network path to a server that a test can break: what goes by it while it is held is
@@ -323,7 +326,7 @@ func (l *Link) forwardUnless(held *bool, to net.Conn, data []byte) bool {
 // replies are what a connection's server sends.
 type replies struct {
 	insert Insertion
-	scan   resp.Scanner
+	begun  []byte // what has gone on of a reply that is not whole
 	passed int
 }
 
@@ -336,14 +339,17 @@ func (l *Link) forwardReplies(p *replies, to net.Conn, data []byte) bool {
 	var out []byte
 	for begin := data == nil; begin || len(data) > 0; begin = false {
 		if !begin {
-			n, done, err := p.scan.ScanWithPushes(data)
-			if err != nil {
+			all := slices.Concat(p.begun, data)
+			raw, err := wire.ReadReply(bufio.NewReader(bytes.NewReader(all)), wire.Either)
+			if err != nil && err != io.EOF {
 				return false
 			}
+			n := len(raw) - len(p.begun)
 			out, data = append(out, data[:n]...), data[n:]
-			if !done {
+			if p.begun = all; err != nil {
 				break
 			}
+			p.begun = nil
 			p.passed++
 		}
 		now, later := p.insert(p.passed)

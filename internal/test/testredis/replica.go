@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // StartReplicas starts n replicas of master, and returns when they have all that it has. The
@@ -33,7 +33,7 @@ func StartReplicas(t testing.TB, master *Server, n int, args ...string) []*Serve
 func (s *Server) acknowledged(n int) int {
 	replies := s.askAll([][]string{{"PUBLISH", "testredis", ""},
 		{"WAIT", strconv.Itoa(n), "1000"}})
-	v, _ := resp.ParseValue(replies[1])
+	v, _ := wire.Parse(replies[1])
 	return int(v.Int)
 }
 

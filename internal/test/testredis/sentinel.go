@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // Group is a master with replicas, and the Sentinels that watch them.
@@ -153,9 +153,9 @@ func (g *Group) waitUntil(t testing.TB, s *Server, field string, want int) {
 // facts is what a Sentinel tells of the group.
 func (g *Group) facts(s *Server) map[string]string {
 	facts := map[string]string{}
-	v, _ := resp.ParseValue(s.ask("SENTINEL", "MASTER", g.Name))
+	v, _ := wire.Parse(s.ask("SENTINEL", "MASTER", g.Name))
 	for i := 0; i+1 < len(v.Elems); i += 2 {
-		facts[string(v.Elems[i].Text)] = string(v.Elems[i+1].Text)
+		facts[v.Elems[i].Text] = v.Elems[i+1].Text
 	}
 	return facts
 }

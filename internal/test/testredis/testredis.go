@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/freeport"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // Server is one redis-server process, or between Kill and Restart, none.
@@ -153,7 +153,7 @@ func (s *Server) serves() bool {
 	}
 	defer nc.Close()
 	nc.SetDeadline(testwait.Deadline())
-	nc.Write(resp.AppendCommand(nil, "PING"))
+	nc.Write(wire.Append(nil, "PING"))
 	var answer [8]byte
 	n, _ := nc.Read(answer[:])
 	return bytes.HasPrefix(answer[:n], []byte("+PONG")) ||

@@ -14,9 +14,9 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/virtualnet"
+	"lockproxy/internal/test/wire"
 )
 
 // began is when the time of each test begins: a bubble's own, the year 2000, is before all timestamps
@@ -197,8 +197,8 @@ func (s *Store) Ask(command ...string) string {
 	c := proxytest.Dial(s.t, s.Addr())
 	defer c.Close()
 	raw := c.DoWords(command...)
-	if v, err := resp.ParseValue([]byte(raw)); err == nil && v.Type == '$' {
-		return string(v.Text)
+	if v, err := wire.Parse(raw); err == nil && v.Type == '$' {
+		return v.Text
 	}
 	return strings.TrimSuffix(raw, "\r\n")
 }

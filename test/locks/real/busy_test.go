@@ -6,10 +6,10 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 	"lockproxy/proxy"
 )
 
@@ -25,7 +25,7 @@ func TestReleaseAfterBusyScript(t *testing.T) {
 	admin.Expect("CONFIG SET lua-time-limit 10", "+OK\r\n")
 	holder, busy := proxytest.Dial(t, p.Addr), proxytest.Dial(t, server.Addr())
 	holder.Lock("job 600 SESSION")
-	busy.Write(resp.AppendCommand(nil, "EVAL", "while true do end", "0"))
+	busy.Write(wire.Append(nil, "EVAL", "while true do end", "0"))
 	testwait.Until(t, "Redis is busy", func() bool {
 		return admin.Do("PING")[0] == '-'
 	})

@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 	"lockproxy/proxy"
 )
 
@@ -17,7 +17,7 @@ import (
 func wantLost(t *testing.T, c *proxytest.Conn, proto, key string, token int64) {
 	t.Helper()
 	if proto == "3" {
-		want := fmt.Sprintf(">3\r\n$8\r\nlocklost\r\n%s:%d\r\n", proxytest.Bulk(key), token)
+		want := fmt.Sprintf(">3\r\n$8\r\nlocklost\r\n%s:%d\r\n", wire.Bulk(key), token)
 		if got, err := c.TryReply(); got != want {
 			t.Errorf("got %q, %v, want %q", got, err, want)
 		}
@@ -33,7 +33,7 @@ func TestSessionLockDeletedNextToALongName(t *testing.T) {
 	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.ClientBuffer = 4 << 20 })
 	long, c := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 	name := strings.Repeat("n", 2<<20)
-	long.WriteRaw(string(resp.AppendCommand(nil, "LOCK", name, "300", "SESSION")))
+	long.WriteRaw(string(wire.Append(nil, "LOCK", name, "300", "SESSION")))
 	proxytest.Token(t, long.Reply())
 	direct := proxytest.GoRedis(t, server.Addr())
 	long.Lock("behind 300 SESSION")

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/wire"
 )
 
 // A session lock with MAX is lost once it has been held for so long, though its connection is open
@@ -20,7 +21,7 @@ func TestSessionMax(t *testing.T) {
 		waiter.Send("LOCK " + key + " 600 WAIT 0")
 		if proto == 3 {
 			holder.WantReply(fmt.Sprintf(">3\r\n$8\r\nlocklost\r\n%s:%d\r\n",
-				proxytest.Bulk(key), token))
+				wire.Bulk(key), token))
 		}
 		holder.Closed()
 		if next := proxytest.Token(t, waiter.Reply()); next <= token {

@@ -7,6 +7,7 @@ import (
 
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/internal/test/wire"
 )
 
 // One release admits many waiting readers, in one script: all of them are written at once, and no
@@ -49,7 +50,7 @@ func admitReaders(
 		}
 		given[got] = true
 	}
-	direct.Expect("ECHO "+doc, proxytest.Bulk(doc))
+	direct.Expect("ECHO "+doc, wire.Bulk(doc))
 	releases, messages := 0, 0
 	for line := ""; !strings.Contains(line, `"ECHO"`); {
 		line = monitor.Reply()

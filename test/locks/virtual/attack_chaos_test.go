@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/virtualtest"
+	"lockproxy/internal/test/wire"
 )
 
 // Repeated takeovers of locks don't multiply the checks in the grace period.
@@ -72,7 +72,7 @@ func TestAttackChaos(t *testing.T) {
 						c = proxytest.Dialed(t, proxytest.DialRaw(t, proxies[i%2].Addr))
 					}
 					wait := []string{"0.005", "0.05", "0", "10"}[random.IntN(4)]
-					c.Write(resp.AppendCommand(nil, "LOCK", "job", "60", "SESSION", "WAIT", wait))
+					c.Write(wire.Append(nil, "LOCK", "job", "60", "SESSION", "WAIT", wait))
 					if random.IntN(10) == 0 {
 						time.Sleep(rand.N(20 * time.Millisecond))
 						c.Close()
@@ -86,7 +86,7 @@ func TestAttackChaos(t *testing.T) {
 						time.Sleep(rand.N(2 * time.Millisecond))
 						s.to = time.Now()
 						how := []string{"", "FORCE"}[random.IntN(2)]
-						c.Write(resp.AppendCommand(nil, strings.Fields("UNLOCK job "+how)...))
+						c.Write(wire.Append(nil, strings.Fields("UNLOCK job "+how)...))
 						if got, err = c.TryReply(); got == ":1\r\n" && how == "" {
 							mu.Lock()
 							spans = append(spans, s)

@@ -14,6 +14,7 @@ import (
 	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/test/virtualnet"
 	"lockproxy/internal/test/virtualtest"
+	"lockproxy/internal/test/wire"
 )
 
 // FENCE costs two round trips, even while clients wait for the lock at three proxies.
@@ -43,7 +44,7 @@ func TestFenceTakesTwoRoundTrips(t *testing.T) {
 				}
 				for i := range 5 {
 					start := time.Now()
-					c.Expect("GET n", proxytest.Bulk(fmt.Sprint(i+1)))
+					c.Expect("GET n", wire.Bulk(fmt.Sprint(i+1)))
 					if took := time.Since(start); took != away {
 						t.Errorf("a round trip takes %v", took)
 					}

@@ -10,6 +10,7 @@ import (
 
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/virtualtest"
+	"lockproxy/internal/test/wire"
 	"lockproxy/proxy"
 )
 
@@ -24,7 +25,7 @@ func TestConnectionsNames(t *testing.T) {
 			c.Expect("CLIENT SETNAME "+name, "+OK\r\n")
 			return c
 		}
-		bulk := proxytest.Bulk
+		bulk := wire.Bulk
 		has := func(got string, want ...string) {
 			t.Helper()
 			for _, part := range want {

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"sync"
 
-	"lockproxy/internal/resp"
-	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/virtualnet"
+	"lockproxy/internal/test/wire"
 )
 
 // onceToy serves ONCE, DONE, DEL and PING from memory, by the contract but for its bug.
@@ -106,7 +106,7 @@ func (s *onceToy) serve(c io.Writer, words []string) {
 	case "ONCE":
 		switch {
 		case k.value != nil:
-			io.WriteString(c, proxytest.Bulk(*k.value))
+			io.WriteString(c, wire.Bulk(*k.value))
 		case k.token == 0, s.buggy("two makers"):
 			s.claim(k, c)
 		case slices.Contains(words, "WAIT"):
@@ -127,7 +127,7 @@ func (s *onceToy) claim(k *toyValue, c io.Writer) {
 }
 
 func (s *onceToy) done(c io.Writer, k *toyValue, words []string) {
-	token, _ := resp.ParseInt([]byte(words[2]))
+	token, _ := strconv.ParseInt(words[2], 10, 64)
 	if token != k.token && !s.buggy("lost claim stored") {
 		io.WriteString(c, ":0\r\n")
 		if len(words) > 3 && s.buggy("refused value given") {
@@ -159,7 +159,7 @@ func (s *onceToy) store(k *toyValue, value string) {
 	k.value = &value
 	for _, w := range k.waiters {
 		if !s.buggy("waiter forgotten") {
-			io.WriteString(w, proxytest.Bulk(value))
+			io.WriteString(w, wire.Bulk(value))
 		}
 	}
 	k.waiters = nil

@@ -15,6 +15,7 @@ import (
 
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/virtualtest"
+	"lockproxy/internal/test/wire"
 	"lockproxy/lockcmd"
 	"lockproxy/proxy"
 )
@@ -29,7 +30,7 @@ func wantLost(t *testing.T, c *proxytest.Conn, proto, key string, token int64) {
 	t.Helper()
 	start := time.Now()
 	if proto == "3" {
-		want := fmt.Sprintf(">3\r\n$8\r\nlocklost\r\n%s:%d\r\n", proxytest.Bulk(key), token)
+		want := fmt.Sprintf(">3\r\n$8\r\nlocklost\r\n%s:%d\r\n", wire.Bulk(key), token)
 		if got, err := c.TryReply(); got != want {
 			t.Errorf("got %q, %v, want %q", got, err, want)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/virtualtest"
+	"lockproxy/internal/test/wire"
 )
 
 // The holder's own DEL loses the lock too.
@@ -22,7 +23,7 @@ func TestSessionLockDeletedByItsHolder(t *testing.T) {
 		got := []string{c.Reply(), c.Reply()}
 		slices.Sort(got)
 		want := []string{":1\r\n", fmt.Sprintf(">3\r\n$8\r\nlocklost\r\n%s:%d\r\n",
-			proxytest.Bulk("job"), token)}
+			wire.Bulk("job"), token)}
 		if !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}

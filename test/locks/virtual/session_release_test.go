@@ -11,6 +11,7 @@ import (
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/test/virtualtest"
+	"lockproxy/internal/test/wire"
 )
 
 // The client of a session lock closes while Redis hangs, for longer than one attempt to
@@ -100,7 +101,7 @@ func TestOwnersSessionsAreTold(t *testing.T) {
 				if how != "" && by != "holder" {
 					last.Closed()
 				} else {
-					last.Expect("ECHO here", proxytest.Bulk("here"))
+					last.Expect("ECHO here", wire.Bulk("here"))
 				}
 				if took := time.Since(start); took > 500*time.Millisecond {
 					t.Errorf("%q, released by %s: closed after %v", how, by, took)

@@ -9,6 +9,7 @@ import (
 
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/virtualtest"
+	"lockproxy/internal/test/wire"
 )
 
 // A writer that gives up does not keep readers away any longer, at no proxy.
@@ -153,7 +154,7 @@ func TestForeignTwinOfASharedLock(t *testing.T) {
 			other.Expect("LOCK doc 30 SHARED", "$-1\r\n")
 			other.Expect("LOCK doc 30 LIMIT 9 WAIT 0.1", "$-1\r\n")
 			reader.Expect(proxytest.Unlock("doc", token), ":0\r\n")
-			other.Expect("GET doc", proxytest.Bulk(value))
+			other.Expect("GET doc", wire.Bulk(value))
 		})
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"lockproxy/internal/test/faults/history"
+	"lockproxy/internal/test/wire"
 )
 
 // Asker is a client that sends batches of commands each of which has one right answer, different
@@ -109,7 +110,7 @@ func (a *Asker) connect() bool {
 		first = append([][]string{{"HELLO", "3"}}, first...)
 	}
 	for _, args := range first {
-		if r, err := c.Do(patience, args...); err != nil || r.Error() {
+		if r, err := c.Do(patience, args...); err != nil || r.IsError() {
 			noteFirst(a.Notes, a.ID, a.at, args[0], r, err)
 			c.Close()
 			return false
@@ -134,7 +135,7 @@ func (a *Asker) batch() {
 	var raw []byte
 	ops := make([]*history.Op, len(questions))
 	for i, q := range questions {
-		raw = Append(raw, q.args...)
+		raw = wire.Append(raw, q.args...)
 		o := history.Op{Client: a.ID, Kind: history.Echo, Proxy: a.at.Proxy,
 			Key: strings.ToLower(q.args[0]), Want: strings.Join(q.want, "\n")}
 		if q.push != "" {
@@ -167,7 +168,7 @@ func (a *Asker) batch() {
 func (q question) judge(r Reply, op *history.Op) {
 	op.Got = r.String()
 	for _, want := range q.want {
-		if op.Got == want || want == anyInteger && r.Kind == ':' && r.Int > 0 {
+		if op.Got == want || want == anyInteger && r.Type == ':' && r.Int > 0 {
 			op.Outcome = history.OK
 		}
 	}

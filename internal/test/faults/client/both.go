@@ -63,9 +63,9 @@ func (l *Locker) doBoth(o history.Op, wait time.Duration, judge func(Reply, *his
 // judgeReleased judges UNLOCKALL of two locks. If it released one of them it is not known which.
 func judgeReleased(r Reply, op *history.Op) {
 	switch {
-	case r.Kind == ':' && (r.Int == 0 || r.Int == 2):
+	case r.Type == ':' && (r.Int == 0 || r.Int == 2):
 		op.Outcome, op.Result = history.OK, r.Int/2
-	case r.Kind == ':' && r.Int == 1:
+	case r.Type == ':' && r.Int == 1:
 		op.Outcome, op.Got, op.Left = history.Unknown, ":1", history.Now()
 	}
 }

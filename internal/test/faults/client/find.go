@@ -26,14 +26,14 @@ func (a *Asker) Find(notes Noter, addr, user string, db int) error {
 		first = append([][]string{{"AUTH", user, user}}, first...)
 	}
 	for _, args := range first {
-		if r, err := c.Do(findPatience, args...); err != nil || r.Error() {
+		if r, err := c.Do(findPatience, args...); err != nil || r.IsError() {
 			return errors.Join(err, errors.New(r.Text))
 		}
 	}
 	for _, name := range a.Lists(db) {
 		op := notes.Begin(history.Op{Client: a.ID, Kind: history.List, Key: name})
 		r, err := c.Do(findPatience, "LRANGE", name, "0", "-1")
-		if err != nil || r.Kind != '*' {
+		if err != nil || r.Type != '*' {
 			return errors.Join(err, errors.New(r.String()))
 		}
 		values := make([]string, len(r.Elems))

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"lockproxy/internal/test/faults/history"
+	"lockproxy/internal/test/wire"
 )
 
 // Target is an address of a proxy, direct or through a relay.
@@ -108,7 +109,7 @@ func (l *Locker) connect() bool {
 	if l.resp = 2 + l.Random.IntN(2); l.resp == 3 {
 		hello = []string{"HELLO", "3"}
 	}
-	if r, err := c.Do(patience, hello...); err != nil || r.Error() {
+	if r, err := c.Do(patience, hello...); err != nil || r.IsError() {
 		noteFirst(l.Notes, l.ID, l.at, hello[0], r, err)
 		c.Close()
 		return false
@@ -126,7 +127,7 @@ func noteFirst(notes Noter, id int, at Target, command string, r Reply, err erro
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		o.Call, o.Left, o.Got = now-patience.Nanoseconds(), now, err.Error()
-	case err == nil && r.Error():
+	case err == nil && r.IsError():
 		o.Return, o.Outcome, o.Got = now, history.Refused, r.Text
 	default:
 		return
@@ -317,7 +318,7 @@ func (l *Locker) hold(ctx context.Context, d time.Duration) bool {
 		d = 0
 	}
 	if err := l.conn.Idle(max(d, time.Millisecond)); err != nil {
-		if errors.Is(err, ErrGarbled) {
+		if errors.Is(err, wire.ErrMalformed) {
 			l.Notes.Add(history.Op{Client: l.ID, Kind: history.Echo, Proxy: l.at.Proxy,
 				Outcome: history.Garbled, Got: err.Error(), Call: history.Now()})
 		}

@@ -36,7 +36,7 @@ func (m *Metronome) Run(ctx context.Context) {
 func (m *Metronome) beat(c *Conn) bool {
 	begun := history.Now()
 	r, err := c.Do(patience, "PING")
-	if err != nil || r.Error() {
+	if err != nil || r.IsError() {
 		return false
 	}
 	m.Notes.Add(history.Op{Client: m.ID, Kind: history.Beat, Proxy: m.Target.Proxy, Call: begun,

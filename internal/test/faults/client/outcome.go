@@ -10,24 +10,25 @@ import (
 	"strings"
 
 	"lockproxy/internal/test/faults/history"
+	"lockproxy/internal/test/wire"
 )
 
 // setOutcome sets the outcome of an operation. judge gets replies that are not errors.
 func setOutcome(op *history.Op, r Reply, err error, judge func(Reply, *history.Op)) {
 	switch {
-	case errors.Is(err, ErrGarbled):
+	case errors.Is(err, wire.ErrMalformed):
 		op.Outcome, op.Got = history.Garbled, err.Error()
 	case err != nil:
 		op.Outcome, op.Got = history.Unknown, err.Error()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			op.Left = history.Now()
 		}
-	case r.Error() && strings.HasPrefix(r.Text, "FENCED"):
+	case r.IsError() && strings.HasPrefix(r.Text, "FENCED"):
 		op.Outcome, op.Got = history.Fenced, r.Text
-	case r.Error() && strings.HasPrefix(r.Text, "UPSTREAM") && !saysUndone(r.Text),
-		r.Error() && strings.HasPrefix(r.Text, "NOREPLICAS") && mayHold(r.Text):
+	case r.IsError() && strings.HasPrefix(r.Text, "UPSTREAM") && !saysUndone(r.Text),
+		r.IsError() && strings.HasPrefix(r.Text, "NOREPLICAS") && mayHold(r.Text):
 		op.Outcome, op.Got = history.Unknown, r.Text
-	case r.Error():
+	case r.IsError():
 		op.Outcome, op.Got = history.Refused, r.Text
 	default:
 		op.Outcome = history.Garbled
@@ -52,27 +53,27 @@ func mayHold(text string) bool {
 
 func judgeLock(r Reply, op *history.Op) {
 	switch {
-	case r.Null():
+	case r.IsNull():
 		op.Outcome = history.Null
-	case r.Kind == ':' && r.Int > 0 && r.Int < 1<<53:
+	case r.Type == ':' && r.Int > 0 && r.Int < 1<<53:
 		op.Outcome, op.Result = history.OK, r.Int
 	}
 }
 
 func judgeFlag(r Reply, op *history.Op) {
-	if r.Kind == ':' && (r.Int == 0 || r.Int == 1) {
+	if r.Type == ':' && (r.Int == 0 || r.Int == 1) {
 		op.Outcome, op.Result = history.OK, r.Int
 	}
 }
 
 func judgeStatus(r Reply, op *history.Op) {
-	if r.Kind == '+' && r.Text == "OK" {
+	if r.Type == '+' && r.Text == "OK" {
 		op.Outcome = history.OK
 	}
 }
 
 func judgeValue(r Reply, op *history.Op) {
-	if r.Null() || r.Kind == '$' {
+	if r.IsNull() || r.Type == '$' {
 		op.Outcome, op.Got = history.OK, r.Text
 	}
 }

@@ -39,7 +39,7 @@ func (u *Unblocked) compete(ctx context.Context) bool {
 		}
 	}
 	id, err := w.conn.Do(patience, "CLIENT", "ID")
-	if err != nil || id.Kind != ':' {
+	if err != nil || id.Type != ':' {
 		return false
 	}
 	timeout, wait := w.timeout(), 500*time.Millisecond+w.upTo(4*time.Second)

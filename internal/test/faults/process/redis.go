@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/freeport"
+	"lockproxy/internal/test/wire"
 )
 
 // Persistence is what Redis keeps of acknowledged writes when its machine loses power.
@@ -137,7 +137,7 @@ func (r *Redis) ask(args ...string) string {
 	}
 	defer nc.Close()
 	nc.SetDeadline(time.Now().Add(10 * time.Second))
-	nc.Write(resp.AppendCommand(nil, args...))
+	nc.Write(wire.Append(nil, args...))
 	var answer [64]byte
 	n, _ := nc.Read(answer[:])
 	return string(answer[:n])

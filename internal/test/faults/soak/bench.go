@@ -262,7 +262,7 @@ func (b *Bench) awaitService(ctx context.Context, addr string) error {
 			var r client.Reply
 			r, err = c.Do(patience, "PING")
 			c.Close()
-			if err == nil && !r.Error() {
+			if err == nil && !r.IsError() {
 				return nil
 			}
 			if err == nil {
@@ -283,7 +283,7 @@ func (b *Bench) command(timeout time.Duration, args ...string) (client.Reply, er
 	}
 	defer c.Close()
 	r, err := c.Do(timeout, args...)
-	if err == nil && r.Error() {
+	if err == nil && r.IsError() {
 		err = errors.New(r.Text)
 	}
 	return r, err

@@ -14,8 +14,8 @@ const (
 // alike.
 var table = []Command{
 	// Data.
-	{Name: `bitcount bitfield_ro bitpos digest dump expiretime geodist geohash geopos
-		georadius_ro georadiusbymember_ro geosearch get getbit getrange hexists hexpiretime
+	{Name: `bitcount bitfield_ro bitpos clusterscan digest dump expiretime geodist geohash
+		geopos georadius_ro georadiusbymember_ro geosearch get getbit getrange hexists hexpiretime
 		hget hgetall hkeys hlen hmget hpexpiretime hpttl hrandfield hscan hstrlen httl hvals
 		lindex llen lpos lrange pexpiretime pttl scard sismember smembers smismember
 		srandmember sscan strlen substr ttl type vcard vdim vemb vgetattr vinfo vismember
@@ -27,8 +27,9 @@ var table = []Command{
 		hgetex hincrby hincrbyfloat hmset hpersist hpexpire hpexpireat hset hsetex hsetnx incr
 		incrby incrbyfloat linsert lpop lpush lpushx lrem lset ltrim move persist pfadd psetex
 		restore restore-asking rpop rpush rpushx sadd setbit setex setrange spop spublish srem
-		vrem vsetattr xack xackdel xadd xautoclaim xclaim xdel xdelex xsetid xtrim zadd
-		zincrby zpopmax zpopmin zrem zremrangebylex zremrangebyrank zremrangebyscore`,
+		vrem vsetattr xack xackdel xadd xautoclaim xcfgset xclaim xdel xdelex xidmprecord xsetid
+		xtrim zadd zincrby zpopmax zpopmin zrem zremrangebylex zremrangebyrank
+		zremrangebyscore`,
 		Class: Shared, Keys: at(1, 1, 1)},
 	{Name: "vadd vsim", Class: Slow, Keys: at(1, 1, 1)}, // in a thread
 	{Name: "set", Class: Shared, Keys: at(1, 1, 1), Foreign: foreign.Sets},
@@ -73,7 +74,7 @@ var table = []Command{
 	{Name: "keys", Class: Shared, Reads: true, Nodes: Masters, Join: Elements},
 	// Until a thread has freed what they delete, as of Redis 7.4, unless they say ASYNC.
 	{Name: "flushall flushdb", Class: Occupying, Nodes: Masters},
-	{Name: "sflush", Class: Occupying, Refused: oneNodesData},
+	{Name: "sflush trimslots", Class: Occupying, Refused: oneNodesData},
 	{Name: "scan randomkey", Class: Shared, Reads: true}, // in a cluster one node after the other
 	{Name: "swapdb", Class: Shared},
 
@@ -160,6 +161,9 @@ var table = []Command{
 	{Name: "commandlog|get", Class: Shared, Nodes: Masters, Join: Elements},
 	{Name: "commandlog|len", Class: Shared, Nodes: Masters, Join: Sum},
 	{Name: "commandlog|reset", Class: Shared, Nodes: Masters},
+	{Name: "hotkeys", Class: Shared},
+	{Name: "hotkeys|start hotkeys|stop hotkeys|get hotkeys|reset", Class: Shared,
+		Refused: aboutOneNode},
 	{Name: "cluster|countkeysinslot cluster|getkeysinslot cluster|flushslot", Class: Shared},
 	{Name: "cluster|getslotmigrations cluster|slot-stats", Class: Shared, Nodes: Masters,
 		Join: Elements},

@@ -38,16 +38,25 @@ var unlisted = map[string]string{
 	"pfselftest": "likewise",
 }
 
-// newer are the commands that the installed Redis does not know yet, with those of its subcommands.
+// newer are the commands that not every Redis and Valkey knows, with those of their subcommands.
 var newer = strings.Fields(`
 	client|capa client|import-source client|no-touch client|setinfo
 	cluster|cancelslotmigrations cluster|flushslot cluster|getslotmigrations cluster|migrateslots
-	cluster|migration cluster|slot-stats cluster|syncslots commandlog commandlog|get commandlog|len
-	commandlog|reset delex delifeq digest hexpire hexpireat hexpiretime hgetdel hgetex
-	hpersist
-	hpexpire hpexpireat hpexpiretime hpttl hsetex httl msetex vadd vcard vdim vemb vgetattr vinfo
-	vismember vlinks vrandmember vrange vrem vsetattr vsim waitaof xackdel xdelex
-	sflush`)
+	cluster|migration cluster|slot-stats cluster|syncslots clusterscan commandlog commandlog|get
+	commandlog|len commandlog|reset delex delifeq digest hexpire hexpireat hexpiretime hgetdel hgetex
+	hotkeys hotkeys|get hotkeys|reset hotkeys|start hotkeys|stop hpersist
+	hpexpire hpexpireat hpexpiretime hpttl hsetex httl msetex trimslots vadd vcard vdim vemb
+	vgetattr vinfo vismember vlinks vrandmember vrange vrem vsetattr vsim waitaof xackdel xcfgset
+	xdelex xidmprecord sflush`)
+
+// afterTable reports whether the server is later than Redis 8.6 and Valkey 9.1, the last whose
+// commands are all in the table.
+func afterTable() bool {
+	if testredis.IsValkey() {
+		return testredis.Since(9, 2)
+	}
+	return testredis.Since(8, 7)
+}
 
 // hidden are the commands that no Redis lists.
 var hidden = []string{"post", "host:", "fence", "lockproxy.wait", "lockproxy.unblock",
@@ -124,6 +133,8 @@ func TestTableAgainstRedis(t *testing.T) {
 		case unlisted[name] != "" && row != Unknown:
 			t.Errorf("%s is in the table and in the list of those that are not", e.name)
 		case unlisted[name] != "":
+		case row == Unknown && afterTable():
+			t.Logf("%s is newer than the table, and gets the zero row", e.name)
 		case row == Unknown:
 			t.Errorf("%s is not in the table", e.name)
 		default:

@@ -120,8 +120,9 @@ func missingInScripts(text string) string {
 			}
 		}
 	}
-	// Redis does not say which one.
-	if strings.Contains(text, "nknown Redis command called from") {
+	// Redis does not say which one. Valkey says no "Redis".
+	if strings.Contains(text, "nknown Redis command called from") ||
+		strings.Contains(text, "nknown command called from") {
 		return "ERR this Redis does not know a command that the scripts of lock commands call, such " +
 			"as TIME: see lockproxy check"
 	}

@@ -10,7 +10,7 @@ local function publish(tag, name, message)
   if tag ~= '-' then
     local reached = redis.pcall('SPUBLISH', 'lockproxy:wake:{' .. tag .. '}:' .. name, message)
     if type(reached) == 'number' then return reached > 0 end
-    if not string.find(reached.err, 'Unknown Redis command', 1, true) then return nil end
+    if not string.find(reached.err, 'Unknown.* command called from') then return nil end
     -- Before Redis 7: it reaches those who listen at any node, but counts only those at this one.
     return type(redis.pcall('PUBLISH', 'lockproxy:wake:' .. name, message)) == 'number' or nil
   end

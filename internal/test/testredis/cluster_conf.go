@@ -9,26 +9,29 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // A planned cluster is what its nodes' files say. Redis lets a master wait for two seconds, after
 // its start, before it takes a cluster for whole, but not a replica. So each master starts as a
-// replica of a phantom, which has its slots, and is told to take the phantom's place.
+// replica of a phantom of its own, which has its slots, and is told to take the phantom's place.
 type planned struct {
-	nodes   []*Server
-	ids     []string // of nodes
-	masters int
-	phantom [2]string // the one that has a master's slots, and the one that has all later ones
+	nodes    []*Server
+	ids      []string // of nodes
+	masters  int
+	phantoms []string // the ids of those whose places the masters take
 }
 
 func (c *Cluster) plan() *planned {
-	p := &planned{nodes: c.Nodes, masters: c.Masters, ids: make([]string, len(c.Nodes))}
-	for i := range p.ids {
-		p.ids[i] = newID()
+	p := &planned{nodes: c.Nodes, masters: c.Masters}
+	for range c.Nodes {
+		p.ids = append(p.ids, newID())
 	}
-	p.phantom = [2]string{newID(), newID()}
+	for range c.Masters {
+		p.phantoms = append(p.phantoms, newID())
+	}
 	return p
 }
 
@@ -61,11 +64,14 @@ func (p *planned) forgetPhantoms(c *Cluster) {
 	c.t.Helper()
 	for _, node := range p.nodes[:p.masters] {
 		c.talkUntil("a master knows the others' slots", func() bool {
-			return !strings.Contains(node.Ask("CLUSTER", "SLOTS"), p.phantom[1])
+			slots := node.Ask("CLUSTER", "SLOTS")
+			return !slices.ContainsFunc(p.phantoms, func(id string) bool {
+				return strings.Contains(slots, id)
+			})
 		})
 	}
 	for _, node := range p.nodes {
-		for _, phantom := range p.phantom {
+		for _, phantom := range p.phantoms {
 			// From Redis 7.2 on another node can have told it already.
 			if got := node.Ask("CLUSTER", "FORGET", phantom); got != "+OK" &&
 				!strings.HasPrefix(got, "-ERR Unknown node") {
@@ -98,15 +104,17 @@ func (p *planned) conf(i int) string {
 		case j < i:
 			epoch, slots = j+1, slotRange(j, j+1, p.masters)
 		case j == i:
-			master = p.phantom[0]
+			master = p.phantoms[i]
 		}
 		p.line(&conf, i, j, master, epoch, slots)
 	}
-	// All know both, so that each can be told to forget them, and none hears of them later.
-	next := min(i+1, p.masters)
-	for j, slots := range []string{slotRange(i, next, p.masters),
-		slotRange(next, p.masters, p.masters)} {
-		fmt.Fprintf(&conf, "%s 127.0.0.1:1@1 master - 0 0 0 connected %s\n", p.phantom[j], slots)
+	// All know all, so that each can be told to forget them, and none hears of them later.
+	for j, id := range p.phantoms {
+		slots := ""
+		if j >= i {
+			slots = slotRange(j, j+1, p.masters)
+		}
+		fmt.Fprintf(&conf, "%s 127.0.0.1:1@1%s master - 0 0 0 connected %s\n", id, p.shard(j), slots)
 	}
 	fmt.Fprintf(&conf, "vars currentEpoch %d lastVoteEpoch 0\n", min(i, p.masters))
 	return conf.String()
@@ -126,8 +134,17 @@ func (p *planned) line(conf *strings.Builder, i, j int, master string, epoch int
 	if node.Link == nil {
 		port = node.busPort()
 	}
-	fmt.Fprintf(conf, "%s 127.0.0.1:%s@%d %s %s 0 0 %d connected %s\n", p.ids[j], port,
-		bus+busOffset, flags, master, epoch, slots)
+	fmt.Fprintf(conf, "%s 127.0.0.1:%s@%d%s %s %s 0 0 %d connected %s\n", p.ids[j], port,
+		bus+busOffset, p.shard(j), flags, master, epoch, slots)
+}
+
+// shard is what a line says of the shard of the node with an index, its master and replicas, where
+// servers write that. Valkey 9.1 crashes by SPUBLISH where it is missing.
+func (p *planned) shard(i int) string {
+	if !Since(7, 2) {
+		return ""
+	}
+	return ",,shard-id=" + p.phantoms[i%p.masters]
 }
 
 // slotRange is the slots of the masters from one to another, which is not included.

@@ -78,7 +78,7 @@ compile:
 # Memory and processor time under hostile and slow clients, and of 10,000 clients, whose connections
 # to Redis are counted, without the race detector.
 test-memory: deps
-	LOCKPROXY_TEST_TRANSPORT=tcp $(NORACE) $(GO) test -tags memory -vet=off -count=1 -timeout 10m \
+	$(NORACE) $(GO) test -tags memory -vet=off -count=1 -timeout 10m \
 		-run 'Hostile|SlowReader|MemoryOf|PipelineWritten|EndlessLine' ./test/relay
 
 # What the README and docs show is typed into a shell, and prints what they say. Its pauses are those

@@ -34,3 +34,9 @@ func Since(major, minor int) bool {
 	is := installed().version
 	return is[0] > major || is[0] == major && is[1] >= minor
 }
+
+// EndsUnreadTLS reports whether the server that the tests run with closes a connection by TLS because
+// its client leaves megabytes of replies unread: the next piece that it writes can be shorter than
+// the one that it could not write, which OpenSSL refuses ("bad length"). Redis does so since 7.0;
+// Valkey 8.1 has mended it.
+func EndsUnreadTLS() bool { return Since(7, 0) && !(IsValkey() && Since(8, 1)) }

@@ -8,8 +8,9 @@
 //	test/locks     the lock commands: order, fairness, sessions, owners, fencing, foreign locks;
 //	               real has real servers, virtual has virtual time
 //	test/cluster   in front of a Redis Cluster
-//	test/faults    what faults break, and what they must not (make test-faults, make test-cluster)
+//	test/faults    what faults break, and what they must not (make test-faults, make long SUITE=cluster)
 //	test/clients   real client libraries in several languages (make test-clients)
+//	test/browser   the live page in Chromium (make test-admin)
 //
 // Packages test their own logic next to their code. internal/test/proxytest is what tests share.
 package lockproxy_test

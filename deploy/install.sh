@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what make test-packaging looks with, from Debian's packages. Nothing is started.
+# Installs what make long SUITE=packaging looks with, from Debian's packages. Nothing is started.
 set -u
 missing=
 for tool in man systemd-analyze dpkg-deb lintian zsh fish ip; do command -v $tool >/dev/null || missing=yes; done

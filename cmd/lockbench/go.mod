@@ -9,7 +9,7 @@ require (
 	github.com/bsm/redislock v0.9.4
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
-	golang.org/x/sys v0.48.0
+	golang.org/x/sys v0.50.0
 	lockproxy v0.0.0-00010101000000-000000000000
 )
 

@@ -29,7 +29,7 @@ func TestModelFollowsScripts(t *testing.T) {
 		line := "| `" + filepath.Base(path) + "` | " + fingerprint(string(text)) + " |"
 		if !strings.Contains(string(manual), line) {
 			t.Errorf("%s does something else than when the model was last compared with it: "+
-				"let upstream.pml do the same, run \"make model\", then begin its line in "+
+				"let upstream.pml do the same, run \"make long SUITE=model\", then begin its line in "+
 				"README.md with\n%s", filepath.Base(path), line)
 		}
 	}

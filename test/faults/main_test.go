@@ -1,7 +1,7 @@
 //go:build faults
 
 // Package faults_test does faults to real processes, and shows by histories what is promised and
-// what is not (make test-faults, make test-cluster).
+// what is not (make test-faults, make long SUITE=cluster).
 package faults_test
 
 import (

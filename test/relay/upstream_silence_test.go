@@ -89,7 +89,7 @@ var lossSituations = []lossSituation{
 
 // A client whose upstream connection is lost, in any state and with any request, is answered or
 // closed, and afterwards closed or served. Each command is lost in either way, in another quarter of
-// the situations from run to run; make test-torture has it in each.
+// the situations from run to run; make long SUITE=torture has it in each.
 func TestNoSilenceAfterALoss(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)

@@ -80,7 +80,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// tortureRequests is how many requests are enough. make test-torture asks many more.
+// tortureRequests is how many requests are enough. make long SUITE=torture asks many more.
 func tortureRequests() int64 {
 	if n, err := strconv.ParseInt(os.Getenv("LOCKPROXY_TEST_TORTURE"), 10, 64); err == nil {
 		return n

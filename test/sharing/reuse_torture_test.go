@@ -18,7 +18,7 @@ import (
 // Clients come, use connections of their own, and leave in all ways, many at a time, while what they
 // have asked for before still comes: messages, invalidations, elements of lists. The next client that
 // gets such a connection finds it new, and is told nothing but its own replies, which it knows by its
-// marks. make test-torture asks for many more replies.
+// marks. make long SUITE=torture asks for many more replies.
 func TestReuseTorture(t *testing.T) {
 	t.Parallel()
 	t.Run("one Redis", func(t *testing.T) {

@@ -1,6 +1,4 @@
-//go:build admin
-
-package admin_test
+package browser_test
 
 import (
 	"context"
@@ -15,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/admin"
-	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
 	"lockproxy/proxy"
 )
@@ -102,11 +99,11 @@ func crowd(t *testing.T, s *site) {
 	}
 	// in order, so that the queue is known
 	wait := func(key, owner string, seconds int) {
-		before := s.proxy.Stats().Locks.Waiters
+		before := s.proxy.Server.Stats().Locks.Waiters
 		c := s.waiter()
 		run(func() { c.Do(ctx, "LOCK", key, 3600, "WAIT", seconds, "OWNER", owner) })
 		testwait.Until(t, "a waiter",
-			func() bool { return s.proxy.Stats().Locks.Waiters > before })
+			func() bool { return s.proxy.Server.Stats().Locks.Waiters > before })
 	}
 	s.lock(s.client(), "migrate:schema", 3600, "OWNER", "deploy-41")
 	wait("migrate:schema", "deploy-42", 0)
@@ -123,12 +120,7 @@ func crowd(t *testing.T, s *site) {
 			})
 		}
 	}
-	foreign := func(name string) *redis.Client {
-		c := redis.NewClient(testredis.Patient(&redis.Options{Addr: s.addr, ClientName: name,
-			DisableIdentity: true, PoolSize: 1}))
-		t.Cleanup(func() { c.Close() })
-		return c
-	}
+	foreign := func(name string) *redis.Client { return s.connect(name, 1, testwait.Patience) }
 	first, late := foreign("billing-7"), foreign("billing-8")
 	if err := first.SetNX(ctx, "z:invoice:2026", "random", time.Hour).Err(); err != nil {
 		t.Fatal(err)
@@ -167,7 +159,9 @@ func TestPageShowsWhatHurts(t *testing.T) {
 		p.Locks.History = 16 << 20
 		a.Name, a.Page = "proxy-1, 10.0.0.1:6380", "http://10.0.0.1:6390/"
 	})
-	startSiteAt(t, s.redis, announcing("http://10.0.0.2:6390/"))
+	startSiteAt(t, s.redis, func(a *admin.Config, _ *proxy.Config) {
+		a.Page = "http://10.0.0.2:6390/"
+	})
 	crowd(t, s)
 	for _, look := range []struct {
 		name          string

@@ -1,6 +1,4 @@
-//go:build admin
-
-package admin_test
+package browser_test
 
 import (
 	"context"
@@ -15,9 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"lockproxy/internal/admin"
 	"lockproxy/internal/test/testwait"
-	"lockproxy/proxy"
 )
 
 const (
@@ -27,8 +23,6 @@ const (
 		document.activeElement.getAttribute("aria-label") || document.activeElement.tagName`
 	evilKey = `<img src=x onerror="window.hacked=1">`
 )
-
-func withToken(cfg *admin.Config, _ *proxy.Config) { cfg.Token = adminToken }
 
 func TestPageFilterAndSort(t *testing.T) {
 	t.Parallel()
@@ -171,7 +165,7 @@ func TestPageRelease(t *testing.T) {
 	b.shot("confirm")
 	b.click("#release-cancel")
 	b.until(`document.getElementById("release-dialog").open`, "false")
-	if n, said := s.proxy.Stats().Locks.Forced, b.eval(`$("said").textContent`); n != 0 || said != "" {
+	if n, said := s.proxy.Server.Stats().Locks.Forced, b.eval(`$("said").textContent`); n != 0 || said != "" {
 		t.Errorf("%d releases without a confirmation, said %q", n, said)
 	}
 
@@ -181,7 +175,7 @@ func TestPageRelease(t *testing.T) {
 	if err := testwait.For(t, "the waiter's lock", waiter); err != nil {
 		t.Errorf("the waiter: %v", err)
 	}
-	if n := s.proxy.Stats().Locks.Forced; n != 1 {
+	if n := s.proxy.Server.Stats().Locks.Forced; n != 1 {
 		t.Errorf("%d releases with one confirmation", n)
 	}
 	b.until(`document.querySelector("#rows .waiters")?.textContent +

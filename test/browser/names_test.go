@@ -1,6 +1,4 @@
-//go:build admin
-
-package admin_test
+package browser_test
 
 import (
 	"fmt"

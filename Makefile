@@ -24,7 +24,7 @@ INSTALL-clients = bash test/clients/testdata/install.sh
 INSTALL-faults = sh internal/test/faults/install.sh
 INSTALL-admin = sh internal/admin/install.sh
 INSTALL-packaging = sh deploy/install.sh
-INSTALL-model = sh lockcmd/model/install.sh
+INSTALL-model = sh internal/test/model/install.sh
 deps-%: deps
 	@$(INSTALL-$*)
 
@@ -120,4 +120,4 @@ man: ## the manual page, after flags have changed
 	$(GO) test -count=1 -run TestManualPage ./cmd/lockproxy -args -update-man
 
 clean: ## removes what the targets above have made
-	rm -rf dist lockproxy lockbench locksoak bench.md bench.csv
+	rm -rf dist lockproxy lockbench locktools bench.md bench.csv

@@ -12,7 +12,7 @@ passed=0
 pass() { echo "ok  $*"; passed=$((passed + 1)); }
 fail() { echo "FAIL  $*" >&2; exit 1; }
 
-go build -C deploy/tools -trimpath -o "$work/tools/" tool ./links ./manifests ./containers
+go build -C deploy/tools -trimpath -o "$work/tools/" tool ./links ./verify
 export TOOLS=$work/tools SOURCE_DATE_EPOCH=1700000000
 version=v1.2.3-rc.4
 
@@ -52,7 +52,7 @@ pass "release: built for linux/arm64, darwin/amd64 and darwin/arm64 too"
 for dir in $(go list -deps ./cmd/lockproxy | sed -n 's|^lockproxy/\([^/]*\).*|\1|p' | sort -u); do
 	grep -Eq "^!$dir(/|\$)" deploy/Dockerfile.dockerignore || fail "the image would be built without $dir: name it in deploy/Dockerfile.dockerignore"
 done
-"$work/tools/containers" deploy/Dockerfile deploy/compose.yaml || fail "image"
+"$work/tools/verify" containers deploy/Dockerfile deploy/compose.yaml || fail "image"
 pass "image: its build is given all packages that it needs; BuildKit's linter finds nothing in the Dockerfile, nor compose's loader in compose.yaml"
 
 deb=$work/a/lockproxy_${version}_amd64.deb
@@ -155,7 +155,7 @@ exposure=$(systemd-analyze security --offline=true --no-pager "$work/lockproxy.s
 awk -v e="$exposure" 'BEGIN { exit !(e != "" && e < 3) }' || fail "unit: exposure level \"$exposure\", want less than 3"
 pass "unit: verified, exposure level $exposure of 10"
 
-"$work/tools/manifests" deploy/kubernetes/*.yaml >"$work/kinds" || fail "manifests"
+"$work/tools/verify" manifests deploy/kubernetes/*.yaml >"$work/kinds" || fail "manifests"
 pass "manifests: strictly of Kubernetes' types: $(cut -d' ' -f1 "$work/kinds" | tr '\n' ' ')"
 
 grep -q '"specVersion"' "$work/a/lockproxy_${version}_linux_amd64.cdx.json" && grep -q 'pkg:golang/github.com/redis/go-redis/v9@' "$work/a/lockproxy_${version}_linux_amd64.cdx.json" ||

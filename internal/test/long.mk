@@ -5,7 +5,7 @@ SEED ?= 0
 
 # PACKAGES instead of make test. What fails here only judges the machine.
 long-stress: deps format compile ## 20 min: make test under processor and disk pressure, with random stalls
-	$(GO) run ./internal/test/stress -- \
+	$(GO) run ./cmd/locktools stress -- \
 		$(if $(PACKAGES),$(RACE) $(GO) test -vet=off -count=1 -timeout 60m $(PACKAGES),$(MAKE) test TIMEOUT=60m)
 
 # Clients whose connections, upstream ones too, are closed all the time, and clients that leave their
@@ -69,8 +69,8 @@ long-failovers: deps ## 20 min: FAULTS random faults of a group with Sentinels, 
 DURATION ?= 10m
 FAR ?= 0s
 long-soak: deps-faults ## DURATION: random faults under clients that are judged, by SEED
-	$(GO) build -o locksoak ./cmd/locksoak
-	./locksoak --duration $(DURATION) --seed $(SEED) --far $(FAR) $(SOAK)
+	$(GO) build -o locktools ./cmd/locktools
+	./locktools soak --duration $(DURATION) --seed $(SEED) --far $(FAR) $(SOAK)
 
 long-deadlocks: DURATION = 10m
 long-deadlocks: deps ## 5 min: every deadlock of random lock orders is found, for DURATION of virtual time
@@ -85,16 +85,16 @@ long-older: deps-clients ## 2 min: the five older locks next to LOCK
 long-clients-cluster: deps-clients ## 4 min: the programs of make test-clients in front of a cluster
 	$(GO) test -tags clients -count=1 -timeout 10m -run TestClusterClients -v ./test/clients
 
-# See lockcmd/model/README.md; 1.1 GB, or of both cores half that time and twice the memory. MODEL is
+# See internal/test/model/README.md; 1.1 GB, or of both cores half that time and twice the memory. MODEL is
 # for its flags: MODEL=-quick takes less than a minute.
 long-model: deps-model ## 15 min: every order of steps of the lock protocol
-	nice -n 10 $(GO) run ./lockcmd/model $(MODEL)
+	nice -n 10 $(GO) run ./cmd/locktools model $(MODEL)
 
 # COUNT changes at each of PLACES (all if empty), drawn by SEED, one at a time: which do all tests that
 # reach them let live? See CONTRIBUTING.md. ONLY names one change.
 COUNT = 15
 long-mutate: deps ## 3 h: COUNT changes of the product at each of PLACES, by SEED, that no test notices
-	@$(NORACE) GOGC=400 nice -n 10 $(GO) run ./cmd/lockmutate -seed $(SEED) -count $(COUNT) -places '$(PLACES)' -only '$(ONLY)'
+	@$(NORACE) GOGC=400 nice -n 10 $(GO) run ./cmd/locktools mutate -seed $(SEED) -count $(COUNT) -places '$(PLACES)' -only '$(ONLY)'
 
 # Then the properties, with many more cases than in make test.
 FUZZTIME ?= 10m

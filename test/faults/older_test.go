@@ -79,7 +79,7 @@ func (p *foreign) spoils(do func()) {
 }
 
 // These are the effects that programs with their own recipes can have on a lock of LOCK's. The
-// model in lockcmd/model has found exactly these.
+// model in internal/test/model has found exactly these.
 func TestNotPromisedLockNextToForeignClients(t *testing.T) {
 	t.Run("a shorter timestamp is believed", func(t *testing.T) {
 		t.Parallel()

@@ -141,7 +141,7 @@ func (u *underWork[S]) judge(t *testing.T, w *work, losesWrites, losesLocks bool
 	if violated {
 		path := filepath.Join(os.TempDir(),
 			fmt.Sprintf("violation-%d-%s.jsonl", os.Getpid(), w.name))
-		t.Logf("the history, which locksoak check judges again: %s %v", path, v.h.Save(path))
+		t.Logf("the history, which locktools soak check judges again: %s %v", path, v.h.Save(path))
 	}
 	return found
 }

@@ -1,4 +1,4 @@
-package main
+package stress
 
 import (
 	"context"
@@ -14,13 +14,15 @@ import (
 	"time"
 )
 
-func main() {
-	limit := flag.Duration("for", time.Hour, "end the command after this time")
-	seed := flag.Uint64("seed", 0, "of the stops; 0 is a new one")
-	flag.Parse()
-	if flag.NArg() == 0 {
-		fmt.Fprintln(os.Stderr, "usage: stress [--for 1h] [--seed n] command...")
-		os.Exit(2)
+// Main runs the command that its arguments name, and returns the command's exit status.
+func Main(args []string) int {
+	flags := flag.NewFlagSet("locktools stress", flag.ExitOnError)
+	limit := flags.Duration("for", time.Hour, "end the command after this time")
+	seed := flags.Uint64("seed", 0, "of the stops; 0 is a new one")
+	flags.Parse(args)
+	if flags.NArg() == 0 {
+		fmt.Fprintln(os.Stderr, "usage: locktools stress [--for 1h] [--seed n] command...")
+		return 2
 	}
 	if *seed == 0 {
 		*seed = rand.Uint64()
@@ -29,7 +31,7 @@ func main() {
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, *limit)
 	defer cancel()
-	os.Exit(run(ctx, *seed, flag.Args()))
+	return run(ctx, *seed, flags.Args())
 }
 
 // run returns the command's exit status.

@@ -1,4 +1,4 @@
-package main
+package stress
 
 import (
 	"math/rand/v2"

@@ -21,13 +21,13 @@ import (
 // Programs are the paths of what a Bench runs, built with the race detector.
 type Programs struct {
 	Proxy string // lockproxy
-	Soak  string // locksoak, for client processes
+	Tools string // locktools, for client processes
 }
 
 // BuildPrograms compiles them into dir.
 func BuildPrograms(ctx context.Context, dir string) (p Programs, err error) {
 	if p.Proxy, err = process.Build(ctx, dir, "lockproxy"); err == nil {
-		p.Soak, err = process.Build(ctx, dir, "locksoak")
+		p.Tools, err = process.Build(ctx, dir, "locktools")
 	}
 	return p, err
 }

@@ -14,7 +14,7 @@ import (
 	"lockproxy/internal/test/faults/process"
 )
 
-// clientProcess is a client.Locker in a separate process: locksoak client.
+// clientProcess is a client.Locker in a separate process: locktools soak client.
 type clientProcess struct {
 	id    int
 	args  func(start int) []string
@@ -28,9 +28,9 @@ type clientProcess struct {
 	reading sync.WaitGroup
 }
 
-// ClientArgs are the arguments of locksoak for a client process.
+// ClientArgs are the arguments of locktools for a client process.
 func ClientArgs(id int, seed uint64, targets []client.Target, keys []string) []string {
-	args := []string{"client", "--id", fmt.Sprint(id), "--seed", fmt.Sprint(seed), "--keys",
+	args := []string{"soak", "client", "--id", fmt.Sprint(id), "--seed", fmt.Sprint(seed), "--keys",
 		strings.Join(keys, ",")}
 	for _, t := range targets {
 		args = append(args, "--target", fmt.Sprintf("%d=%s", t.Proxy, t.Addr))

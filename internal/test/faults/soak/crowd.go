@@ -147,7 +147,7 @@ func (b *Bench) newCrowd(p Plan, load Load) *crowd {
 
 // prepare makes one of the client processes ready for a round.
 func (b *Bench) prepare(client *clientProcess, id int, on *process.Machine, p Plan, c *crowd) {
-	client.id, client.path, client.notes, client.on = id, b.programs.Soak, c.far, on
+	client.id, client.path, client.notes, client.on = id, b.programs.Tools, c.far, on
 	client.args = func(start int) []string {
 		return ClientArgs(id, p.Seed+uint64(id+start), b.straight(), c.keys)
 	}

@@ -1,4 +1,4 @@
-package main
+package model
 
 // config is one search: what the model is built with, and what the search must find.
 type config struct {

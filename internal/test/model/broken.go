@@ -1,4 +1,4 @@
-package main
+package model
 
 // broken are rules left out or changed: each must be caught, by the property that is there for it.
 func broken() []config {

@@ -1,4 +1,4 @@
-package main
+package model
 
 import (
 	"context"
@@ -16,15 +16,17 @@ import (
 	"time"
 )
 
-func main() {
-	pattern := flag.String("run", "",
+// Main explores what its arguments name, and returns 1 if something is not as it should be.
+func Main(args []string) int {
+	flags := flag.NewFlagSet("locktools model", flag.ExitOnError)
+	pattern := flags.String("run", "",
 		"explore only the configurations whose names match this `regexp`")
-	only := flag.Bool("quick", false, "explore only a chosen few, in a minute")
-	trail := flag.String("trail", "",
+	only := flags.Bool("quick", false, "explore only a chosen few, in a minute")
+	trail := flags.String("trail", "",
 		"print the shortest run that breaks the property of the configuration of this `name`")
-	parallel := flag.Int("j", runtime.NumCPU(),
+	parallel := flags.Int("j", runtime.NumCPU(),
 		"how many searches run at a time; each needs up to 1 GB and is ended at 3")
-	flag.Parse()
+	flags.Parse(args)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	dir, err := os.MkdirTemp("", "lockproxy-model-")
@@ -38,9 +40,9 @@ func main() {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "model:", err)
-		os.RemoveAll(dir)
-		os.Exit(1)
+		return 1
 	}
+	return 0
 }
 
 // exploreAll prints a line for each configuration whose name matches, in their order.

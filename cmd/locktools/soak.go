@@ -22,7 +22,8 @@ import (
 	"lockproxy/internal/test/faults/soak"
 )
 
-type commands struct {
+// soakCommands are those of locktools soak.
+type soakCommands struct {
 	Run    runCommand    `cmd:"" default:"withargs" help:"Run rounds of faults."`
 	Check  checkCommand  `cmd:"" help:"Judge histories that were written before."`
 	Client clientCommand `cmd:"" hidden:"" help:"Be one client of a round."`
@@ -31,17 +32,22 @@ type commands struct {
 // errViolations says that the service did not keep a promise.
 var errViolations = errors.New("a promise was not kept")
 
-func main() {
-	var c commands
-	parsed := kong.Parse(&c, kong.Name("locksoak"),
+// soakMain does to lockproxy what machines, networks and operators do, for as long as asked, and
+// checks that what it promises holds: see docs/guarantees.md. What it does follows from a seed.
+func soakMain(args []string) int {
+	var c soakCommands
+	parser := kong.Must(&c, kong.Name("locktools soak"),
 		kong.Description("Random faults against lockproxy, and a check of what its clients saw."))
+	parsed, err := parser.Parse(args)
+	parser.FatalIfErrorf(err)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	parsed.BindTo(ctx, (*context.Context)(nil))
 	if err := parsed.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "locksoak:", err)
-		os.Exit(1)
+		fmt.Fprintln(os.Stderr, "soak:", err)
+		return 1
 	}
+	return 0
 }
 
 // clientCommand is a client process: it writes what it does to standard output.

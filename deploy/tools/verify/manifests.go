@@ -1,6 +1,3 @@
-// Command manifests reads Kubernetes manifests as the API server would, strictly: an unknown field, a
-// wrong type, or a kind that isn't there is an error. It is a separate module, since it needs
-// Kubernetes' types and lockproxy doesn't.
 package main
 
 import (
@@ -22,21 +19,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-func main() {
-	for _, name := range os.Args[1:] {
-		text, err := os.ReadFile(name)
-		if err == nil {
-			err = verify(text)
-		}
-		if err != nil {
-			fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
-			os.Exit(1)
-		}
+// verifyManifests reads Kubernetes manifests as the API server would, strictly: an unknown field, a
+// wrong type, or a kind that isn't there is an error.
+func verifyManifests(name string) error {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return err
 	}
+	return verifyDocuments(text)
 }
 
-// verify reads each document of a file, and looks whether what refers to another finds it.
-func verify(text []byte) error {
+// verifyDocuments reads each document of a file, and looks whether what refers to another finds it.
+func verifyDocuments(text []byte) error {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme,
 		networkingv1.AddToScheme, policyv1.AddToScheme} {

@@ -1,4 +1,4 @@
-package main
+package model
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 )
 
 //go:embed *.pml
-var model embed.FS
+var sources embed.FS
 
 // Limits of one search. What it needs is far below: who reaches them has changed the model too much
 // for a search to the end.
@@ -31,7 +31,7 @@ type search struct {
 
 // newSearch puts the model into a new directory.
 func newSearch(c config, dir string) (*search, error) {
-	files, err := model.ReadDir(".")
+	files, err := sources.ReadDir(".")
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func newSearch(c config, dir string) (*search, error) {
 		return nil, err
 	}
 	for _, f := range files {
-		text, err := model.ReadFile(f.Name())
+		text, err := sources.ReadFile(f.Name())
 		if err != nil {
 			return nil, err
 		}

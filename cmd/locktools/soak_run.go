@@ -62,7 +62,7 @@ func (c *runCommand) Run(ctx context.Context) error {
 }
 
 func (c *runCommand) run(ctx context.Context) error {
-	dir, err := os.MkdirTemp("", "locksoak")
+	dir, err := os.MkdirTemp("", "lockproxy-soak")
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (c *runCommand) run(ctx context.Context) error {
 }
 
 func (c *runCommand) programs(ctx context.Context, dir string) (p soak.Programs, err error) {
-	if p.Soak, err = os.Executable(); err != nil {
+	if p.Tools, err = os.Executable(); err != nil {
 		return p, err
 	}
 	if p.Proxy = c.Proxy; p.Proxy == "" {
@@ -145,7 +145,7 @@ func (c *runCommand) rounds(ctx context.Context, bench *soak.Bench, p *progress)
 		if failed := r.History.Save(path); failed != nil {
 			return failed
 		}
-		fmt.Printf("its history is in %s; to repeat the faults: locksoak --seed %d --round %d "+
+		fmt.Printf("its history is in %s; to repeat the faults: locktools soak --seed %d --round %d "+
 			"--rounds 1\n", path, c.Seed, n)
 	}
 	return err

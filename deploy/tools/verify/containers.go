@@ -1,6 +1,3 @@
-// Command containers reads a Dockerfile as BuildKit does, with its linter, and a compose file as
-// docker compose does: what they would refuse or warn of is an error. Neither takes a container
-// engine.
 package main
 
 import (
@@ -19,21 +16,8 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 )
 
-func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: containers DOCKERFILE COMPOSE_FILE")
-		os.Exit(2)
-	}
-	for i, verify := range []func(string) error{verifyDockerfile, verifyCompose} {
-		if err := verify(os.Args[i+1]); err != nil {
-			fmt.Fprintf(os.Stderr, "%s: %v\n", os.Args[i+1], err)
-			os.Exit(1)
-		}
-	}
-}
-
-// verifyDockerfile wants an image that is one static binary, run by a user without a name, not
-// root.
+// verifyDockerfile reads a Dockerfile as BuildKit does, with its linter: its warnings are errors. It
+// wants an image that is one static binary, run by a user without a name, not root.
 func verifyDockerfile(name string) error {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -79,7 +63,7 @@ func verifyDockerfile(name string) error {
 	return nil
 }
 
-// verifyCompose wants what is built to be there, and to have a health check that takes no shell.
+// verifyCompose reads a compose file as docker compose does. It wants what is built to be there, and to have a health check that takes no shell.
 func verifyCompose(name string) error {
 	dir, err := filepath.Abs(filepath.Dir(name))
 	if err != nil {

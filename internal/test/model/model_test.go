@@ -1,4 +1,4 @@
-package main
+package model
 
 import (
 	"crypto/sha256"
@@ -17,7 +17,7 @@ func TestModelFollowsScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scripts, err := filepath.Glob("../script/*.lua")
+	scripts, err := filepath.Glob("../../../lockcmd/script/*.lua")
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("no scripts found: %v", err)
 	}
@@ -47,8 +47,8 @@ func TestModelNamesWhatIsThere(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range regexp.MustCompile(`[\w/]+\.(go|pml|lua)\b`).FindAllString(string(text), -1) {
-			places, _ := filepath.Glob("../script/" + name)
-			for _, place := range []string{name, "../" + name} {
+			places, _ := filepath.Glob("../../../lockcmd/script/" + name)
+			for _, place := range []string{name, "../../../lockcmd/" + name} {
 				if _, err := os.Stat(place); err == nil {
 					places = append(places, place)
 				}
@@ -91,12 +91,12 @@ func TestConfigsAreNamedOnce(t *testing.T) {
 
 func TestConfigsDefineWhatTheModelKnows(t *testing.T) {
 	known := map[string]bool{"MAY_STICK": true} // search.go's own
-	files, err := model.ReadDir(".")
+	files, err := sources.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range files {
-		text, err := model.ReadFile(f.Name())
+		text, err := sources.ReadFile(f.Name())
 		if err != nil {
 			t.Fatal(err)
 		}

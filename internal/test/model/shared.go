@@ -1,4 +1,4 @@
-package main
+package model
 
 // Locks that can be shared, among LOCK themselves: two readers, a writer, and clients that ask for
 // it up to a limit of two. Client i is at proxy i modulo 2.

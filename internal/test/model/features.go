@@ -1,4 +1,4 @@
-package main
+package model
 
 // The searches of commands and options that are built on LOCK: ONCE and DONE, CLIENT UNBLOCK, MAX,
 // several connections of an OWNER, and LOCKALL.

@@ -1,4 +1,4 @@
-package main
+package model
 
 // residues are what foreign clients may still do to a lock of LOCK's, as is promised and no better.
 // Each search excuses all but one: nextToForeign shows that beyond these, and what findings lists,

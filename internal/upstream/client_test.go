@@ -1,6 +1,9 @@
 package upstream
 
 import (
+	"fmt"
+	"io"
+	"net"
 	"strings"
 	"testing"
 )
@@ -23,5 +26,22 @@ func TestClientBoundsReplies(t *testing.T) {
 			t.Errorf("%.40q: %v, %v", reply, got, err)
 		}
 		client.Close()
+	}
+}
+
+// A reply may announce as much as there is room for.
+func TestClientTakesTheLargestReply(t *testing.T) {
+	end := len("\r\n") // which is still to come, too
+	for size, fits := range map[int]bool{maxReply - end: true, maxReply - end + 1: false} {
+		here, there := net.Pipe()
+		go func() { // ends with the pipe
+			io.WriteString(there, fmt.Sprintf("$%d\r\n", size))
+			there.Close()
+		}()
+		_, err := io.ReadAll(&ownConn{Conn: here})
+		if (err == nil) != fits {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+		here.Close()
 	}
 }

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -21,9 +22,18 @@ type round struct {
 // answering is the address of an upstream that plays these rounds by each connection.
 func answering(t *testing.T, rounds ...round) (addr string) {
 	t.Helper()
+	return playing(t, nil, rounds...)
+}
+
+// playing is answering, by TLS if there is a configuration of it.
+func playing(t *testing.T, cfg *tls.Config, rounds ...round) (addr string) {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
+	}
+	if cfg != nil {
+		ln = tls.NewListener(ln, cfg)
 	}
 	ended := make(chan struct{})
 	go func() { // ends when ln does

@@ -118,6 +118,7 @@ func TestSameUpstream(t *testing.T) {
 		{"redis://:p@a", "redis://:q@a/1", false},
 		{"redis://:p@a", "redis://:q@b", false},
 		{"redis://:p@a", "rediss://:q@a", false},
+		{"rediss://:p@a", "rediss://:q@a", true},
 		{"rediss://:p@a", "rediss://:q@a?skip_verify=true", false},
 		{"redis://:p@a", "redis+cluster://:q@a", false},
 		{"redis+cluster://:p@a,b", "redis+cluster://:q@a,b", true},

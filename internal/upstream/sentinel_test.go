@@ -189,6 +189,25 @@ func TestShutdownLeavesTheConnectionOpen(t *testing.T) {
 	}
 }
 
+// A Sentinel that nobody reaches, or that refuses the login, is reported with the reason.
+func TestSentinelThatDoesNotServe(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.Close()
+	wrong := answering(t, round{1, "-WRONGPASS invalid username-password pair\r\n"})
+	for addr, reason := range map[string]string{ln.Addr().String(): "refused", wrong: "WRONGPASS"} {
+		u := &Upstream{Network: "tcp", sentinels: newSentinels("g", []string{addr})}
+		u.secrets.sentinelSecret = "pw"
+		f := &follower{upstream: u, log: hclog.NewNullLogger()}
+		err := f.listen(t.Context(), addr, func() { t.Error("it has answered") })
+		if err == nil || !strings.Contains(err.Error(), reason) {
+			t.Errorf("the error is %v, without %q", err, reason)
+		}
+	}
+}
+
 // A Sentinel that answers nonsense is one that does not answer. What it then says of changes only
 // makes the proxy ask again.
 func TestSentinelNonsense(t *testing.T) {

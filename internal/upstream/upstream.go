@@ -128,10 +128,11 @@ func (u *Upstream) StillAdmits(ctx context.Context) (server Server, err error) {
 }
 
 // IsLoginDemand reports whether StillAdmits has failed because clients must log in first, or because
-// what they start as is not accepted any more.
+// what they start as is not accepted any more. A server that is full has not judged the login.
 func IsLoginDemand(err error) bool {
 	refused, ok := errors.AsType[*Refused](err)
-	return errors.Is(err, errNoAuth) || ok && refused.Step == "AUTH"
+	return errors.Is(err, errNoAuth) ||
+		ok && refused.Step == "AUTH" && !turnsAway(refused.Reply)
 }
 
 // askAll is a request that all masters of a cluster answer.
@@ -149,8 +150,9 @@ func demandsLogin(h resp.Head) bool {
 
 // isRefusal reports whether a reply is no reply, but what Redis says to a connection before it
 // closes it: there are too many, or it is in protected mode.
-func isRefusal(h resp.Head) bool {
-	line := string(h.Line)
-	return h.IsError() && (strings.HasPrefix(line, "ERR max number of clients") ||
-		strings.HasPrefix(line, "DENIED"))
+func isRefusal(h resp.Head) bool { return h.IsError() && turnsAway(string(h.Line)) }
+
+func turnsAway(said string) bool {
+	return strings.HasPrefix(said, "ERR max number of clients") ||
+		strings.HasPrefix(said, "DENIED")
 }

@@ -7,18 +7,22 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/held"
+	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/search"
 )
 
-func newTestNotifications() *Notifications {
+func newTestNotifications() *Notifications { return newTestNotificationsOf(false) }
+
+func newTestNotificationsOf(cluster bool) *Notifications {
 	jobs := &background.Jobs{Timers: background.NewTimers(), Clients: background.NewClients(nil, false),
-		Log: hclog.NewNullLogger(), Scripts: script.NewMaker(script.Config{Proxy: "p"})}
+		Log: hclog.NewNullLogger(), Scripts: script.NewMaker(script.Config{Proxy: "p", Cluster: cluster})}
 	jobs.Timers.Close()
 	registry, qs := held.NewRegistry(func(*held.Lock) {}), queue.New(&background.Ways{})
 	return NewNotifications(qs, held.NewSessions(jobs, registry, nil),
@@ -83,5 +87,31 @@ func TestListeningEnds(t *testing.T) {
 	w.wanted = time.Now().Add(-subscriptionIdle)
 	if w.next(names.Identity{}) != nil || w.listening {
 		t.Error("it listens for nobody")
+	}
+}
+
+// A node of a cluster that has been asked again and again, and says nothing, is heard no more. Once
+// it answers, session locks are verified: messages may have been missed.
+func TestASilentNodeIsNotHeard(t *testing.T) {
+	w := newTestNotificationsOf(true)
+	slot := keyname.SlotOf([]byte("job"))
+	made := &redis.Subscription{Kind: "ssubscribe", Channel: w.slots.channel(slot)}
+	w.Listen(names.Identity{}, "job")
+	for range 3 * maxMissed {
+		w.slots.review()
+		if w.slots.onSubscription(made); !w.hears("job") {
+			t.Fatal("it is not heard")
+		}
+	}
+	for range maxMissed {
+		if w.slots.review(); !w.hears("job") {
+			t.Fatal("it is heard no more, too early")
+		}
+	}
+	if w.slots.review(); w.hears("job") || !w.slots.missing[slot] {
+		t.Error("it is heard, though it is silent")
+	}
+	if w.slots.onSubscription(made); !w.hears("job") || w.slots.missing[slot] {
+		t.Error("it is not heard again")
 	}
 }

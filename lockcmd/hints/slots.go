@@ -28,6 +28,9 @@ type slotSubscriptions struct {
 	// has heard of one. Notifications.mu guards both.
 	missing map[uint16]bool
 	any     bool
+	// unanswered is how often each wanted one was asked for since a node has last confirmed it.
+	// Notifications.mu guards it.
+	unanswered map[uint16]int
 }
 
 // subscriptionReview is how often it ends subscriptions without waiters and repeats the others: at a
@@ -36,7 +39,7 @@ const subscriptionReview = 5 * time.Second
 
 func newSlotSubscriptions(w *Notifications) *slotSubscriptions {
 	return &slotSubscriptions{notifications: w, pending: make(chan uint16, slot.Count),
-		wanted: map[uint16]time.Time{}}
+		wanted: map[uint16]time.Time{}, missing: map[uint16]bool{}, unanswered: map[uint16]int{}}
 }
 
 // channel is this proxy's channel for the locks in a slot.
@@ -83,6 +86,7 @@ func (sh *slotSubscriptions) onSubscription(m *redis.Subscription) {
 	sh.heard[slot].Store(made)
 	w := sh.notifications
 	w.mu.Lock()
+	delete(sh.unanswered, slot)
 	verify := made && sh.missing[slot]
 	delete(sh.missing, slot)
 	verify, sh.any = verify && (!sh.any || len(sh.missing) == 0), sh.any || verify
@@ -135,12 +139,14 @@ func (sh *slotSubscriptions) begin(slots []uint16) {
 	sh.notifications.mu.Lock()
 	defer sh.notifications.mu.Unlock()
 	sh.missing, sh.any = map[uint16]bool{}, false
+	clear(sh.unanswered)
 	for _, slot := range slots {
 		sh.missing[slot] = true
 	}
 }
 
-// review returns the slots to subscribe to, mostly again, and those to unsubscribe from.
+// review returns the slots to subscribe to, mostly again, and those to unsubscribe from. A slot whose
+// node has been silent is heard no more, until the node answers.
 func (sh *slotSubscriptions) review() (used, idle []uint16) {
 	inUse := sh.notifications.slotsInUse()
 	sh.notifications.mu.Lock()
@@ -148,8 +154,13 @@ func (sh *slotSubscriptions) review() (used, idle []uint16) {
 	for slot, since := range sh.wanted {
 		if inUse[slot] || time.Since(since) < subscriptionIdle {
 			used = append(used, slot)
+			if sh.unanswered[slot]++; sh.unanswered[slot] > maxMissed && sh.heard[slot].Swap(false) {
+				sh.missing[slot], sh.any = true, false
+			}
 		} else {
 			delete(sh.wanted, slot)
+			delete(sh.unanswered, slot)
+			delete(sh.missing, slot)
 			idle = append(idle, slot)
 		}
 	}
@@ -184,21 +195,32 @@ func (w *Notifications) listenToAllWaits(ctx context.Context, as names.Identity)
 	return listeners{&as, func() { cancel(); running.Wait() }}
 }
 
-// listenToWaits receives what other proxies say on one of a cluster's channels, until ctx ends or
-// the user is refused.
+// maxRefusedRetry is how long it waits at most before it asks again for a channel that the user may
+// not use.
+const maxRefusedRetry = 30 * time.Second
+
+// listenToWaits receives what other proxies say on one of a cluster's channels, until ctx ends. A
+// user who may not do that can be given the right later.
 func (w *Notifications) listenToWaits(
 	ctx context.Context, as names.Identity, channel string,
 ) {
 	loopguard.MayWait()
-	for failures := 0; ctx.Err() == nil; {
+	for failures, refusals := 0, 0; ctx.Err() == nil; {
 		began := time.Now()
 		err := w.receiveWaits(ctx, as, channel)
-		if denied, invalid := isRefused(err); denied || invalid ||
-			redis.HasErrorPrefix(err, "unknown command") {
+		if redis.HasErrorPrefix(err, "unknown command") {
 			return
 		}
-		if failures++; time.Since(began) >= maxListenRetry {
-			failures = 0
+		lasted := time.Since(began) >= maxListenRetry
+		if denied, invalid := isRefused(err); denied || invalid {
+			if refusals++; lasted {
+				refusals = 1
+			}
+			pauseAfter(ctx, 1+refusals, refusedRetry, maxRefusedRetry)
+			continue
+		}
+		if failures++; lasted {
+			failures, refusals = 0, 0
 		}
 		pauseAfter(ctx, failures, minListenRetry, maxListenRetry)
 	}

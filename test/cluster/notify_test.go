@@ -105,3 +105,29 @@ func TestClusterWakesWithoutTheRight(t *testing.T) {
 		proxytest.Token(t, waiter.Reply())
 	}
 }
+
+// Proxies whose user may not use the channels by which they ask each other who waits find a deadlock
+// as soon as the user may.
+func TestClusterWaitsWithTheRightLater(t *testing.T) {
+	t.Parallel()
+	node := testredis.StartCluster(t, 1, 0, "--user", "app", "on", ">pw", "~*", "+@all",
+		"resetchannels", "&lockproxy:wake:{*}:*").Nodes[0]
+	url := strings.Replace(node.URL(), "://", "://app:pw@", 1)
+	var owners []*proxytest.Conn
+	for i := range 2 {
+		p := proxytest.Start(t, url, func(cfg *proxy.Config) { cfg.Locks.Cluster = true })
+		owners = append(owners, proxytest.Dial(t, p.Addr))
+		owners[i].Lock(fmt.Sprintf("k%d 600 OWNER o%d", i, i))
+	}
+	for i, c := range owners {
+		c.Send(fmt.Sprintf("LOCK k%d 600 OWNER o%d WAIT 0", 1-i, i))
+	}
+	asked := func() int { return strings.Count(node.Ask("ACL", "LOG"), "}waits") }
+	testwait.Until(t, "they are refused", func() bool { return asked() >= 3 })
+	if got := node.Ask("ACL", "SETUSER", "app", "&lockproxy:wake:*"); got != "+OK" {
+		t.Fatal(got)
+	}
+	if got := owners[1].Reply(); !strings.HasPrefix(got, "-DEADLOCK ") {
+		t.Errorf("%q", got)
+	}
+}

@@ -39,17 +39,22 @@ var clock = time.Now
 
 // about is what a seal binds a message to.
 func (m *message) about() string {
-	return m.ID + "\n" + m.Proxy + "\n" + strconv.FormatBool(m.Answer)
+	return m.ID + "\n" + m.Proxy + "\n" + strconv.FormatBool(m.Answer) + "\n" +
+		strings.Join(m.Owners, "\n")
 }
 
-// tell publishes a message, with what it seals as a client.
+// tell publishes a message, with what it seals as a client. Until the key of the client's login is
+// derived, it asks for owners alone, and answers nothing: the next search asks again.
 func (d *Deadlocks) tell(as names.Identity, m message, sealed any) {
 	plain, err := json.Marshal(sealed)
-	if err != nil {
-		return // it cannot fail with these types
+	by := d.login(as)
+	if err != nil || m.Answer && !by.derived.Load() {
+		return // of these types, all can be marshalled
 	}
 	m.Proxy = d.Scripts.Proxy
-	m.By, m.Sealed = d.login(as).sealed(plain, m.about())
+	if by.derived.Load() {
+		m.By, m.Sealed = by.sealed(plain, m.about())
+	}
 	if text, err := json.Marshal(m); err == nil {
 		d.publish(as, version+string(text))
 	}

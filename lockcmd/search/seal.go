@@ -8,9 +8,11 @@ import (
 	"crypto/pbkdf2"
 	"crypto/sha256"
 	"encoding/base64"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"lockproxy/internal/loopguard"
 	"lockproxy/internal/names"
@@ -23,6 +25,11 @@ import (
 const (
 	// maxLogins bounds the logins that are remembered. The least recently used one is forgotten.
 	maxLogins = 64
+	// maxOfUser bounds those of one user: where a user has no password, each one lets a client in.
+	maxOfUser = 8
+	// deriveAgain is how long after the key of a login another of the same user is derived. It takes
+	// a processor some hundredths of a second.
+	deriveAgain = time.Second
 	// stretch makes it as costly to guess a password by a message as by asking Redis.
 	stretch = 100_000
 )
@@ -85,6 +92,9 @@ type logins struct {
 	mu       sync.Mutex
 	list     []*login // guarded by mu; the last used first
 	deriving bool     // guarded by mu; deriveAll runs, or soon will
+	// derived is when the last key of each user was derived, of those of the last deriveAgain.
+	// guarded by mu
+	derived map[string]time.Time
 }
 
 // loginOf is the login of an identity.
@@ -106,16 +116,30 @@ func (l *logins) of(as names.Identity) (one *login, derive bool) {
 	l.renewLocked()
 	i := slices.IndexFunc(l.list, func(one *login) bool { return one.as == as })
 	if i < 0 {
-		if i = len(l.list); i == maxLogins {
-			i--
-			l.list = l.list[:i]
-		}
+		l.makeRoomLocked(as.User)
+		i = len(l.list)
 		l.list = append(l.list, newLogin(as))
 	}
 	one = l.list[i]
 	copy(l.list[1:i+1], l.list[:i])
 	l.list[0] = one
 	return one, l.deriveLocked()
+}
+
+// makeRoomLocked forgets a login of a user who has as many as one may have, or the last one of all
+// if there are too many. mu is held.
+func (l *logins) makeRoomLocked(user string) {
+	last, of := len(l.list)-1, 0
+	for i, one := range l.list {
+		if one.as.User == user {
+			if of++; of == maxOfUser {
+				last = i
+			}
+		}
+	}
+	if of >= maxOfUser || len(l.list) >= maxLogins {
+		l.list = slices.Delete(l.list, last, last+1)
+	}
 }
 
 // deriveLocked reports whether the caller must have deriveAll run. mu is held.
@@ -139,28 +163,45 @@ func (l *logins) renewLocked() {
 	}
 }
 
-// deriveAll derives the keys of all logins, one after another, so that however many there are, they
-// take one processor.
-func (l *logins) deriveAll(ctx context.Context) {
+// deriveAll derives the keys of all logins, one after another. It returns when it must be called
+// again, 0 for never: one user takes a processor for a small part of each second, however many
+// passwords let a client in as that user.
+func (l *logins) deriveAll(ctx context.Context) (again time.Duration) {
 	loopguard.MayWait() // for the processor
 	for ctx.Err() == nil {
-		one := l.underived()
+		one, after := l.underived(clock())
 		if one == nil {
-			return
+			return after
 		}
 		one.seal()
+		l.mu.Lock()
+		l.derived[one.as.User] = clock()
+		l.mu.Unlock()
 	}
+	return 0
 }
 
-// underived is the last used login whose key deriveAll has to derive; without one, it must end.
-func (l *logins) underived() *login {
+// underived is the last used login whose key may be derived now, nil if there is none. after is when
+// the next one may be, 0 if there is none.
+func (l *logins) underived(now time.Time) (one *login, after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i := slices.IndexFunc(l.list, func(one *login) bool { return !one.derived.Load() })
-	if l.deriving = i >= 0; l.deriving {
-		return l.list[i]
+	if l.derived == nil {
+		l.derived = map[string]time.Time{}
 	}
-	return nil
+	maps.DeleteFunc(l.derived, func(_ string, at time.Time) bool { return now.Sub(at) >= deriveAgain })
+	for _, one := range l.list {
+		at, lately := l.derived[one.as.User]
+		switch rest := at.Add(deriveAgain).Sub(now); {
+		case one.derived.Load():
+		case !lately:
+			return one, 0
+		case after == 0 || rest < after:
+			after = rest
+		}
+	}
+	l.deriving = after > 0
+	return nil, after
 }
 
 // sealed returns what only those read who know a login, and its seal. about is bound to it.

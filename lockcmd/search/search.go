@@ -46,9 +46,16 @@ func (d *Deadlocks) login(as names.Identity) *login {
 	return one
 }
 
+// derive derives keys in the background if that is wanted.
 func (d *Deadlocks) derive(wanted bool) {
 	if wanted {
-		d.Timers.After(0, d.logins.deriveAll) // ends within a few seconds
+		d.Timers.After(0, d.deriveAll)
+	}
+}
+
+func (d *Deadlocks) deriveAll(ctx context.Context) {
+	if again := d.logins.deriveAll(ctx); again > 0 {
+		d.Timers.After(again, d.deriveAll)
 	}
 }
 

@@ -282,3 +282,58 @@ func TestSealFollowsThePasswordInUse(t *testing.T) {
 		t.Error("others do not read what it seals")
 	}
 }
+
+// A question counts as a login's only with the owners that the login has asked for. Others that
+// somebody puts in their place are answered as questions of logins that are not known.
+func TestOwnersAreSealed(t *testing.T) {
+	d := newTestDeadlocks()
+	d.waits("anna", "k")
+	d.waits("ben", "l")
+	by, _ := d.logins.of(names.Identity{})
+	question := message{ID: "q-1", Proxy: "q", Owners: []string{hash("owner", "anna")}}
+	question.By, question.Sealed = by.sealed([]byte("[]"), question.about())
+	other := question
+	other.Owners = []string{hash("owner", "ben")}
+	for _, m := range []message{other, question} { // each is answered, whichever comes first
+		text, _ := json.Marshal(m)
+		d.OnMessage(version + string(text))
+	}
+	if known, unknown := d.answers.spent[question.By], d.answers.spent[""]; known != 1 || unknown != 1 {
+		t.Errorf("%d answers to the login, %d to others", known, unknown)
+	}
+}
+
+// However many passwords let a client in as one user, the proxy remembers few of them, and derives
+// one key a second. That keeps nobody else from being known.
+func TestKeysOfOneUserTakeLittle(t *testing.T) {
+	defer func(now func() time.Time) { clock = now }(clock)
+	now := time.Now()
+	clock = func() time.Time { return now }
+	l := logins{}
+	as := func(user string, i int) names.Identity {
+		return names.Identity{User: user, Password: fmt.Sprint(i), LoggedIn: true}
+	}
+	anna, _ := l.of(as("anna", 0))
+	for i := range 10 * maxLogins {
+		l.of(as("guest", i))
+	}
+	derived := func() (n int) {
+		for _, one := range l.list {
+			if one.derived.Load() {
+				n++
+			}
+		}
+		return n
+	}
+	again := l.deriveAll(t.Context())
+	if len(l.list) != 1+maxOfUser || !anna.derived.Load() || derived() != 2 || again != deriveAgain {
+		t.Errorf("%d logins, %d keys are derived, the next one in %v", len(l.list), derived(), again)
+	}
+	if _, derive := l.of(as("guest", 0)); derive {
+		t.Error("a second one derives keys")
+	}
+	now = now.Add(deriveAgain)
+	if again := l.deriveAll(t.Context()); derived() != 3 || again != deriveAgain {
+		t.Errorf("a second later %d keys are derived, the next one in %v", derived(), again)
+	}
+}

@@ -61,7 +61,7 @@ func StartRedis(ctx context.Context, dir string, persistence Persistence, clock 
 	_, port, _ := net.SplitHostPort(addr)
 	r.args = append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", r.dir, "--save", "",
 		"--maxclients", "12000",
-		"--tcp-backlog", "511", "--lua-time-limit", "200", "--repl-diskless-sync", "no"}, args...)
+		"--tcp-backlog", "511", "--lua-time-limit", "200", "--repl-diskless-sync-delay", "0"}, args...)
 	if clock {
 		if err := r.fakeClock(); err != nil {
 			return nil, err

@@ -30,7 +30,7 @@ import (
 //	GET k                    a call on the connection without a name, words as in redis-cli;
 //	                         its one reply is read
 //	@b GET k                 the same on connection b, which is opened by its first line
-//	SUBSCRIBE a b => 2       a call with that many replies; 0 if none comes, or later
+//	SUBSCRIBE a b => 2       a call with that many replies, or one error; 0 if none comes, or later
 //	=> 1                     nothing is sent, a further reply is read
 //	QUIT => closed           everything is read until the connection is closed
 //	@b CLIENT ID => $b       the reply, an integer or a string, becomes the variable $b and is not

@@ -220,7 +220,12 @@ func (t *diffTalk) do(step diffStep) (event diffEvent, err error) {
 		raw.WriteString(conn.rest())
 	default:
 		for range step.replies {
-			raw.WriteString(conn.reply())
+			reply := conn.reply()
+			raw.WriteString(reply)
+			// Valkey 8.0 refuses UNSUBSCRIBE of a client that has not subscribed.
+			if len(step.args) > 0 && strings.HasPrefix(reply, "-") {
+				break
+			}
 		}
 	}
 	event.reply = raw.String()

@@ -19,6 +19,7 @@ import (
 
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testtls"
 	"lockproxy/internal/test/testwait"
 )
 
@@ -43,7 +44,15 @@ func startHostileProxyAt(t *testing.T, bin string, redis *testredis.Server, url 
 	args ...string) *hostileProxy {
 	t.Helper()
 	p := &hostileProxy{t: t, addr: fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t)), redis: redis}
-	p.cmd = exec.Command(bin, append([]string{"--listen", p.addr, "--upstream", url}, args...)...)
+	args = append([]string{"--listen", p.addr, "--upstream", testredis.Reach(url)}, args...)
+	if strings.HasPrefix(testredis.Reach(url), "rediss") {
+		ca := filepath.Join(t.TempDir(), "ca.pem")
+		if err := os.WriteFile(ca, testtls.Common().CAPEM, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "--upstream-tls-ca", ca)
+	}
+	p.cmd = exec.Command(bin, args...)
 	var output bytes.Buffer
 	p.cmd.Stdout, p.cmd.Stderr = &output, &output
 	if err := p.cmd.Start(); err != nil {

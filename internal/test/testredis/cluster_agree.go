@@ -10,7 +10,8 @@ import (
 )
 
 // WaitOK returns when each running node takes the cluster for whole, and all agree on who serves
-// which slot, on the masters' epochs, and on whose replica is who, and tell clients of all.
+// which slot, on the masters' epochs, and on whose replica is who, and tell clients of all, by the
+// ports that these can use.
 func (c *Cluster) WaitOK() {
 	c.t.Helper()
 	c.talkUntil("the cluster is whole", c.agrees)
@@ -29,7 +30,7 @@ func (c *Cluster) agrees() bool {
 		if view == "" {
 			view = seen
 		}
-		if seen != view || !namesReplicas(string(says[2]), nodes) {
+		if seen != view || !namesReplicas(string(says[2]), nodes) || c.namesTLS(string(says[2])) {
 			return false
 		}
 	}
@@ -72,6 +73,15 @@ func namesReplicas(slots, nodes string) bool {
 		}
 	}
 	return true
+}
+
+// namesTLS reports whether an answer to CLUSTER SLOTS, by a connection without TLS, names a port for
+// TLS. A node says so of another one until that has told it of both.
+func (c *Cluster) namesTLS(slots string) bool {
+	return slices.ContainsFunc(c.Nodes, func(s *Server) bool {
+		port, ok := s.tlsPort()
+		return ok && strings.Contains(slots, ":"+port+"\r\n")
+	})
 }
 
 func (c *Cluster) clusterInfo(s *Server, field string) string {

@@ -107,6 +107,7 @@ func (c *client) failAll() (text []byte, awaited bool) {
 		}
 		c.pending.pop()
 	}
+	c.pending.shown()
 	return text, awaited
 }
 

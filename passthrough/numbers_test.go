@@ -13,23 +13,28 @@ import (
 func TestNumbersAreShown(t *testing.T) {
 	list := Request{Expect: Expect{Effect: commands.KnownID, Numbers: true}}
 	for name, test := range map[string]struct {
-		before  string // what has been answered before
-		ask     func(u *unplugged)
-		answer  string // "" for none: the home is lost
-		unaware bool   // the proxy does not see when it is answered
+		before string // what has been answered before
+		ask    func(u *unplugged)
+		answer string // "" for none: the home is lost
 	}{
-		"answered": {"", func(u *unplugged) { u.Relay(list, nil) }, "$2\r\nid\r\n", false},
-		"refused":  {"", func(u *unplugged) { u.Relay(list, nil) }, "-NOPERM\r\n", false},
-		"lost":     {"", func(u *unplugged) { u.Relay(list, nil) }, "", false},
+		"answered": {"", func(u *unplugged) { u.Relay(list, nil) }, "$2\r\nid\r\n"},
+		"refused":  {"", func(u *unplugged) { u.Relay(list, nil) }, "-NOPERM\r\n"},
+		"lost":     {"", func(u *unplugged) { u.Relay(list, nil) }, ""},
 		"in a transaction": {"+OK\r\n+QUEUED\r\n", func(u *unplugged) {
 			u.ask(commands.Multi)
 			u.Relay(list, nil)
 			u.ask(commands.Exec)
-		}, "*1\r\n$2\r\nid\r\n", false},
-		"untracked": {"", func(u *unplugged) {
+		}, "*1\r\n$2\r\nid\r\n"},
+		"untracked, then lost": {"", func(u *unplugged) {
 			u.pending.Untracked = true
 			u.Relay(list, nil)
-		}, "$2\r\nid\r\n", true},
+		}, ""},
+		"untracked twice, then reset": {"", func(u *unplugged) {
+			u.pending.Untracked = true
+			u.Relay(list, nil)
+			u.Relay(list, nil)
+			u.ask(commands.Reset)
+		}, "$2\r\nid\r\n$2\r\nid\r\n+RESET\r\n"},
 	} {
 		u := newUnplugged(upstream.Identity{LoggedIn: true, Proto: 2})
 		n := &u.pool.numbers
@@ -41,7 +46,7 @@ func TestNumbersAreShown(t *testing.T) {
 		if test.before != "" {
 			u.answer(t, test.before)
 		}
-		if n.hidden(before) || !test.unaware && n.hidden(n.shown.Load()) {
+		if n.hidden(before) || n.hidden(n.shown.Load()) {
 			t.Errorf("%s: a number is taken for hidden while it may be shown", name)
 		}
 		if test.answer != "" {

@@ -62,6 +62,8 @@ type pendingQueue struct {
 	replyFIFO
 	// MONITORs after the first one that may still be refused; otherwise they get no reply
 	monitorAgain int
+	// told when uncounted requests that show numbers have been answered; nil if there are none
+	showing *numbers
 }
 
 // uncounted reports whether the reply to e, the next in the queue, can't be told from others, or
@@ -83,8 +85,9 @@ func (q *pendingQueue) uncounted(e *pendingReply) bool {
 // skipUncounted records an uncounted request, which gets no entry.
 func (q *pendingQueue) skipUncounted(e *pendingReply) {
 	q.skipNext = false
-	if e.shows != nil { // nobody will know when it is answered
-		e.shows.shown.Add(1)
+	if e.shows != nil && q.showing == nil {
+		q.showing = e.shows
+		q.showing.asks()
 	}
 	if e.Effect == commands.Monitor && !q.Untracked {
 		q.monitorAgain++
@@ -233,6 +236,7 @@ func (q *pendingQueue) answered(h resp.Head) (pendingReply, bool) {
 		return pendingReply{}, false
 	}
 	q.monitorAgain = 0 // replies come in order: earlier MONITORs got none
+	q.shown()
 	if e.kind == relayed {
 		q.skipNext = false
 		q.apply(e.Expect, h)
@@ -247,6 +251,14 @@ func (q *pendingQueue) answered(h resp.Head) (pendingReply, bool) {
 		q.pop()
 	}
 	return done, true
+}
+
+// shown records that everything that was sent has been answered, or will not be.
+func (q *pendingQueue) shown() {
+	if q.showing != nil {
+		q.showing.answered()
+		q.showing = nil
+	}
 }
 
 // popReady pops the next entry if it waits for no reply, after entries that are uncounted.

@@ -177,7 +177,8 @@ func (d *dispatcher) stream(argc int) {
 	d.streaming, d.skipped = true, cmd.lock
 	d.began(cmd, cmd.Command)
 	raw := d.in.framer.Stream(d.in.buf[:d.in.end])
-	expect := passthrough.Expect{Effect: cmd.Effect, Count: argc - 1}
+	// One that its arguments would make another command may show numbers, as CLIENT LIST does.
+	expect := passthrough.Expect{Effect: cmd.Effect, Count: argc - 1, Numbers: cmd.mustBeWhole()}
 	if cmd.Effect == commands.Hello {
 		expect.Proto = int(commands.ParseLogin(args).Proto)
 	}

@@ -1,6 +1,7 @@
 package sharing_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,6 +58,16 @@ func TestNumbersOutliveNobody(t *testing.T) {
 			list := operator.Do("EXEC")
 			before, _, _ := strings.Cut(list, " name=victim ")
 			id, _, _ := strings.Cut(before[strings.LastIndex(before, "\nid=")+len("\nid="):], " ")
+			return id
+		},
+		"CLIENT LIST that is too large to be seen whole": func() string {
+			id := listed(admin, "victim") // directly, which the proxy does not see
+			words := append([]string{"CLIENT", "LIST", "ID", id},
+				slices.Repeat([]string{strings.Repeat("9", 18)}, 50_000)...)
+			c := proxytest.Dial(t, p.Addr)
+			if got := c.DoWords(words...); !strings.Contains(got, "id="+id+" ") {
+				t.Fatalf("the list is %.100q", got)
+			}
 			return id
 		},
 	}

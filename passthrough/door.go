@@ -171,6 +171,18 @@ func (d *door) answered(q question, said verdict) {
 	d.answeredLocked(q, said)
 }
 
+// reset records what RESET has shown of a connection that was open before. It says whether clients
+// must log in, and nothing of whether Redis takes further connections.
+func (d *door) reset(q question, nobody bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if said := letsIn(nobody); said == loginFirst || d.last != refused {
+		d.answeredLocked(q, said)
+	} else {
+		d.goodN = max(d.goodN, q.n)
+	}
+}
+
 func (d *door) answeredLocked(q question, said verdict) {
 	if q.n > d.lastN { // otherwise something newer is known
 		d.last, d.of, d.lastN = said, q.begun, q.n

@@ -142,3 +142,28 @@ func TestDoorAsksForThoseInDoubt(t *testing.T) {
 		}
 	})
 }
+
+// A connection that was open before shows whether clients must log in, and not that Redis takes
+// further connections.
+func TestDoorLearnsLittleFromOldConnections(t *testing.T) {
+	for before, says := range map[verdict][2]verdict{ // after RESET, without and with a login demand
+		unknown:    {admitted, loginFirst},
+		admitted:   {admitted, loginFirst},
+		refused:    {refused, loginFirst},
+		loginFirst: {admitted, loginFirst},
+	} {
+		for i, nobody := range []bool{false, true} {
+			var d door
+			if before != unknown {
+				d.says(before, 0)
+			}
+			d.reset(d.asks(), nobody)
+			if d.last != says[i] {
+				t.Errorf("%v, then login first %v: %v, want %v", before, nobody, d.last, says[i])
+			}
+			if asked, good := d.judged(); !nobody && good != asked {
+				t.Errorf("%v: those in doubt are not told that no login is demanded", before)
+			}
+		}
+	}
+}

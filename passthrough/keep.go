@@ -93,7 +93,7 @@ func (p *Pool) giveBack(given spare, asNew, open bool) {
 		given.server, given.nobody, err = p.Upstream.Reset(ctx, given.Conn, given.server)
 		given.heardAt = monotonic.Now()
 		if err == nil {
-			p.door.answered(asked, letsIn(given.nobody))
+			p.door.reset(asked, given.nobody)
 		}
 		p.spareCame(given, err == nil)
 	})

@@ -35,6 +35,7 @@ func TestPasswordHoldsForNewClients(t *testing.T) {
 					c := proxytest.Dial(t, p.Addr)
 					c.Expect("PING", "+PONG\r\n")
 					c.Close()
+					came = time.Now()
 				}
 				return open && time.Since(came) > time.Second
 			})

@@ -18,7 +18,7 @@ func clientID(c *proxytest.Conn) string {
 
 // blockedIn is the number of a client at a server whose command is running and waits, "" for none.
 func blockedIn(s *testredis.Server, command string) string {
-	found := regexp.MustCompile(`id=(\d+) [^\n]*flags=b [^\n]*cmd=` + command + ` `).
+	found := regexp.MustCompile(`id=(\d+) [^\n]*flags=bU? [^\n]*cmd=` + command + ` `).
 		FindStringSubmatch(s.Ask("CLIENT", "LIST"))
 	if found == nil {
 		return ""

@@ -165,7 +165,7 @@ func TestRunWithinItself(t *testing.T) {
 		p := spawnBy(t, []string{"LOCKPROXY_URL=" + s.url}, append(line, "true")...)
 		say := ""
 		if c.status != 0 {
-			say = "already (LOCKPROXY_KEY): nothing would release it"
+			say = "already (LOCKPROXY_HELD): nothing would release it"
 		}
 		if p.wantStatus(c.status, say); c.status == 0 && p.said() != "" {
 			t.Errorf("%s: %s", c.name, p.said())

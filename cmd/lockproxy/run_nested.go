@@ -63,6 +63,6 @@ func (c *runCommand) refuseWithin(
 	if held == 0 || !exclusive && (c.Shared || c.Limit > held) {
 		return nil
 	}
-	return refusal(fmt.Sprintf("this command runs under the lock %q already (LOCKPROXY_KEY): "+
+	return refusal(fmt.Sprintf("this command runs under the lock %q already (LOCKPROXY_HELD): "+
 		"nothing would release it", key))
 }

@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"lockproxy/internal/names"
@@ -70,14 +71,14 @@ func (l *locking) beginTry(
 	return t, nil
 }
 
-// finishTry reads the answer, as lock.lua describes it. It returns what try does. claim is the
-// answer to a GET of what claimRecord says, if that was asked.
+// finishTry reads the answer, as lock.lua describes it. It returns what try does. used says that
+// there is what claimRecord says.
 func (l *locking) finishTry(
-	t *lockCall, answer script.Answer, claim resp.Value, err error,
+	t *lockCall, answer script.Answer, used bool, err error,
 ) (script.Attempt, error) {
 	a, err := t.Attempt(answer, err)
 	a.AskedAt = t.askedAt
-	if claim.Type == '$' && !claim.IsNull() {
+	if used {
 		return script.Attempt{AskedAt: t.askedAt}, errUsedByOnce // no foreign client has it
 	}
 	if err != nil {
@@ -124,21 +125,39 @@ func (l *locking) tryStep(
 		return &Step{Finish: func(script.Answer, error) (Reply, *Step) { return then(script.Attempt{}, held) }}
 	}
 	return &Step{Call: &t.Call, Finish: func(answer script.Answer, err error) (Reply, *Step) {
-		key, ok := t.claimRecord(answer, err)
-		if !ok {
-			return then(l.finishTry(t, answer, resp.Value{}, err))
+		var look []string
+		if key, ok := t.claimRecord(answer, err); ok {
+			look = append(look, key)
 		}
-		look := &Step{Do: [][][]byte{chain.Words("GET", key)}, Reads: true}
-		look.Finish = func(a script.Answer, failed error) (Reply, *Step) {
-			var claim resp.Value
-			if failed == nil {
-				claim, _ = resp.ParseValue(a.Raw[0])
-			}
-			return then(l.finishTry(t, answer, claim, err))
-		}
-		return Reply{}, look
+		return l.lookForClaims(look, func(claims []resp.Value) (Reply, *Step) {
+			return then(l.finishTry(t, answer, slices.ContainsFunc(claims, isRecord), err))
+		})
 	}}
 }
+
+// lookForClaims reads the records of claims, if there are any, and goes on with then.
+func (l *locking) lookForClaims(
+	keys []string, then func(claims []resp.Value) (Reply, *Step),
+) (Reply, *Step) {
+	if len(keys) == 0 {
+		return then(nil)
+	}
+	look := &Step{Reads: true, Finish: func(a script.Answer, failed error) (Reply, *Step) {
+		var claims []resp.Value
+		for i := 0; failed == nil && i < len(a.Raw); i++ {
+			claim, _ := resp.ParseValue(a.Raw[i])
+			claims = append(claims, claim)
+		}
+		return then(claims)
+	}}
+	for _, key := range keys {
+		look.Do = append(look.Do, chain.Words("GET", key))
+	}
+	return Reply{}, look
+}
+
+// isRecord reports whether a GET of a claim's record has found one.
+func isRecord(claim resp.Value) bool { return claim.Type == '$' && !claim.IsNull() }
 
 // permit refuses a session lock if there are too many.
 func (l *locking) permit(o syntax.Lock) error {

@@ -1,10 +1,13 @@
 package lockcmd
 
 import (
+	"slices"
 	"time"
 
 	"lockproxy/internal/names"
+	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/failure"
+	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/script"
 )
 
@@ -19,8 +22,22 @@ type allCall struct {
 	script.Call
 	lockRequests
 	db      int
-	polls   bool // it takes the locks if it can
+	polls   bool   // it takes the locks if it can
+	compete []bool // foreign clients have been seen to take each of the locks
 	askedAt time.Time
+}
+
+// claimRecords are what claimRecord is for a LOCK, of those locks that can be values.
+func (t *allCall) claimRecords(answer script.Answer, err error) (keys []string) {
+	_, found, err := t.AttemptAll(answer, err)
+	said, _ := err.(script.ServerError)
+	for i, r := range t.lockRequests {
+		other := script.HasCode(said, "WRONGTYPE") || slices.Contains(found.Foreign, int64(i+1))
+		if other && !t.compete[i] {
+			keys = append(keys, keyname.Record([]byte(keyname.Claim([]byte(r.Key)))))
+		}
+	}
+	return keys
 }
 
 // beginTryAll makes a call of all.lua, with ModeCheck instead of ModeTry if others wait here for
@@ -37,7 +54,7 @@ func (l *locking) beginTryAll(
 	r, compete := rs[0], false
 	for _, r := range rs {
 		theirs, waited, _ := l.queues.Of(names.Lock{DB: t.db, Key: r.Key}).BeforeTry(now)
-		compete = compete || theirs
+		compete, t.compete = compete || theirs, append(t.compete, theirs)
 		if mode == script.ModeTry && waited {
 			mode = script.ModeCheck
 		}
@@ -46,13 +63,17 @@ func (l *locking) beginTryAll(
 	return t, nil
 }
 
-// finishTryAll reads the answer. now is the upstream's time, if the locks were not taken. If an
-// error comes with a token, the caller must undo that, unless the connection had it before.
+// finishTryAll reads the answer, and those to GETs of what claimRecords says. now is the upstream's
+// time, if the locks were not taken. If an error comes with a token, the caller must undo that,
+// unless the connection had it before.
 func (l *locking) finishTryAll(
-	t *allCall, answer script.Answer, err error,
+	t *allCall, answer script.Answer, claims []resp.Value, err error,
 ) (a script.Attempt, now int64, failed error) {
 	a, found, err := t.AttemptAll(answer, err)
 	a.AskedAt = t.askedAt
+	if slices.ContainsFunc(claims, isRecord) {
+		return script.Attempt{AskedAt: t.askedAt}, 0, errUsedByOnce
+	}
 	if err != nil {
 		return a, 0, err
 	}

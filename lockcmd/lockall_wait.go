@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
@@ -36,8 +37,10 @@ func (l *waits) beginLockAll(c Client, args [][]byte) *Step {
 		}}
 	}
 	return &Step{Call: &t.Call, Finish: func(answer script.Answer, err error) (Reply, *Step) {
-		a, _, err := l.finishTryAll(t, answer, err)
-		return l.tried(c, rs, a, err)
+		return l.lookForClaims(t.claimRecords(answer, err), func(claims []resp.Value) (Reply, *Step) {
+			a, _, err := l.finishTryAll(t, answer, claims, err)
+			return l.tried(c, rs, a, err)
+		})
 	}}
 }
 
@@ -147,7 +150,12 @@ func (l *allLocks) tryAll(mode string, at queue.Places) (a script.Attempt, now i
 	}
 	t.Until = l.g.AnswerBy(time.Now())
 	answer, err := l.s.Eval(&t.Call)
-	return l.finishTryAll(t, answer, err)
+	var claims []resp.Value
+	for _, key := range t.claimRecords(answer, err) {
+		claim, _ := l.s.Get(key, t.Until)
+		claims = append(claims, claim)
+	}
+	return l.finishTryAll(t, answer, claims, err)
 }
 
 // pollAllInterval is the time to the next poll of g, if its locks end after remaining. Where

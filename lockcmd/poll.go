@@ -205,7 +205,7 @@ func (l *waits) try(
 	if key, ok := t.claimRecord(answer, err); ok {
 		claim, _ = s.Get(key, t.Until)
 	}
-	return l.finishTry(t, answer, claim, err)
+	return l.finishTry(t, answer, isRecord(claim), err)
 }
 
 // settle is Waiter.Settle, and takes back what w must not keep.

@@ -77,10 +77,12 @@ func TestLockOfAValue(t *testing.T) {
 				a.Expect(done(key, proxytest.Token(t, a.Do("ONCE "+key+" 600")), stored), ":1\r\n")
 				for range 2 {
 					for _, c := range []*proxytest.Conn{a, b} {
-						for _, how := range []string{"", " WAIT 5", " SHARED", " WAIT 0 OWNER o"} {
-							got := c.Do("LOCK " + key + " 600" + how)
+						for _, lock := range []string{"LOCK k 600", "LOCK k 600 WAIT 5", "LOCK k 600 SHARED",
+							"LOCK k 600 WAIT 0 OWNER o", "LOCKALL 600 2 free k OWNER o",
+							"LOCKALL 600 2 k free WAIT 0", "LOCKALL 600 3 another k free WAIT 5"} {
+							got := c.Do(strings.Replace(lock, " k ", " "+key+" ", 1))
 							if !strings.HasPrefix(got, "-WRONGTYPE Key is used by ONCE: LOCK needs ") {
-								t.Errorf("of %q: LOCK%s: %q", stored, how, got)
+								t.Errorf("of %q: %s: %q", stored, lock, got)
 							}
 						}
 					}
@@ -91,6 +93,8 @@ func TestLockOfAValue(t *testing.T) {
 			a.Expect("LOCK other 600", "$-1\r\n")
 			a.Expect("SET data held", "+OK\r\n")
 			a.Expect("LOCK data 600", "-WRONGTYPE …")
+			a.Expect("LOCKALL 600 2 free other", "$-1\r\n")
+			a.Expect("LOCKALL 600 2 free data", "-WRONGTYPE Key holds …")
 		})
 	})
 }

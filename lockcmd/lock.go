@@ -36,6 +36,7 @@ type locking struct {
 	releases *releases
 	renewals *held.Renewals
 	graces   *grace.Periods
+	digits   digitNames
 }
 
 // waits waits for locks.

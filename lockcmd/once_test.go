@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -94,5 +95,46 @@ func TestServedWaiterHasNotGivenUp(t *testing.T) {
 		if gaveUp := len(events) > 0; gaveUp == served {
 			t.Errorf("it was served: %v, and has given up: %v", served, gaveUp)
 		}
+	}
+}
+
+// A value that can be the timestamp of a lock costs a second round trip once. From then on the lock
+// record is asked for together with the value, until that is another one.
+func TestDigitsCostOneRoundTrip(t *testing.T) {
+	l := New(Config{MaxTimeout: time.Hour}, "proxy",
+		func(names.Identity) *redis.Client { return nil }, hclog.NewNullLogger())
+	defer l.Close()
+	value, record := "$13\r\n1795830572734\r\n", "$-1\r\n"
+	once := func(as names.Identity) (trips, gets int, said Reply) {
+		s := &slowSession{}
+		c := Client{Holder: &s.holder, As: as}
+		step := l.beginOnce(c, [][]byte{[]byte("k"), []byte("600")})
+		for step != nil {
+			trips++
+			gets += len(step.Do)
+			answers := [][]byte{[]byte(value), []byte(record)}[:len(step.Do)]
+			said, step = step.Finish(script.Answer{Raw: answers}, nil)
+		}
+		return trips, gets, said
+	}
+	for i, want := range []struct {
+		value       string
+		trips, gets int
+	}{
+		{value, 2, 3}, {value, 1, 2}, {value, 1, 2}, {"$4\r\ntext\r\n", 1, 2},
+		{"$4\r\ntext\r\n", 1, 1}, {value, 2, 3},
+	} {
+		value = want.value
+		if trips, gets, said := once(names.Identity{}); trips != want.trips || gets != want.gets ||
+			!strings.Contains(value, said.Text) || said.Text == "" {
+			t.Errorf("%d: %d round trips, %d GETs: %q", i, trips, gets, said.Text)
+		}
+	}
+	if trips, _, _ := once(names.Identity{DB: 1}); trips != 2 {
+		t.Error("another database's value is taken for it")
+	}
+	record = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"
+	if trips, _, said := once(names.Identity{}); trips != 1 || said.Err != errIsLock {
+		t.Errorf("of a lock, after %d round trips: %+v", trips, said)
 	}
 }

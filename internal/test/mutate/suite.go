@@ -36,7 +36,8 @@ type suite struct {
 	name  string
 	once  sync.Once
 	err   error
-	found []*test // the quick ones first
+	flags []string // for rapid, if it is used
+	found []*test  // the quick ones first
 }
 
 type test struct {
@@ -74,8 +75,12 @@ func (s *suite) prepare() error {
 	if out, err := compile.CombinedOutput(); err != nil {
 		return fmt.Errorf("compiling the tests of %s: %w: %s", s.name, err, out)
 	}
-	if _, err := os.Stat(s.binary()); err != nil {
+	binary, err := os.ReadFile(s.binary())
+	if err != nil {
 		return nil // there are no tests
+	}
+	if bytes.Contains(binary, []byte("rapid.nofailfile")) {
+		s.flags = []string{"-rapid.nofailfile"} // the tree stays as it is
 	}
 	list := exec.Command(s.binary(), "-test.list", s.tests)
 	list.Dir = filepath.Join(s.root, s.name)
@@ -133,8 +138,8 @@ func (r *suite) run(number int, tests []*test, bound time.Duration, env ...strin
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, r.binary(), "-test.failfast", "-test.v",
-		"-test.run", "^("+strings.Join(names, "|")+")$")
+	cmd := exec.CommandContext(ctx, r.binary(), append(slices.Clone(r.flags), "-test.failfast",
+		"-test.v", "-test.run", "^("+strings.Join(names, "|")+")$")...)
 	cmd.Dir = filepath.Join(r.root, r.name)
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", changeVariable, number),
 		"LOCKPROXY_TEST_BINARY="+filepath.Join(r.dir, "lockproxy"),

@@ -111,6 +111,38 @@ func TestReleasedByOthersIsForgotten(t *testing.T) {
 	}
 }
 
+// All locks of a LOCKALL are undelivered as long as its token is.
+func TestUndeliveredLockall(t *testing.T) {
+	h, lock := &Holder{}, recordOf("a", 7, time.Now().Add(time.Hour))
+	lock.With = []*Lock{recordOf("b", 7, time.Now().Add(time.Hour)),
+		recordOf("c", 7, time.Now().Add(time.Hour))}
+	h.MarkSent(lock, Sent{End: 5, In: 3})
+	h.MarkDelivered(3)
+	h.MarkUnread(func(sent Sent) bool { return sent.End == 5 })
+	if len(h.unread) != 3 {
+		t.Errorf("%d of three are unread", len(h.unread))
+	}
+}
+
+// A holder that has released its part of a shared lock by the token does not hold it any more.
+func TestSharedReleasedByToken(t *testing.T) {
+	h, l := &Holder{}, testRenewals()
+	defer l.Timers.Close()
+	for _, token := range []int64{7, 8} {
+		lock := recordOf("a", token, time.Now().Add(time.Hour))
+		lock.Shared = true
+		l.Hold(h, lock)
+	}
+	for i, token := range []int64{7, 8} {
+		h.mu.Lock()
+		h.releasedLocked(names.Lock{Key: "a"}, token, false)
+		h.mu.Unlock()
+		if _, holds := h.Holds(); holds != (i == 0) {
+			t.Errorf("behind the release of %d it holds one: %v", token, holds)
+		}
+	}
+}
+
 // Undelivered tokens take bounded memory, however many there are, and the last are known.
 func TestUndeliveredIsBounded(t *testing.T) {
 	h := &Holder{}

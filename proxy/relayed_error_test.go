@@ -19,9 +19,12 @@ func TestRelayedErrorsKeepTheirMeaning(t *testing.T) {
 		failure.LateError{}, failure.LateError{Answered: make(chan struct{})},
 	} {
 		text := strings.TrimSpace(strings.TrimPrefix(string(encodeError(err)), "-"))
-		relayed := script.ErrorOf([]byte(text))
-		if got, want := failure.MayHaveRun(relayed), failure.MayHaveRun(err); got != want {
-			t.Errorf("%q may have run: %v, want %v", text, got, want)
+		for _, relayed := range []error{
+			script.ErrorOf([]byte(text)), upstream.FailureIn([]byte("-" + text + "\r\n")),
+		} {
+			if got, want := failure.MayHaveRun(relayed), failure.MayHaveRun(err); got != want {
+				t.Errorf("%T %q may have run: %v, want %v", relayed, text, got, want)
+			}
 		}
 	}
 }

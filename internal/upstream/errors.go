@@ -95,5 +95,5 @@ type nestedError string
 
 func (e nestedError) Error() string { return string(e) }
 
-// MayHaveRun reports whether the request may have reached its node.
-func (e nestedError) MayHaveRun() bool { return strings.Contains(string(e), "unknown") }
+// MayHaveRun reports whether the request may have reached its node: unless the text says otherwise.
+func (e nestedError) MayHaveRun() bool { return !strings.Contains(string(e), "nothing was sent") }

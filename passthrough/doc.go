@@ -18,12 +18,13 @@
 //	            ->  clientWriter  ->  client
 //
 // Whether a new client needs a home at once, so that Redis itself judges it, the door says: it asks
-// Redis at most twice a second whether it lets new clients in (Pipe.Enter, door). A client that is let
-// in by an older answer is judged again (client.mustLogIn). Some homes are open
-// before their clients come (spares): an event loop gives one to a client in the turn of its request
-// (homeSide.takeHome). A home that its client does not need any more becomes a spare if nothing of
-// the client is left on it, or RESET makes it so (client.releaseHomeLocked), and if nobody can have
-// been shown its number meanwhile (numbers).
+// Redis at most twice a second whether it lets new clients in (Pipe.Enter, door). A client that is
+// let in by an older answer is judged again (client.mustLogIn), once its home owes it nothing: the
+// session awaits that (Pipe.AwaitsJudgement). Some homes are open before their clients come
+// (spares): an event loop gives one to a client in the turn of its request (homeSide.takeHome). A
+// home that its client does not need any more becomes a spare if nothing of the client is left on
+// it, or RESET makes it so (client.releaseHomeLocked), and if nobody can have been shown its number
+// meanwhile (numbers).
 //
 // Route chooses home or lane, by the request (Way) and by State. A lane serves a client that Redis
 // has admitted, whose home is in the state of a new connection, and to which its home owes nothing.

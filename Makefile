@@ -80,7 +80,7 @@ test-clients: deps-clients ## 3 min: client libraries in nine languages, the hel
 
 test-admin: deps-admin ## 2 min: the live page in Chromium, dashboard and alerts in a real Prometheus
 	$(NORACE) $(GO) test -tags admin -vet=off -count=1 -timeout 5m -run 'TestAlert|TestPrometheus' ./internal/admin
-	$(NORACE) $(GO) -C test/browser test -vet=off -count=1 -timeout 5m -parallel 4 .
+	$(NORACE) $(GO) -C test/browser test -vet=off -count=1 -timeout 10m -parallel 4 .
 
 # Of 10,000 clients, too, whose connections to Redis are counted.
 test-memory: deps ## 2 min: memory and processor time under hostile and slow clients

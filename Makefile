@@ -3,6 +3,14 @@
 
 GO ?= go
 MAKEFLAGS += --no-print-directory
+
+# The server that tests run with: the one that is installed, or REDIS, the path of a redis-server or
+# valkey-server, or of its folder.
+REDIS =
+SERVER := $(shell sh internal/test/testredis/server.sh $(REDIS) || echo none)
+$(if $(filter none,$(SERVER)),$(error REDIS is the path of no server))
+export PATH := $(if $(SERVER),$(SERVER):)$(PATH)
+
 .PHONY: help build test test-pages test-faults test-clients test-admin test-memory test-lockbench lint \
 	long release deb man clean deps format compile test-race test-norace
 

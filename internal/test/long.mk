@@ -48,9 +48,9 @@ long-redis-suite: deps ## 15 min: Redis's own test suite through lockproxy
 long-redis-suite-cluster: deps ## 15 min: the same in front of a cluster of three masters
 	CLUSTER=yes GO="$(GO)" bash internal/test/testredis/redis-suite.sh
 
-# See docs/versions.md.
-long-versions: deps ## 10 min: the lock tests on other servers, which are fetched and not installed
-	sh internal/test/testredis/test-versions.sh
+# See docs/versions.md. VERSIONS="trixie/redis-server" names servers, PACKAGES=./test/relay packages.
+long-versions: deps ## 40 min: all tests that start servers, with each Redis and Valkey of Debian; a table
+	GO="$(GO)" PACKAGES="$(PACKAGES)" bash internal/test/testredis/versions.sh $(VERSIONS)
 
 # Masters die, stop and are replaced, and slots and nodes move. It prints what was counted; see
 # docs/cluster-locks.md and docs/cluster.md. CLUSTER=TestClusterLocksGoOn is half a minute of it.

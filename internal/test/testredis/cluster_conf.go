@@ -139,7 +139,7 @@ func (p *planned) line(conf *strings.Builder, i, j int, master string, epoch int
 }
 
 // shard is what a line says of the shard of the node with an index, its master and replicas, where
-// servers write that. Valkey 9.1 crashes by SPUBLISH where it is missing.
+// servers write that. Valkey crashes by SPUBLISH where it is missing.
 func (p *planned) shard(i int) string {
 	if !Since(7, 2) {
 		return ""

@@ -144,8 +144,11 @@ func TestMistakesAboutTheUpstream(t *testing.T) {
 	open := testredis.Start(t, "--bind", "*")
 	_, openPort, _ := net.SplitHostPort(open.Addr())
 	if outside := outsideAddr(t, openPort); outside != "" {
-		const denied = "DENIED Redis is running in protected mode because protected mode is " +
+		denied := "DENIED Redis is running in protected mode because protected mode is " +
 			"enabled and no password is set for the default user."
+		if testredis.IsValkey() {
+			denied = strings.Replace(denied, "Redis is running", "Running", 1)
+		}
 		mistakes["protected mode"] = mistake{"redis://" + outside, "", unreached + "(" + denied}
 	}
 	// This can be meant: clients may have logins of their own.

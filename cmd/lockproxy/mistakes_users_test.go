@@ -27,6 +27,10 @@ func TestMistakesOfUsers(t *testing.T) {
 		noLock  = "-WRONGTYPE Key holds a value that is not a lock: choose another name for the lock"
 		inMulti = "-ERR Command not allowed inside a transaction: send it before MULTI, or use FENCE"
 	)
+	limited := "this user"
+	if testredis.Since(7, 2) {
+		limited = "User limited"
+	}
 	for line, want := range map[string]string{
 		"LOCK job":     "-ERR wrong number of arguments for 'lock' command" + help,
 		"LOCK job 10s": `-ERR timeout is not a float or out of range: "10s"` + seconds,
@@ -74,7 +78,7 @@ func TestMistakesOfUsers(t *testing.T) {
 		"SUBSCRIBE news / LOCK job 600": "-ERR Can't execute 'lock': only (P|S)SUBSCRIBE / " +
 			"(P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
 		"AUTH limited wrong": "-WRONGPASS invalid username-password pair or user is disabled.",
-		"AUTH limited pw / LOCK app:job 600": "-NOPERM this user has no permissions to run the " +
+		"AUTH limited pw / LOCK app:job 600": "-NOPERM " + limited + " has no permissions to run the " +
 			"'evalsha' command",
 	} {
 		t.Run(line, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"lockproxy/internal/eventloop"
-	"lockproxy/internal/test/faults/relay"
+	"lockproxy/internal/test/badlink"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
 	"lockproxy/lockcmd"
@@ -18,27 +18,27 @@ import (
 // upstreamFault is something that happens between a proxy and its upstream.
 type upstreamFault struct {
 	name    string
-	happens func(r *testredis.Server, link *relay.Relay, s *Server)
-	ends    func(r *testredis.Server, link *relay.Relay)
+	happens func(r *testredis.Server, link *badlink.Link, s *Server)
+	ends    func(r *testredis.Server, link *badlink.Link)
 	silent  bool // nothing is answered until it ends
 	loses   bool // the client can be closed
 }
 
 func upstreamFaults() []upstreamFault {
 	type redis = *testredis.Server
-	type link = *relay.Relay
+	type link = *badlink.Link
 	nothing := func(redis, link) {}
 	return []upstreamFault{
 		{name: "none", happens: func(redis, link, *Server) {}, ends: nothing},
 		{name: "silence", happens: func(_ redis, l link, _ *Server) {
-			l.Set(relay.Link{HoldUp: true, HoldDn: true})
-		}, ends: func(_ redis, l link) { l.Set(relay.Link{}) }, silent: true},
+			l.Set(badlink.State{HoldUp: true, HoldDn: true})
+		}, ends: func(_ redis, l link) { l.Set(badlink.State{}) }, silent: true},
 		{name: "no scripts", happens: func(r redis, _ link, _ *Server) { r.Ask("SCRIPT", "FLUSH") },
 			ends: nothing},
 		{name: "no rights", happens: func(r redis, _ link, _ *Server) {
 			r.Ask("ACL", "SETUSER", "default", "-@scripting", "-exec")
 		}, ends: func(r redis, _ link) { r.Ask("ACL", "SETUSER", "default", "+@all") }},
-		{name: "connections lost", happens: func(_ redis, l link, _ *Server) { l.Cut() },
+		{name: "connections lost", happens: func(_ redis, l link, _ *Server) { l.Reset() },
 			ends: nothing, loses: true},
 		{name: "failover", happens: func(_ redis, _ link, s *Server) { s.locks.FailedOver() },
 			ends: nothing},
@@ -59,7 +59,7 @@ func TestFaultsAtEachStep(t *testing.T) {
 	}
 	for _, replicas := range []int{0, 1} {
 		redis := testredis.Start(t)
-		link, err := relay.New(redis.Addr(), 1)
+		link, err := badlink.New(redis.Addr(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestFaultsAtEachStep(t *testing.T) {
 
 // faultAtStep reports whether the command has had a later step too.
 func faultAtStep(t *testing.T, name string, s *Server, before, ask string, step int,
-	fault upstreamFault, redis *testredis.Server, link *relay.Relay) (more bool) {
+	fault upstreamFault, redis *testredis.Server, link *badlink.Link) (more bool) {
 	t.Helper()
 	sess, far := unread(t, s)
 	other, otherFar := unread(t, s)

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/test/badlink"
 	"lockproxy/internal/test/faults/check"
 	"lockproxy/internal/test/faults/history"
 	processes "lockproxy/internal/test/faults/process"
-	"lockproxy/internal/test/faults/relay"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testwait"
 )
@@ -176,8 +176,8 @@ func TestNotPromisedNoticeByPausedProxy(t *testing.T) {
 func TestNotPromisedLockOfKilledProxy(t *testing.T) {
 	w := newWitness(t, processes.None)
 	a, b := w.dial(0), w.dial(1)
-	a.unlock("job", a.lock("job", 600))   // from now on redis knows the script by its hash
-	w.relay.Set(relay.Link{HoldDn: true}) // redis's answer doesn't come
+	a.unlock("job", a.lock("job", 600))      // from now on redis knows the script by its hash
+	w.relay.Set(badlink.State{HoldDn: true}) // redis's answer doesn't come
 	a.Send("LOCK", "job", "600")
 	left := func() int64 { return w.integer("PTTL", "job") } // ms, negative if the lock is free
 	testwait.Until(t, "Redis has given the lock", func() bool { return left() > 0 })
@@ -193,7 +193,7 @@ func TestNotPromisedLockOfKilledProxy(t *testing.T) {
 // Changes of data on a link between a proxy and Redis are believed.
 func TestNotPromisedAnswersOverCorruptedUpstreamLink(t *testing.T) {
 	w := newWitness(t, processes.None)
-	w.relay.Set(relay.Link{Corrupt: 0.01})
+	w.relay.Set(badlink.State{Corrupt: 0.01})
 	text := strings.Repeat("x", 200)
 	for range 50 {
 		c := w.dial(0)

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/test/badlink"
 	"lockproxy/internal/test/faults/check"
 	"lockproxy/internal/test/faults/client"
 	"lockproxy/internal/test/faults/history"
 	processes "lockproxy/internal/test/faults/process"
-	"lockproxy/internal/test/faults/relay"
 	"lockproxy/internal/test/testwait"
 )
 
@@ -190,7 +190,7 @@ func (w *witness) takenOver(loser *foreign) (holder *witnessClient, token int64)
 
 // betweenChecks holds back the checks of the lock that a proxy has taken over. Otherwise they come
 // after up to half a second, for two seconds.
-func (w *witness) betweenChecks() { w.relay.Set(relay.Link{HoldUp: true}) }
+func (w *witness) betweenChecks() { w.relay.Set(badlink.State{HoldUp: true}) }
 
 // spoilt lets a loser replace the timestamp of a lock without a grace period: when it has expired,
 // others can take the lock, and the holder can't release it.

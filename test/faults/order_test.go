@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"lockproxy/internal/names"
-	"lockproxy/internal/test/faults/relay"
+	"lockproxy/internal/test/badlink"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
@@ -16,7 +16,7 @@ import (
 )
 
 // startLinked starts two proxies of one Redis, the first through a link.
-func startLinked(t *testing.T) (link *relay.Relay, linked, straight *proxytest.Proxy) {
+func startLinked(t *testing.T) (link *badlink.Link, linked, straight *proxytest.Proxy) {
 	t.Helper()
 	server := testredis.Start(t)
 	link = proxytest.LinkTo(t, server)
@@ -47,7 +47,7 @@ func TestPromisedOrderOfArrivalsWhileRedisIsSilent(t *testing.T) {
 			outlast(t, 300*time.Millisecond)
 		}
 	}
-	link.Set(relay.Link{})
+	link.Set(badlink.State{})
 	proxytest.AwaitWaiters(t, p, "job", len(queue))
 	holder.Expect("UNLOCK job", ":1\r\n")
 	for i, c := range queue {
@@ -60,9 +60,9 @@ func TestPromisedOrderOfArrivalsWhileRedisIsSilent(t *testing.T) {
 }
 
 // silent keeps Redis's answers from a proxy, and returns when a waiter's poll is unanswered.
-func silent(t *testing.T, link *relay.Relay) {
+func silent(t *testing.T, link *badlink.Link) {
 	t.Helper()
-	link.Set(relay.Link{HoldDn: true})
+	link.Set(badlink.State{HoldDn: true})
 	testwait.Blocked(t, "lockcmd.(*waits).pollOrPause")
 }
 
@@ -95,10 +95,10 @@ func TestFaultSilenceIsNotAHeldLock(t *testing.T) {
 		}
 		// The machine has stopped, and this wait has ended before the silence was long enough.
 		second.Reply()
-		link.Set(relay.Link{})
+		link.Set(badlink.State{})
 	}
 	unknown(second)
-	link.Set(relay.Link{}) // or the proxies' ends wait for Redis
+	link.Set(badlink.State{}) // or the proxies' ends wait for Redis
 }
 
 // unlockedFirst frees a lock and takes another with one pipeline, after Redis has lost the scripts

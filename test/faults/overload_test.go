@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/test/badlink"
 	"lockproxy/internal/test/faults/client"
 	processes "lockproxy/internal/test/faults/process"
-	"lockproxy/internal/test/faults/relay"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/test/wire"
@@ -36,7 +36,7 @@ func TestOverload(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(redis.Kill)
-	link, err := relay.New(redis.Addr, 1)
+	link, err := badlink.New(redis.Addr, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestOverload(t *testing.T) {
 	}
 	o.serves(400)
 	o.unread.Store(greedy)
-	link.Set(relay.Link{Latency: 20 * time.Millisecond, Rate: 100_000})
+	link.Set(badlink.State{Latency: 20 * time.Millisecond, Rate: 100_000})
 	for i := range overloaded {
 		if i < greedy {
 			gone.Go(func() { o.greedyClient(many, 10_000+i) })
@@ -72,7 +72,7 @@ func TestOverload(t *testing.T) {
 		return t.Failed() || o.answered.Load() >= 4*overloaded && o.unread.Load() == 0
 	})
 	stopMany()
-	link.Set(relay.Link{}) // they read what they have asked for
+	link.Set(badlink.State{}) // they read what they have asked for
 	gone.Wait()
 	o.serves(400)
 	stopFew()

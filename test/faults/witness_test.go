@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/test/badlink"
 	"lockproxy/internal/test/faults/check"
 	"lockproxy/internal/test/faults/client"
 	"lockproxy/internal/test/faults/history"
 	processes "lockproxy/internal/test/faults/process"
-	"lockproxy/internal/test/faults/relay"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testwait"
 )
@@ -24,7 +24,7 @@ import (
 type witness struct {
 	t       *testing.T
 	redis   *processes.Redis
-	relay   *relay.Relay // from proxy 0 to redis
+	relay   *badlink.Link // from proxy 0 to redis
 	proxies [2]*processes.Proxy
 	notes   *history.Recorder
 	faults  []history.Fault
@@ -46,7 +46,7 @@ func newWitness(t *testing.T, persistence processes.Persistence, flags ...string
 	w.redis, err = processes.StartRedis(proxytest.Ctx, t.TempDir(), persistence, true)
 	must(err)
 	t.Cleanup(w.redis.Kill)
-	w.relay, err = relay.New(w.redis.Addr, 1)
+	w.relay, err = badlink.New(w.redis.Addr, 1)
 	must(err)
 	t.Cleanup(w.relay.Close)
 	for i, upstream := range []string{w.relay.Addr(), w.redis.Addr} {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/test/faults/relay"
+	"lockproxy/internal/test/badlink"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
@@ -103,7 +103,7 @@ func TestAnswersWithoutAHome(t *testing.T) {
 		c.Expect("GET a", "$-1\r\n")
 		return p.Server.Stats().Connections.Homes == 0
 	})
-	link.Set(relay.Link{Refuse: true})
+	link.Set(badlink.State{Refuse: true})
 	admin := proxytest.Dial(t, server.Addr())
 	for id, line := range clientList(admin) {
 		if field(line, "cmd") != "get" {
@@ -114,6 +114,6 @@ func TestAnswersWithoutAHome(t *testing.T) {
 		c.Expect(command, "-UPSTREAM…")
 		c.Expect("GET a", "$-1\r\n")
 	}
-	link.Set(relay.Link{})
+	link.Set(badlink.State{})
 	c.Expect("COMMAND INFO lock", "*1\r\n*…")
 }

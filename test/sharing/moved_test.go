@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"lockproxy/internal/test/badlink"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
@@ -19,7 +20,7 @@ import (
 // movable is a proxy behind which that can happen.
 type movable struct {
 	*proxytest.Proxy
-	link     *testredis.Link
+	link     *badlink.Link
 	old, new *testredis.Server
 	log      *proxytest.LogBuffer
 	login    []string // of all clients

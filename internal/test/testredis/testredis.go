@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/test/badlink"
 	"lockproxy/internal/test/freeport"
 	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/test/wire"
@@ -21,7 +22,7 @@ import (
 
 // Server is one redis-server process, or between Kill and Restart, none.
 type Server struct {
-	Link *Link // the only way to it that others are told of; nil if there is none
+	Link *badlink.Link // the only way to it that others are told of; nil if there is none
 
 	t     testing.TB
 	port  int

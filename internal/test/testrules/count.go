@@ -32,7 +32,7 @@ func (c Counts) within(o Counts) bool {
 }
 
 // helpers are the packages that tests are made with. testwait, which waits for all others, is none.
-var helpers = []string{"internal/test/proxytest", "internal/test/testredis"}
+var helpers = []string{"internal/test/badlink", "internal/test/proxytest", "internal/test/testredis"}
 
 // apart are folders that are not counted: tests in virtual time may do as they like, and the others
 // have examples of what is counted.

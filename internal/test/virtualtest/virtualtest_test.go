@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockproxy/internal/test/faults/relay"
+	"lockproxy/internal/test/badlink"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/test/virtualtest"
@@ -48,15 +48,15 @@ func TestFaults(t *testing.T) {
 		p := proxytest.Start(t, "redis://"+link.Addr(), nil)
 		c := proxytest.Dial(t, p.Addr)
 		c.Expect("SET k v", "+OK\r\n")
-		link.Set(relay.Link{Latency: time.Second})
+		link.Set(badlink.State{Latency: time.Second})
 		began := time.Now()
 		c.Expect("GET k", "$1\r\nv\r\n")
 		if took := time.Since(began); took != 2*time.Second {
 			t.Errorf("a round trip took %v", took)
 		}
-		link.Set(relay.Link{HoldDn: true})
+		link.Set(badlink.State{HoldDn: true})
 		began = time.Now()
-		time.AfterFunc(time.Minute, func() { link.Set(relay.Link{}) })
+		time.AfterFunc(time.Minute, func() { link.Set(badlink.State{}) })
 		c.Expect("GET k", "$1\r\nv\r\n")
 		if took := time.Since(began); took != time.Minute {
 			t.Errorf("what was held took %v", took)
@@ -70,7 +70,7 @@ func TestFaults(t *testing.T) {
 		}
 		c.Send("BLPOP empty 0")
 		synctest.Wait()
-		link.Cut()
+		link.Reset()
 		if got, _ := c.TryReply(); got != "" && !strings.HasPrefix(got, "-UPSTREAM") {
 			t.Errorf("got %q when the link was cut", got)
 		}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/test/faults/relay"
+	"lockproxy/internal/test/badlink"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
@@ -43,7 +43,7 @@ func TestLockBatch(t *testing.T) {
 			many.Do("CLIENT ID")
 		}
 		// Far away, what comes later is asked while the first commands are.
-		link.Set(relay.Link{Latency: time.Duration(round/4%2) * 300 * time.Microsecond})
+		link.Set(badlink.State{Latency: time.Duration(round/4%2) * 300 * time.Microsecond})
 		var pipeline []string
 		inMulti := false
 		for range 1 + random.IntN(60) {
@@ -162,7 +162,7 @@ func TestLockBatchLost(t *testing.T) {
 
 // loseLocks has the replies to the second half of a client's LOCKs lost; the requests, too, unless
 // Redis is asked.
-func loseLocks(t *testing.T, server *testredis.Server, link *testredis.Link, p *proxytest.Proxy,
+func loseLocks(t *testing.T, server *testredis.Server, link *badlink.Link, p *proxytest.Proxy,
 	round int, dedicated, asked bool) {
 	const half = 20
 	c := proxytest.SharedClient(t, p.Addr)

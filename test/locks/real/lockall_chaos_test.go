@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"lockproxy/internal/test/faults/relay"
+	"lockproxy/internal/test/badlink"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
@@ -117,7 +117,7 @@ func TestLockAllUnderFaults(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	a := &allChaos{t: t, server: server}
-	var links [2]*relay.Relay
+	var links [2]*badlink.Link
 	var proxies [2]*proxytest.Proxy
 	for i := range links {
 		links[i] = proxytest.LinkTo(t, server)
@@ -152,13 +152,13 @@ func TestLockAllUnderFaults(t *testing.T) {
 		rounds(random.IntN(roundsBetween))
 		switch link := links[random.IntN(2)]; random.IntN(3) {
 		case 0:
-			link.CutOne()
+			link.ResetOne()
 		case 1:
-			link.Cut()
+			link.Reset()
 		case 2:
-			link.Set(relay.Link{HoldUp: true, HoldDn: random.IntN(2) == 0})
+			link.Set(badlink.State{HoldUp: true, HoldDn: random.IntN(2) == 0})
 			rounds(random.IntN(4))
-			link.Set(relay.Link{})
+			link.Set(badlink.State{})
 		}
 	}
 	testwait.Until(t, "enough have been given locks", func() bool { return a.given.Load() > 100 })

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"testing"
 
+	"lockproxy/internal/test/badlink"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
@@ -15,7 +16,7 @@ import (
 // owners is a Redis behind a link and two proxies, and a third proxy without the link.
 type owners struct {
 	server *testredis.Server
-	link   *testredis.Link
+	link   *badlink.Link
 	far    [2]*proxytest.Proxy
 	near   *proxytest.Proxy
 	others *proxytest.Conn // a client of near

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/test/faults/relay"
+	"lockproxy/internal/test/badlink"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/test/virtualtest"
@@ -109,7 +109,7 @@ func TestFenceGivesUp(t *testing.T) {
 		stays, leaves := proxytest.Dial(t, far.Addr), proxytest.Dial(t, far.Addr)
 		token := stays.Lock("doc 600 SHARED")
 		session := leaves.Lock("doc 600 SHARED SESSION")
-		link.Set(relay.Link{Latency: 25 * time.Millisecond})
+		link.Set(badlink.State{Latency: 25 * time.Millisecond})
 		stop, stopped := make(chan struct{}), make(chan struct{})
 		t.Cleanup(func() { close(stop); <-stopped })
 		go func() { // ends with stop

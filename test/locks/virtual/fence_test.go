@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/test/faults/relay"
+	"lockproxy/internal/test/badlink"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/test/virtualnet"
@@ -96,7 +96,7 @@ func TestFenceAtEndOfGracePeriod(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {
 		server := virtualtest.StartStore(t)
 		direct := proxytest.GoRedis(t, server.Addr())
-		links := [2]*relay.Relay{proxytest.LinkTo(t, server), proxytest.LinkTo(t, server)}
+		links := [2]*badlink.Link{proxytest.LinkTo(t, server), proxytest.LinkTo(t, server)}
 		holder := proxytest.Dial(t, proxytest.Start(t, "redis://"+links[0].Addr(), nil).Addr)
 		writer := proxytest.SharedClient(t, proxytest.Start(t, "redis://"+links[1].Addr(), nil).Addr)
 		writer.Expect(fmt.Sprintf("FENCE other %d PING", writer.Lock("other 30")), "+PONG\r\n")
@@ -107,16 +107,16 @@ func TestFenceAtEndOfGracePeriod(t *testing.T) {
 		direct.Set(proxytest.Ctx, key, now.Add(-time.Second).UnixMilli(), 0)
 		token := holder.Lock(key + " 30")
 		taken := time.Now()
-		links[0].Set(relay.Link{HoldUp: true}) // the proxy that took it over can't repair it
+		links[0].Set(badlink.State{HoldUp: true}) // the proxy that took it over can't repair it
 		foreign := strconv.FormatInt(now.Add(time.Minute).UnixMilli(), 10)
 		direct.Set(proxytest.Ctx, key, foreign, 0)
 
-		links[1].Set(relay.Link{Latency: 300 * time.Millisecond})
+		links[1].Set(badlink.State{Latency: 300 * time.Millisecond})
 		// The grace period is 2 s. The check runs 1.7 s after the takeover, and the write 2.3 s.
 		time.Sleep(time.Until(taken.Add(1400 * time.Millisecond)))
 		got := writer.Do(fmt.Sprintf("FENCE %s %d SET x 1", key, token))
 		value := direct.Get(proxytest.Ctx, key).Val()
-		links[0].Set(relay.Link{})
+		links[0].Set(badlink.State{})
 		if got != "+OK\r\n" || value == foreign {
 			t.Errorf("%q, although the lock's key is %s, a foreign client's", got, value)
 		}

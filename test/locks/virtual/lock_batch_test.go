@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/test/faults/relay"
+	"lockproxy/internal/test/badlink"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/virtualtest"
 	"lockproxy/proxy"
@@ -26,7 +26,7 @@ func farAway(t *testing.T, latency time.Duration) (*proxytest.Proxy, *proxytest.
 	p := proxytest.Start(t, "redis://"+link.Addr(), nil)
 	c := proxytest.SharedClient(t, p.Addr)
 	c.Lock("first 30")
-	link.Set(relay.Link{Latency: latency})
+	link.Set(badlink.State{Latency: latency})
 	return p, c
 }
 

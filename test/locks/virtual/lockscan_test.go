@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/test/faults/relay"
+	"lockproxy/internal/test/badlink"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/test/virtualtest"
@@ -109,7 +109,7 @@ func TestLockscanAsksTogether(t *testing.T) {
 		c := proxytest.Dial(t, p.Addr)
 		c.Expect("LOCKSCAN 0 MATCH none COUNT 10000", "*2\r\n$1\r\n0\r\n*0\r\n")
 		server.Ask("SCRIPT", "FLUSH")
-		link.Set(relay.Link{Latency: 50 * time.Millisecond})
+		link.Set(badlink.State{Latency: 50 * time.Millisecond})
 		began := time.Now()
 		if got := c.Do("LOCKSCAN 0 COUNT 10000"); strings.Count(got, "k") != locks {
 			t.Errorf("%d locks are found: %q", strings.Count(got, "k"), got[:min(len(got), 100)])
@@ -138,10 +138,10 @@ func TestListsEndWithTheirClients(t *testing.T) {
 		}
 		for i, command := range []string{"LOCKSCAN 0 COUNT 10000", "LOCKLOG COUNT 10000",
 			"LOCKTOP COUNT 10000"} {
-			link.Set(relay.Link{})
+			link.Set(badlink.State{})
 			c, session := proxytest.Dial(t, far.Addr), fmt.Sprint("session", i)
 			c.Lock(session + " 600 SESSION")
-			link.Set(relay.Link{Latency: 100 * time.Millisecond})
+			link.Set(badlink.State{Latency: 100 * time.Millisecond})
 			c.Send(command)
 			time.Sleep(300 * time.Millisecond)
 			c.Close()

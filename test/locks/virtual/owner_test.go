@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/test/faults/relay"
+	"lockproxy/internal/test/badlink"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/test/virtualtest"
@@ -20,7 +20,7 @@ import (
 // owners is a far away Redis behind two proxies, and a third proxy close to it.
 type owners struct {
 	t      *testing.T
-	link   *relay.Relay
+	link   *badlink.Link
 	far    [2]*proxytest.Proxy
 	near   *proxytest.Proxy
 	others *proxytest.Conn // a client of near
@@ -70,7 +70,7 @@ func TestOwnersRetryIsNotReleased(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {
 		for _, latency := range []time.Duration{5, 50} {
 			o := startOwners(t)
-			o.link.Set(relay.Link{Latency: latency * time.Millisecond})
+			o.link.Set(badlink.State{Latency: latency * time.Millisecond})
 			for _, how := range []string{"", " SESSION", " WAIT 5"} {
 				for i, where := range []string{"same proxy", "another"} {
 					virtualtest.Part(t, fmt.Sprintf("%v%s %s", latency*time.Millisecond, how, where),
@@ -101,13 +101,13 @@ func TestOwnersRetryWhileRedisIsPaused(t *testing.T) {
 					key := fmt.Sprintf("job:%d", n)
 					c, again := proxytest.SharedClient(t, o.far[0].Addr),
 						proxytest.SharedClient(t, o.far[i].Addr)
-					o.link.Set(relay.Link{HoldUp: true, HoldDn: true})
+					o.link.Set(badlink.State{HoldUp: true, HoldDn: true})
 					c.Send("LOCK " + key + " 30 OWNER me")
 					time.Sleep(10 * time.Millisecond)
 					c.Close()
 					again.Send("LOCK " + key + " 30 OWNER me")
 					time.Sleep(10 * time.Millisecond)
-					o.link.Set(relay.Link{})
+					o.link.Set(badlink.State{})
 					o.keeps(key, proxytest.Token(t, again.Reply()), again)
 				}
 			})
@@ -131,7 +131,7 @@ func TestOwnersRetryOfNamedWaiter(t *testing.T) {
 					proxytest.AwaitWaiters(t, o.far[0], key, 1)
 					// it is recorded as waiting, and doesn't poll just now
 					time.Sleep(300 * time.Millisecond)
-					o.link.Set(relay.Link{HoldDn: true})
+					o.link.Set(badlink.State{HoldDn: true})
 					holder.Send(proxytest.Unlock(key, token))
 					testwait.Until(t, "the release has named the waiter, and its answer is on the way", func() bool {
 						return strings.Contains(o.others.Do("LOCKINFO "+key), "\r\nme\r\n")
@@ -139,7 +139,7 @@ func TestOwnersRetryOfNamedWaiter(t *testing.T) {
 					c.Close()
 					again.Send("LOCK " + key + " 30 OWNER me")
 					time.Sleep(20 * time.Millisecond)
-					o.link.Set(relay.Link{})
+					o.link.Set(badlink.State{})
 					o.keeps(key, proxytest.Token(t, again.Reply()), again)
 				}
 			})

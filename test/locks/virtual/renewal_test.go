@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/test/faults/relay"
+	"lockproxy/internal/test/badlink"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/virtualtest"
 )
@@ -43,9 +43,9 @@ func TestRefusedUnlockDuringARenewal(t *testing.T) {
 		token := client.Lock("job 1.2 SESSION") // it is renewed after 400 ms, and then every 400 ms
 		for range 3 {
 			time.Sleep(350 * time.Millisecond)
-			link.Set(relay.Link{Latency: 200 * time.Millisecond})
+			link.Set(badlink.State{Latency: 200 * time.Millisecond})
 			time.Sleep(100 * time.Millisecond) // a renewal is on its way, and slow
-			link.Set(relay.Link{})
+			link.Set(badlink.State{})
 			server.Refuse("NOPERM it may not", "EVAL", "EVALSHA")
 			if got := client.Do(proxytest.Unlock("job", token)); !strings.HasPrefix(got, "-NOPERM") {
 				t.Fatalf("UNLOCK without the right to: %q", got)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"lockproxy/internal/test/faults/relay"
+	"lockproxy/internal/test/badlink"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/virtualtest"
 )
@@ -116,7 +116,7 @@ func TestSessionLocksFarAway(t *testing.T) {
 			store := virtualtest.StartStore(t)
 			link := proxytest.LinkTo(t, store)
 			p := proxytest.Start(t, "redis://"+link.Addr(), nil)
-			link.Set(relay.Link{Latency: 50 * time.Millisecond})
+			link.Set(badlink.State{Latency: 50 * time.Millisecond})
 			direct := proxytest.GoRedis(t, store.Addr())
 			far := lockFar(t, direct, p.Addr, "3", clients, 100/clients)
 			far.heldFor(2 * time.Second)

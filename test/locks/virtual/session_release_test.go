@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/test/faults/relay"
+	"lockproxy/internal/test/badlink"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/test/virtualtest"
@@ -129,21 +129,21 @@ func TestUnknownLockIsReleasedAfterAStall(t *testing.T) {
 		c.Lock("warm-1 1") // so that Redis knows the script
 		c.Do("PING")
 		c.Lock("warm-2 1") // so that the next one needs no further connection
-		link.Set(relay.Link{HoldDn: true})
+		link.Set(badlink.State{HoldDn: true})
 		c.Send("LOCK job 300")
 		testwait.Until(t, "Redis has given the lock", func() bool {
 			return direct.Exists(proxytest.Ctx, "job").Val() == 1
 		})
-		link.Cut()
+		link.Reset()
 		if got := c.Reply(); got[:9] != "-UPSTREAM" {
 			t.Fatalf("LOCK: %q", got)
 		}
-		link.Set(relay.Link{HoldUp: true, HoldDn: true})
+		link.Set(badlink.State{HoldUp: true, HoldDn: true})
 		time.Sleep(3 * time.Second)
 		if direct.Exists(proxytest.Ctx, "job").Val() != 1 {
 			t.Fatal("the lock was released through a link that lets nothing pass")
 		}
-		link.Set(relay.Link{})
+		link.Set(badlink.State{})
 		testwait.Until(t, "the lock is released", func() bool {
 			return direct.Exists(proxytest.Ctx, "job").Val() == 0
 		})

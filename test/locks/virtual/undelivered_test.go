@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/test/faults/relay"
+	"lockproxy/internal/test/badlink"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/test/virtualnet"
@@ -23,7 +23,7 @@ func TestUndeliveredTokenBeforeASlowCommand(t *testing.T) {
 		p, near := proxytest.Start(t, "redis://"+link.Addr(), nil),
 			proxytest.Start(t, server.URL(), nil)
 		next := proxytest.Dial(t, near.Addr)
-		link.Set(relay.Link{Latency: 100 * time.Millisecond})
+		link.Set(badlink.State{Latency: 100 * time.Millisecond})
 		for i, slow := range []string{"LOCK more 300 WAIT 300", "LOCKALL 300 2 more also",
 			"LOCKSCAN 0", "FENCE more 1 GET x"} {
 			c, name := proxytest.Dial(t, p.Addr), fmt.Sprintf("job:%d", i)

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockproxy/internal/test/faults/relay"
+	"lockproxy/internal/test/badlink"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/test/virtualnet"
@@ -200,7 +200,7 @@ func TestHalfClosedClientThatBlocks(t *testing.T) {
 		for _, c := range []*proxytest.Conn{patient, blocked} {
 			c.Expect("LLEN list", ":0\r\n")
 		}
-		link.Set(relay.Link{HoldDn: true})
+		link.Set(badlink.State{HoldDn: true})
 		for _, c := range []*proxytest.Conn{patient, blocked} {
 			first := map[bool]string{true: "BLPOP list 0", false: "LLEN list"}[c == blocked]
 			text := first + "\r\nAUTH x\r\nGET k\r\n"

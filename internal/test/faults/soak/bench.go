@@ -12,10 +12,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockproxy/internal/test/badlink"
 	"lockproxy/internal/test/faults/client"
 	"lockproxy/internal/test/faults/history"
 	"lockproxy/internal/test/faults/process"
-	"lockproxy/internal/test/faults/relay"
 )
 
 // Programs are the paths of what a Bench runs, built with the race detector.
@@ -47,10 +47,10 @@ type Bench struct {
 	programs Programs
 	redis    *process.Redis
 	replica  *process.Redis // nil if this round has none
-	way      *relay.Relay   // from it to redis
+	way      *badlink.Link  // from it to redis
 	proxy    [proxies + 1]*process.Proxy
-	up       [proxies + 1]*relay.Relay // from each proxy to Redis
-	down     [proxies + 1]*relay.Relay // from clients to each proxy; the spare's is before proxy 0
+	up       [proxies + 1]*badlink.Link // from each proxy to Redis
+	down     [proxies + 1]*badlink.Link // from clients to each proxy; the spare's is before proxy 0
 	locker   [2]clientProcess
 	machine  *process.Machine           // nil if there is none
 	distant  [2]clientProcess           // on machine
@@ -118,12 +118,12 @@ func NewBench(ctx context.Context, dir string, programs Programs, seed uint64,
 		b.acl()); err != nil {
 		return nil, err
 	}
-	if b.way, err = relay.New(b.redis.Addr, seed+50); err != nil {
+	if b.way, err = badlink.New(b.redis.Addr, seed+50); err != nil {
 		return nil, err
 	}
 	b.persist = process.None
 	for i := range b.proxy {
-		if b.up[i], err = relay.New(b.redis.Addr, seed+uint64(i)); err != nil {
+		if b.up[i], err = badlink.New(b.redis.Addr, seed+uint64(i)); err != nil {
 			return nil, err
 		}
 		if err = b.writeSecret(i); err != nil {
@@ -137,7 +137,7 @@ func NewBench(ctx context.Context, dir string, programs Programs, seed uint64,
 		if i == spare {
 			to = b.proxy[0].Addr
 		}
-		if b.down[i], err = relay.New(to, seed+100+uint64(i)); err != nil {
+		if b.down[i], err = badlink.New(to, seed+100+uint64(i)); err != nil {
 			return nil, err
 		}
 	}
@@ -164,7 +164,7 @@ func (b *Bench) Close() {
 		if b.proxy[i] != nil {
 			b.proxy[i].Kill()
 		}
-		for _, r := range []*relay.Relay{b.down[i], b.up[i]} {
+		for _, r := range []*badlink.Link{b.down[i], b.up[i]} {
 			if r != nil {
 				r.Close()
 			}
@@ -239,8 +239,8 @@ func (b *Bench) fresh(ctx context.Context, p Plan) error {
 		}
 		b.distance[i] = away
 		b.up[i].Away(away / 2)
-		b.up[i].Set(relay.Link{})
-		b.down[i].Set(relay.Link{})
+		b.up[i].Set(badlink.State{})
+		b.down[i].Set(badlink.State{})
 		if !b.proxy[i].Alive() {
 			return fmt.Errorf("proxy %d has ended:\n%s", i, b.proxy[i].Log())
 		}

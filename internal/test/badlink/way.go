@@ -1,6 +1,4 @@
-//go:build linux
-
-package relay
+package badlink
 
 import (
 	"bytes"
@@ -60,5 +58,6 @@ func (w *way) end() {
 	if w.travels != nil {
 		close(w.travels)
 		<-w.ended
+		w.travels = nil
 	}
 }

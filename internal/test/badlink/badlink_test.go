@@ -1,6 +1,4 @@
-//go:build linux
-
-package relay
+package badlink
 
 import (
 	"io"

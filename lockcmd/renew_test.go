@@ -63,8 +63,8 @@ func TestSessionLocksAreBounded(t *testing.T) {
 	}
 }
 
-// A session lock is renewed, and released, as its client has logged in since: the token that it had
-// at its LOCK may not be good any more. After RESET, which logs it out, the former login stays.
+// A session lock is renewed, and released, as its client has logged in since: the password that it
+// had at its LOCK may not be good any more. TestLoginOfASessionLock of package held has the cases.
 func TestRenewedAsTheNewLogin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := make(chan names.Identity, 100)
@@ -97,7 +97,9 @@ func TestRenewedAsTheNewLogin(t *testing.T) {
 			found := map[string]bool{}
 			for len(asked) > 0 {
 				as := <-asked
-				found[as.Password] = true
+				if found[as.Password] = true; as.Password == "" {
+					t.Errorf("%s: connected without a login", after)
+				}
 				if as.Password == "two" && as.DB != 3 && as.DB != 0 {
 					t.Errorf("%s: database %d", after, as.DB)
 				}

@@ -43,7 +43,7 @@ func TestUnaskedReplyClosesTheClient(t *testing.T) {
 
 // Where Redis lets no client in, one that has sent several requests already is told once, and
 // closed. It may have been told so by a home that was let in: then the requests behind it are lost.
-func TestRefusedConnectionClosesTheClient(t *testing.T) {
+func TestRefusalIsToldOnce(t *testing.T) {
 	for _, test := range []struct {
 		before, given string
 		closed        bool

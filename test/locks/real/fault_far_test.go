@@ -9,6 +9,7 @@ import (
 
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 // 3,000 session locks, Redis 100 ms away: all are renewed in time, which they are not if that takes
@@ -30,11 +31,39 @@ func TestFaultManySessionLocksFarAway(t *testing.T) {
 				}
 			})
 			direct := proxytest.GoRedis(t, server.Addr())
-			far := lockFar(t, direct, p.Addr, "30", clients, locks/clients)
-			far.renewed(15 * time.Second) // twice
-			far.close()
+			far := proxytest.TakeSessionLocks(t, direct, p.Addr, "30", clients, locks/clients)
+			renewed(far, 15*time.Second) // twice
+			allReleased(far)
 			// None of these ends by itself.
-			lockFar(t, direct, p.Addr, "600", clients, locks/clients).close()
+			allReleased(proxytest.TakeSessionLocks(t, direct, p.Addr, "600", clients, locks/clients))
 		})
 	}
+}
+
+// renewed waits until each lock ends later than now by at least that much. It fails if one is lost
+// before, or a connection is closed.
+func renewed(far *proxytest.SessionLocks, by time.Duration) {
+	far.T.Helper()
+	ends := map[string]time.Duration{}
+	for _, key := range far.Keys {
+		ends[key] = far.Direct.PExpireTime(proxytest.Ctx, key).Val()
+	}
+	for _, key := range far.Keys {
+		testwait.Until(far.T, key+" is renewed", func() bool {
+			end, err := far.Direct.PExpireTime(proxytest.Ctx, key).Result()
+			if err != nil || end < 0 {
+				far.T.Fatalf("%s is lost: %v, %v", key, end, err)
+			}
+			return end >= ends[key]+by
+		})
+	}
+	far.AllHeld()
+	far.Served()
+}
+
+// allReleased ends all clients at once, and waits until their locks are released.
+func allReleased(far *proxytest.SessionLocks) {
+	far.T.Helper()
+	far.Close()
+	testwait.Until(far.T, "the locks are released", func() bool { return far.Held() == 0 })
 }

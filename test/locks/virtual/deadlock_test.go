@@ -252,11 +252,13 @@ func TestADeadlockAcrossDatabases(t *testing.T) {
 	})
 }
 
-// Without the channels no deadlock across proxies is found, and none is made up.
+// Without the channels no deadlock across proxies is found, and none is made up. One within a proxy
+// is found.
 func TestDeadlocksWithoutTheChannels(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {
 		server := virtualtest.StartStore(t)
 		server.Refuse("NOPERM no channels", "SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE")
+		newRing(t, server.URL(), 3, 1, nil, "").close(t, 0, "")
 		r := newRing(t, server.URL(), 2, 2, nil, "")
 		r.wait(0, "")
 		r.wait(1, "")

@@ -4,111 +4,91 @@ import (
 	"slices"
 
 	"lockproxy/internal/commands"
+	"lockproxy/internal/fifo"
 )
 
-// replyFIFO is a queue of pending replies. Its zero value is empty.
+// replyFIFO is the pending replies, and what they are together. Its zero value is empty.
 type replyFIFO struct {
-	entries []pendingReply
-	first   int // index of the first entry in the queue
+	entries fifo.Queue[pendingReply]
 	unseen  int // entries of which the client gets nothing
 	effects int // entries with an Effect
 	held    int // bytes that the entries keep in memory
 }
 
-// maxIdleEntries is for how many entries an empty queue keeps memory.
-const maxIdleEntries = 64
-
-func (q *replyFIFO) empty() bool { return q.first == len(q.entries) }
+func (q *replyFIFO) empty() bool { return q.entries.Len() == 0 }
 
 // owes reports whether the client is owed a visible reply.
 func (q *replyFIFO) owes() bool { return q.len() > q.unseen }
 
 // relaysOnly reports whether there are entries, and the session waits for none of them itself.
 func (q *replyFIFO) relaysOnly() bool {
-	return !q.empty() && !slices.ContainsFunc(q.entries[q.first:], func(e pendingReply) bool {
+	return !q.empty() && !slices.ContainsFunc(q.entries.All(), func(e pendingReply) bool {
 		return e.answer != nil
 	})
 }
 
 // blocks reports whether an entry can wait for what another client does.
 func (q *replyFIFO) blocks() bool {
-	return slices.ContainsFunc(q.entries[q.first:], func(e pendingReply) bool { return e.Blocks })
+	return slices.ContainsFunc(q.entries.All(), func(e pendingReply) bool { return e.Blocks })
 }
 
 // replies is how many replies are missing.
 func (q *replyFIFO) replies() (n int) {
-	for i := range q.entries[q.first:] {
-		n += q.entries[q.first+i].replies()
+	for _, e := range q.entries.All() {
+		n += e.replies()
 	}
 	return n
 }
 
 // len returns the number of entries, not of replies.
-func (q *replyFIFO) len() int { return len(q.entries) - q.first }
+func (q *replyFIFO) len() int { return q.entries.Len() }
+
+// head is the first entry; nil if there is none.
+func (q *replyFIFO) head() *pendingReply { return q.entries.Head() }
 
 // add adds an entry at the end.
 func (q *replyFIFO) add(e pendingReply) {
-	if e.Effect != commands.NoEffect {
-		q.effects++
-	}
-	q.held += e.held
 	if e.shows != nil {
 		e.shows.asks()
 	}
 	e.count = e.replies()
-	if e.unseen() {
-		q.unseen++
-	}
-	q.entries = append(q.entries, e)
+	q.count(&e, 1)
+	q.entries.Push(e)
 }
 
 // removeLast removes the last request, if it has not been answered.
 func (q *replyFIFO) removeLast() {
-	if q.empty() {
+	last := q.entries.Last()
+	if last == nil {
 		return
 	}
-	last := &q.entries[len(q.entries)-1]
-	if last.count--; last.count > 0 {
-		return
+	if last.count--; last.count == 0 {
+		q.removed(last)
+		q.entries.DropLast()
 	}
-	if last.Effect != commands.NoEffect {
-		q.effects--
-	}
-	q.held -= last.held
-	if last.shows != nil {
-		last.shows.answered()
-	}
-	*last = pendingReply{}
-	q.entries = q.entries[:len(q.entries)-1]
 }
 
-func (q *replyFIFO) head() *pendingReply {
-	if q.empty() {
-		return nil
-	}
-	return &q.entries[q.first]
-}
-
+// pop removes the first entry.
 func (q *replyFIFO) pop() {
-	if q.entries[q.first].Effect != commands.NoEffect {
-		q.effects--
+	q.removed(q.head())
+	q.entries.Pop()
+}
+
+// removed records that an entry is about to be removed.
+func (q *replyFIFO) removed(e *pendingReply) {
+	q.count(e, -1)
+	if e.shows != nil {
+		e.shows.answered()
 	}
-	if q.entries[q.first].unseen() {
-		q.unseen--
+}
+
+// count adds an entry to what the queue counts, or takes it off: by is 1 or -1.
+func (q *replyFIFO) count(e *pendingReply, by int) {
+	if e.Effect != commands.NoEffect {
+		q.effects += by
 	}
-	q.held -= q.entries[q.first].held
-	if shows := q.entries[q.first].shows; shows != nil {
-		shows.answered()
+	if e.unseen() {
+		q.unseen += by
 	}
-	q.entries[q.first] = pendingReply{}
-	q.first++
-	switch {
-	case q.empty() && cap(q.entries) > maxIdleEntries:
-		q.entries, q.first = nil, 0
-	case q.empty():
-		q.entries, q.first = q.entries[:0], 0
-	case q.first >= 1024 && q.first > len(q.entries)/2:
-		q.entries = append(q.entries[:0], q.entries[q.first:]...)
-		q.first = 0
-	}
+	q.held += by * e.held
 }

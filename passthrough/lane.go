@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/fifo"
 	"lockproxy/internal/loopguard"
 	"lockproxy/internal/upstream"
 )
@@ -40,16 +41,31 @@ type lane struct {
 
 	mu      sync.Mutex
 	room    *sync.Cond
-	out     gathered    // guarded by mu
-	spans   spanQueue   // guarded by mu
-	asked   int         // guarded by mu; for how many replies, ever
-	batches []laneBatch // guarded by mu; those whose replies have not come
-	err     error       // guarded by mu
+	out     gathered         // guarded by mu
+	spans   fifo.Queue[span] // guarded by mu
+	asked   int              // guarded by mu; for how many replies, ever
+	batches []laneBatch      // guarded by mu; those whose replies have not come
+	err     error            // guarded by mu
 	writers sync.WaitGroup
 
 	// Only the reader:
 	current  span // whose replies are coming
 	answered int  // replies that have come, ever
+}
+
+// span is a number of consecutive replies for one client.
+type span struct {
+	client  *client
+	replies int
+}
+
+// pushSpan adds r at the end of q, or to the last span if that has the same client.
+func pushSpan(q *fifo.Queue[span], r span) {
+	if last := q.Last(); last != nil && last.client == r.client {
+		last.replies += r.replies
+	} else {
+		q.Push(r)
+	}
 }
 
 // laneBatch is calls that went together: the number, among all replies, of the first one's, and how
@@ -130,7 +146,7 @@ func (l *lane) add(c *client, e pendingReply, raw []byte, mayWait bool) error {
 	l.out.raw = append(l.out.raw, raw...)
 	l.out.replies += n
 	l.asked += n
-	l.spans.push(span{c, n})
+	pushSpan(&l.spans, span{c, n})
 	if call != nil && l.out.calls.add(e.answer, l.batchScript) {
 		enough := len(l.out.calls.list) == maxCalls
 		l.closeCallsLocked()
@@ -285,7 +301,7 @@ func (l *lane) batchOpened() {
 func (l *lane) nextSpan() (ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.current, ok = l.spans.pop()
+	l.current, ok = l.spans.Pop()
 	return ok
 }
 
@@ -294,7 +310,7 @@ func (l *lane) consume(data []byte, it *eventloop.Iteration) error {
 	err := l.distribute(data, it)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.silence.answered(l.current.replies > 0 || l.out.replies > 0 || len(l.spans.list) > l.spans.first)
+	l.silence.answered(l.current.replies > 0 || l.out.replies > 0 || l.spans.Len() > 0)
 	return err
 }
 
@@ -316,7 +332,7 @@ func (l *lane) reportLoss(err error) {
 	l.mu.Lock()
 	l.retired.Store(true)
 	l.err = err
-	list := l.spans.popAll()
+	list := l.spans.PopAll()
 	unsent := l.out.replies
 	l.out.raw = nil
 	l.out.calls.drop()

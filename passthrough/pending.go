@@ -99,14 +99,11 @@ func (q *pendingQueue) push(e pendingReply) {
 		q.skipUncounted(&e)
 		return
 	}
-	if e.isPlain() && !q.empty() {
-		last := &q.entries[len(q.entries)-1]
-		if last.isPlain() {
-			last.count += e.replies()
-			return
-		}
+	if last := q.entries.Last(); last != nil && last.isPlain() && e.isPlain() {
+		last.count += e.replies()
+	} else {
+		q.add(e)
 	}
-	q.add(e)
 }
 
 // destination says where the reply goes whose first byte is kind. It also detects the beginning of

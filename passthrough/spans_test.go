@@ -6,19 +6,21 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"lockproxy/internal/fifo"
 )
 
-// A spanQueue is a queue of replies, each of which knows whose it is.
+// Spans are a queue of replies, each of which knows whose it is.
 func TestSpansAgainstModel(t *testing.T) {
 	pipes := []*client{{}, {}, {}}
 	rapid.Check(t, func(t *rapid.T) {
-		var q spanQueue
+		var q fifo.Queue[span]
 		var model []*client // of each reply that is due
 		for range rapid.IntRange(0, 200).Draw(t, "steps") {
 			if rapid.IntRange(0, 2).Draw(t, "step") > 0 {
 				p, n := rapid.SampledFrom(pipes).Draw(t, "pipe"),
 					rapid.IntRange(1, 3).Draw(t, "replies")
-				q.push(span{p, n})
+				pushSpan(&q, span{p, n})
 				for range n {
 					model = append(model, p)
 				}
@@ -27,21 +29,21 @@ func TestSpansAgainstModel(t *testing.T) {
 			model = checkSpans(t, &q, model)
 		}
 		if rapid.Bool().Draw(t, "all at once") {
-			for _, r := range q.popAll() {
+			for _, r := range q.PopAll() {
 				model = checkOneSpan(t, r, model)
 			}
 		}
 		for len(model) > 0 {
 			model = checkSpans(t, &q, model)
 		}
-		if r, ok := q.pop(); ok || len(q.popAll()) > 0 {
+		if r, ok := q.Pop(); ok || len(q.PopAll()) > 0 {
 			t.Fatalf("%v is left", r)
 		}
 	})
 }
 
-func checkSpans(t *rapid.T, q *spanQueue, model []*client) []*client {
-	r, ok := q.pop()
+func checkSpans(t *rapid.T, q *fifo.Queue[span], model []*client) []*client {
+	r, ok := q.Pop()
 	if ok != (len(model) > 0) {
 		t.Fatalf("pop: %v with %d replies due", ok, len(model))
 	}

@@ -181,7 +181,7 @@ func (c *Conn) KeepAlive(raw []byte) {
 		return
 	}
 	for _, n := range c.nodes.byAddr {
-		if n.waiting.len() == 0 && n.state == (nodeState{}) {
+		if n.waiting.Len() == 0 && n.state == (nodeState{}) {
 			n.sendOwn(raw)
 		}
 	}

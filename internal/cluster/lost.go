@@ -21,8 +21,8 @@ func refusalOf(err error) (r refusal, ok bool) {
 // lost handles the requests that a node has not answered before it ended.
 func (a *answers) lost(n *node, err error) {
 	c := a.c
-	waiting, sent := n.waiting.all(), n.sentCount
-	n.waiting, n.sentCount = partQueue{}, 0
+	waiting, sent := n.waiting.PopAll(), n.sentCount
+	n.sentCount = 0
 	for _, p := range waiting {
 		p.node = nil
 	}

@@ -6,6 +6,7 @@ import (
 
 	"lockproxy/internal/commands"
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/fifo"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/socket"
 )
@@ -26,7 +27,7 @@ type node struct {
 	in      incoming
 	// waiting is the parts without an answer, in order. The first sentCount of them may have
 	// reached the node.
-	waiting      partQueue
+	waiting      fifo.Queue[*part]
 	sentCount    int
 	lastAnswered *request // of the client's
 	ended        bool
@@ -57,6 +58,14 @@ type nodeState struct {
 	commands.Subscriptions
 	pending bool // the first subscription is not confirmed yet
 	monitor bool
+}
+
+// awaited is the part that the node is to answer next; nil if there is none.
+func (n *node) awaited() *part {
+	if head := n.waiting.Head(); head != nil {
+		return *head
+	}
+	return nil
 }
 
 // subscribed reports whether there are subscriptions, or will be.
@@ -90,7 +99,7 @@ func (n *node) push(p *part) {
 		p.raw = copied
 	}
 	n.c.order.sent(p)
-	n.waiting.push(p)
+	n.waiting.Push(p)
 	n.wake()
 }
 
@@ -219,7 +228,7 @@ func (n *node) dial(as settings) (net.Conn, error) {
 
 // nextWrite takes n.out. last says that nothing follows. c.mu is held.
 func (n *node) nextWrite() (out net.Buffers, last bool) {
-	n.sentCount = n.waiting.len()
+	n.sentCount = n.waiting.Len()
 	n.c.room.Broadcast()
 	return n.out.drain(), n.c.writeClosed
 }

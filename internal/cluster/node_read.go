@@ -240,7 +240,7 @@ var (
 // relayPartial delivers the beginning of a large reply, if that is certain to be the client's. An
 // error that is as large is no redirection.
 func (n *node) relayPartial() error {
-	h, p := n.in.scan.Head(), n.waiting.head()
+	h, p := n.in.scan.Head(), n.awaited()
 	switch {
 	case n.in.push != nil:
 		n.c.subs.deliver(n.in.push, n.in.partial)
@@ -287,7 +287,7 @@ func (n *node) complete() error {
 		n.c.subs.unasked(n, h, reply)
 		return nil
 	}
-	p, unsharded := n.waiting.head(), n.in.unsharded
+	p, unsharded := n.awaited(), n.in.unsharded
 	n.in.unsharded = nil
 	large := p != nil && p.confirms == 0 && p.streamed
 	if unsharded != nil && h.IsError() && !large && unsharded.isMoved(reply, n.addr) {
@@ -308,7 +308,7 @@ func (n *node) complete() error {
 	if p.req.unshards && !h.IsError() {
 		n.in.unsharded = p
 	}
-	n.waiting.pop()
+	n.waiting.Pop()
 	n.sentCount = max(n.sentCount-1, 0)
 	n.c.answers.answered(n, p, h, reply)
 	return nil

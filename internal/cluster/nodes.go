@@ -52,7 +52,7 @@ func (s *nodeSet) isReplica(addr string) bool {
 // busy reports whether the default node, or one that the client has used, has something to answer.
 func (s *nodeSet) busy() bool {
 	for _, n := range s.byAddr {
-		if (n.used || n == s.dflt) && n.waiting.len() > 0 {
+		if (n.used || n == s.dflt) && n.waiting.Len() > 0 {
 			return true
 		}
 	}
@@ -74,8 +74,9 @@ func (s *nodeSet) reopen(n *node) {
 		n.close()
 	}
 	s.forget(n)
-	for p := n.waiting.head(); p != nil; p = n.waiting.head() {
-		s.c.answers.partDone(n.waiting.pop(), pieces{})
+	for p := n.awaited(); p != nil; p = n.awaited() {
+		n.waiting.Pop()
+		s.c.answers.partDone(p, pieces{})
 		s.c.order.answered(p.slot)
 	}
 	s.open(n.addr, nil)
@@ -202,7 +203,7 @@ func (c *Conn) mapChanged() {
 	c.nodes.applyMap(c.cluster.slots.Load())
 	c.subs.events.refreshed(false)
 	for _, n := range c.nodes.byAddr {
-		idle, replica := n.waiting.len() == 0, c.nodes.isReplica(n.addr)
+		idle, replica := n.waiting.Len() == 0, c.nodes.isReplica(n.addr)
 		if replica && idle && n.state == (nodeState{}) {
 			n.master = false
 		}
@@ -219,7 +220,7 @@ func (c *Conn) mapChanged() {
 		if !inTransaction {
 			n.sendOwn(pingCommand)
 		}
-		asked := n.waiting.all()[n.waiting.len()-1]
+		asked := *n.waiting.Last()
 		c.after(c.nodes.closing, func() {
 			n.closing = false
 			if asked.node == n && !n.ended {

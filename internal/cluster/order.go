@@ -52,7 +52,7 @@ func (o *slotOrder) held(p *part) bool {
 func (o *slotOrder) holdMoved(m *slotMap) {
 	begun := map[int]*slotHold{}
 	for _, n := range o.c.nodes.byAddr {
-		for _, p := range n.waiting.all() {
+		for _, p := range n.waiting.All() {
 			if p.slot >= 0 && m.master(p.slot) != n.addr && o.holds[p.slot] == nil {
 				begun[p.slot] = &slotHold{}
 			}
@@ -70,7 +70,7 @@ func (o *slotOrder) begin(holds map[int]*slotHold) {
 		}
 	}
 	for _, n := range o.c.nodes.byAddr {
-		for _, p := range n.waiting.all() {
+		for _, p := range n.waiting.All() {
 			count(p.slot)
 		}
 	}

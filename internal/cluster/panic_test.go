@@ -28,7 +28,7 @@ func TestPanicEndsTheConn(t *testing.T) {
 		n.hears("GET k")
 		p.conn.mu.Lock()
 		var none map[string]bool
-		asked := p.conn.nodes.byAddr["a:1"].waiting.all()[0].req
+		asked := p.conn.nodes.byAddr["a:1"].waiting.All()[0].req
 		asked.onAnswer = func(*node, resp.Head) { none["k"] = true }
 		p.conn.mu.Unlock()
 		n.says("$-1")

@@ -145,7 +145,7 @@ func confirmationOf(h resp.Head) commands.Effect {
 // isUnasked reports whether a reply of n's answers no request. A node drops sharded channels when
 // their slot has moved.
 func (n *node) isUnasked(h resp.Head, reply pieces) bool {
-	p, kind := n.waiting.head(), confirmationOf(h)
+	p, kind := n.awaited(), confirmationOf(h)
 	confirms := kind != commands.NoEffect && p != nil && p.confirms != 0 &&
 		(kind != commands.SUnsubscribe || p.req.unshards && p.names(reply))
 	switch h.Type {
@@ -218,7 +218,7 @@ func (s *subscriptions) unasked(n *node, h resp.Head, reply pieces) {
 
 // pushedWithin is the request among whose confirmations n sends a message; nil is none.
 func (n *node) pushedWithin() *request {
-	if p := n.waiting.head(); p != nil && p.confirms > 0 && p.streamed {
+	if p := n.awaited(); p != nil && p.confirms > 0 && p.streamed {
 		return p.req
 	}
 	return nil

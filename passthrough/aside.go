@@ -12,34 +12,34 @@ import (
 // KeepAlive keeps Redis from taking the client for idle (its `timeout`), by a request that each
 // client may send that takes locks. A client with anything under way is not idle.
 func (p *Pipe) KeepAlive() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.canAskLocked() {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	if !p.c.canAskLocked() {
 		return
 	}
-	if many, ok := p.home.conn.(interface{ KeepAlive([]byte) }); ok { // a cluster's, to each node
+	if many, ok := p.c.home.conn.(interface{ KeepAlive([]byte) }); ok { // a cluster's, to each node
 		many.KeepAlive(timeRequest)
 		return
 	}
-	p.asideLocked(pendingReply{kind: discarded}, timeRequest)
+	p.c.asideLocked(pendingReply{kind: discarded}, timeRequest)
 }
 
 // ClientID is the number by which others know the client: its home's, as CLIENT ID tells it. It is
 // 0 if there is no home, or the number is not known: see LearnID.
 func (p *Pipe) ClientID() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return max(p.idLocked(), 0)
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return max(p.c.idLocked(), 0)
 }
 
 // HomeConn is the connection that is the home, nil if there is none.
 func (p *Pipe) HomeConn() net.Conn {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.home == nil {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	if p.c.home == nil {
 		return nil
 	}
-	return p.home.conn
+	return p.c.home.conn
 }
 
 // idLocked is home.id. mu is held.
@@ -61,15 +61,15 @@ const unknowable = -1
 // now: then busy is true. inTurn says that the session asks, behind what it has asked before, and
 // that Awaiting or Flush sends it.
 func (p *Pipe) LearnID(inTurn bool) (known <-chan struct{}, busy bool) {
-	p.mu.Lock()
-	if p.idLocked() != 0 || p.home.asked != nil {
-		defer p.mu.Unlock()
-		if p.home == nil || p.home.id != 0 {
+	p.c.mu.Lock()
+	if p.c.idLocked() != 0 || p.c.home.asked != nil {
+		defer p.c.mu.Unlock()
+		if p.c.home == nil || p.c.home.id != 0 {
 			return nil, false
 		}
-		return p.home.asked, false
+		return p.c.home.asked, false
 	}
-	h, asked := p.home, make(chan struct{})
+	h, asked := p.c.home, make(chan struct{})
 	e := pendingReply{kind: discarded, Expect: Expect{Replied: func(head resp.Head) {
 		n, ok := resp.ParseInt(head.Line)
 		if !ok || head.Type != ':' {
@@ -78,15 +78,15 @@ func (p *Pipe) LearnID(inTurn bool) (known <-chan struct{}, busy bool) {
 		h.numberedLocked(n)
 	}}}
 	h.asked = asked
-	if p.asideLocked(e, clientIDRequest) {
-		p.mu.Unlock()
+	if p.c.asideLocked(e, clientIDRequest) {
+		p.c.mu.Unlock()
 		return asked, false
 	}
-	inTurn = inTurn && p.route == byHome && !p.pending.fresh && !p.needsHome.open
+	inTurn = inTurn && p.c.route == byHome && !p.c.pending.fresh && !p.c.needsHome.open
 	if !inTurn {
 		h.asked = nil
 	}
-	p.mu.Unlock()
+	p.c.mu.Unlock()
 	if !inTurn {
 		return nil, true
 	}

@@ -22,7 +22,8 @@ func TestBatchOfAnotherLength(t *testing.T) {
 		var answers []*Answer
 		for i := range calls {
 			a := &Answer{Done: make(chan struct{}), call: call(i)}
-			if err := l.add(&clients[0].client, pendingReply{kind: internal, answer: a}, nil, true); err != nil {
+			e := pendingReply{kind: internal, answer: a}
+			if err := l.takes(&clients[0].c, e, ""); err != nil {
 				t.Fatal(err)
 			}
 			answers = append(answers, a)
@@ -46,7 +47,7 @@ func TestBatchOfAnotherLength(t *testing.T) {
 		}
 
 		u := newUnplugged(upstream.Identity{LoggedIn: true, Proto: 2})
-		u.pool.BatchScript = batchSHA
+		u.c.pool.BatchScript = batchSHA
 		for i := range calls {
 			u.Ask(call(i), nil)
 		}
@@ -70,24 +71,24 @@ func TestHomeWithAPushIsNotGivenOn(t *testing.T) {
 		s.lanes.Spares = 1
 		far := s.addSpare(t, 0, false)
 		c := s.client(t)
-		if !c.takeHome() {
+		if !c.homes.takeHome() {
 			t.Fatal("there is no spare")
 		}
-		c.mu.Lock()
-		home := c.home
-		c.route = byLane
-		c.mu.Unlock()
+		c.c.mu.Lock()
+		home := c.c.home
+		c.c.route = byLane
+		c.c.mu.Unlock()
 		far.Write([]byte(said))
 		testwait.Until(t, "it has come", func() bool {
-			c.mu.Lock()
-			defer c.mu.Unlock()
+			c.c.mu.Lock()
+			defer c.c.mu.Unlock()
 			return len(home.early) == len(said)
 		})
-		c.mu.Lock()
-		if got := c.releaseHomeLocked(); got != given {
+		c.c.mu.Lock()
+		if got := c.c.releaseHomeLocked(); got != given {
 			t.Errorf("behind %q it is given on: %v", said, got)
 		}
-		c.mu.Unlock()
+		c.c.mu.Unlock()
 		c.End(AtOnce)
 		c.Wait()
 	}

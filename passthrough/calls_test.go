@@ -234,7 +234,7 @@ func TestCallsThatAreLost(t *testing.T) {
 		}
 		c.Flush(nil)
 		if lanes > 0 {
-			c.lane.Flush()
+			c.lanes.lane.Flush()
 		}
 		conn.Write([]byte("*3\r\n:7\r\n:")) // the first has its reply
 		conn.(*net.TCPConn).CloseWrite()

@@ -14,10 +14,9 @@ type client struct {
 	pool        *Pool
 	encodeError func(error) []byte // makes the reply to a lost request
 	out         *clientWriter
-	// OnWait is called when Route begins to wait for a connection, and what it returns when that has
-	// ended; nil for none.
-	OnWait func() (end func())
-	doubt  atomic.Uint64 // a doubt: see mustLogIn
+	onWait      func() (end func()) // see Pipe.OnWait; nil for none
+	over        atomic.Bool         // route is gone
+	doubt       atomic.Uint64       // a doubt: see mustLogIn
 
 	mu        sync.Mutex
 	room      *sync.Cond
@@ -38,10 +37,10 @@ type client struct {
 
 // waits says that Route waits, until end is called.
 func (c *client) waits() (end func()) {
-	if c.OnWait == nil {
+	if c.onWait == nil {
 		return func() {}
 	}
-	return c.OnWait()
+	return c.onWait()
 }
 
 // route is the connection by which a session's requests go and its replies come.
@@ -70,6 +69,7 @@ func (c *client) setRoute(to route) (changed bool) {
 	}
 	if changed {
 		c.route = to
+		c.over.Store(to == gone)
 	}
 	return changed
 }
@@ -104,30 +104,15 @@ func (c *client) fullLocked() bool {
 		c.route == byLane && c.inFlight >= most)
 }
 
-// isGone reports whether the session is lost.
-func (c *client) isGone() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.route == gone
-}
-
-// expectOnLane adds what the client is owed by its lane, or returns false if that is too much.
-func (c *client) expectOnLane(e pendingReply) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.route != byLane || c.fullLocked() {
-		return false
-	}
+// expectOnLane adds what the client is owed by its lane. mu is held.
+func (c *client) expectOnLane(e pendingReply) {
 	c.pending.push(e)
 	c.inFlight += e.replies()
 	c.writes = max(c.writes, Elsewhere)
-	return true
 }
 
-// expect adds what the client is owed by its home. On a lost one it answers.
-func (c *client) expect(e pendingReply) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// expectLocked adds what the client is owed by its home. On a lost one it answers. mu is held.
+func (c *client) expectLocked(e pendingReply) {
 	c.pending.push(e)
 	if e.Effect == commands.Quit {
 		c.end = max(c.end, WhenAnswered)

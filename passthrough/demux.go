@@ -242,21 +242,21 @@ func (d *demux) atBatch(q *pendingQueue, data []byte) bool {
 }
 
 // cutPlain cuts up to limit replies from the front of data that are whole, go to the client and
-// change nothing. It leaves the last reply of an entry, and everything else, to cut.
+// change nothing. It leaves everything else to cut.
 func (d *demux) cutPlain(q *pendingQueue, data []byte, limit int) (at, replies int) {
-	if d.scan.Began() || !q.nextIsPlain() {
-		return 0, 0
-	}
-	e := q.head()
-	for e.count > 1 && replies != limit {
+	for !d.scan.Began() && replies != limit && q.nextIsPlain() {
 		n := resp.SmallReply(data[at:])
 		if n == 0 {
 			break
 		}
 		at += n
 		replies++
-		e.count--
 		d.size = n
+		if e := q.head(); e.count > 1 {
+			e.count--
+		} else {
+			q.pop()
+		}
 	}
 	return at, replies
 }

@@ -227,30 +227,30 @@ func (c *client) mustLogIn() bool {
 	return said == loginFirst
 }
 
-// judgeAgain has Redis itself judge a client that must log in, by a new connection. In an event loop
-// it reports false if it would have to wait.
-func (p *Pipe) judgeAgain(it *eventloop.Iteration) (done bool) {
-	if !p.leaveLane(it) {
-		return false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// judgeAgainLocked has Redis itself judge a client that must log in, by a new connection. In an event
+// loop it reports false if it would have to wait. mu is held, but not while it waits.
+func (p *Pipe) judgeAgainLocked(it *eventloop.Iteration) (done bool) {
+	p.c.mu.Unlock()
+	left := p.lanes.leaveLane(it)
+	p.c.mu.Lock()
 	switch {
-	case p.pending.own():
-		p.doubt.Store(0) // Redis has judged that login
-	case p.isHeldLocked():
+	case !left:
+		return false
+	case p.c.pending.own():
+		p.c.doubt.Store(0) // Redis has judged that login
+	case p.c.isHeldLocked():
 		// later: what is under way is the home's
-	case !p.pending.empty():
+	case !p.c.pending.empty():
 		return it == nil // otherwise the session awaits it: see AwaitsJudgement
-	case p.pending.replaceable():
-		p.doubt.Store(0)
-		p.pending.Admitted = false
-		if p.home != nil {
-			p.home.close()
-			p.home = nil
+	case p.c.pending.replaceable():
+		p.c.doubt.Store(0)
+		p.c.pending.Admitted = false
+		if p.c.home != nil {
+			p.c.home.close()
+			p.c.home = nil
 		}
 	default:
-		p.closeLocked(ErrClosed)
+		p.c.closeLocked(ErrClosed)
 	}
 	return true
 }
@@ -263,12 +263,12 @@ func (c *client) isHeldLocked() bool {
 // AwaitsJudgement reports whether Redis can judge the client again only once what the home owes has
 // come. A client that never lets its home owe nothing would never be judged.
 func (p *Pipe) AwaitsJudgement() bool {
-	if !p.mustLogIn() {
+	if !p.c.mustLogIn() {
 		return false
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.route == byHome && !p.pending.own() && !p.isHeldLocked() && !p.pending.empty()
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return p.c.route == byHome && !p.c.pending.own() && !p.c.isHeldLocked() && !p.c.pending.empty()
 }
 
 // askDoor asks Redis, on a connection of its own, whether it lets new clients in. So it also finds

@@ -17,10 +17,10 @@ func (s *scripted) enters(t *testing.T) *scriptedClient {
 	t.Helper()
 	s.lanes.door.says(admitted, 0)
 	c := s.client(t)
-	c.pending.Admitted = false
+	c.c.pending.Admitted = false
 	c.Enter(context.Background())
-	if !c.pending.Admitted || c.doubt.Load() == 0 {
-		t.Fatalf("admitted %v, in doubt %v", c.pending.Admitted, c.doubt.Load())
+	if !c.c.pending.Admitted || c.c.doubt.Load() == 0 {
+		t.Fatalf("admitted %v, in doubt %v", c.c.pending.Admitted, c.c.doubt.Load())
 	}
 	return c
 }
@@ -72,30 +72,30 @@ func TestDoubtsEnd(t *testing.T) {
 		c.openLane(t)
 		if test.spare {
 			s.addSpare(t, 0, false)
-			if !c.takeHome() {
+			if !c.homes.takeHome() {
 				t.Fatal("there is no spare")
 			}
 		}
-		home := c.home
-		c.mu.Lock()
+		home := c.c.home
+		c.c.mu.Lock()
 		if test.state != nil {
-			test.state(&c.client)
+			test.state(&c.c)
 		}
-		c.mu.Unlock()
+		c.c.mu.Unlock()
 		s.lanes.door.says(test.says, 0)
-		if c.mustLogIn() != (test.says == loginFirst) {
+		if c.c.mustLogIn() != (test.says == loginFirst) {
 			t.Errorf("%s: must log in: %v", test.name, !(test.says == loginFirst))
 		}
-		if c.mustLogIn() && !c.judgeAgain(nil) {
+		c.c.mu.Lock()
+		if c.c.mustLogIn() && !c.judgeAgainLocked(nil) {
 			t.Errorf("%s: has to wait", test.name)
 		}
-		c.mu.Lock()
-		if c.pending.Admitted != test.admitted || (home != nil && c.home == home) != test.stays &&
-			test.connected || (c.route != gone) != test.connected {
-			t.Errorf("%s: admitted %v, home %v, route %v", test.name, c.pending.Admitted,
-				c.home == home, c.route)
+		if c.c.pending.Admitted != test.admitted || (home != nil && c.c.home == home) != test.stays &&
+			test.connected || (c.c.route != gone) != test.connected {
+			t.Errorf("%s: admitted %v, home %v, route %v", test.name, c.c.pending.Admitted,
+				c.c.home == home, c.c.route)
 		}
-		c.mu.Unlock()
+		c.c.mu.Unlock()
 		c.End(AtOnce)
 		c.Wait()
 	}
@@ -157,9 +157,14 @@ func TestDoubtAwaitsWhatIsOwed(t *testing.T) {
 		t.Fatal(got)
 	}
 	<-owed.Done
-	if c.AwaitsJudgement() || !c.judgeAgain(nil) {
+	if c.AwaitsJudgement() {
 		t.Error("the session waits for nothing")
 	}
+	c.c.mu.Lock()
+	if !c.judgeAgainLocked(nil) {
+		t.Error("the client is not judged")
+	}
+	c.c.mu.Unlock()
 	if s, _ := c.State(); s.Admitted {
 		t.Error("the client is let in")
 	}
@@ -174,14 +179,14 @@ func TestDoubtfulSubscriberIsClosed(t *testing.T) {
 		s.lanes.HomeIdle = time.Hour
 		c := s.enters(t)
 		s.addSpare(t, 0, false)
-		if !c.takeHome() {
+		if !c.homes.takeHome() {
 			t.Fatal("there is no spare")
 		}
-		c.mu.Lock()
-		c.pending.subscriptions.Channels = 1
-		c.mu.Unlock()
+		c.c.mu.Lock()
+		c.c.pending.subscriptions.Channels = 1
+		c.c.mu.Unlock()
 		s.lanes.door.says(says, 0)
-		c.closeIdle() // as its timer does
+		c.homes.closeIdle() // as its timer does
 		if closed := says == loginFirst; c.Status().Lost != closed {
 			t.Errorf("says %v: closed %v", says, c.Status().Lost)
 		}

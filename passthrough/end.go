@@ -22,19 +22,19 @@ type Status struct {
 
 // Status returns the current one.
 func (p *Pipe) Status() (s Status) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s.Lost, s.Writes = p.route == gone, p.writes
-	s.Owes, s.Idle = p.within || p.pending.owes(), p.pending.empty()
-	_, s.Given, s.ClientErr = p.out.status()
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	s.Lost, s.Writes = p.c.route == gone, p.c.writes
+	s.Owes, s.Idle = p.c.within || p.c.pending.owes(), p.c.pending.empty()
+	_, s.Given, s.ClientErr = p.c.out.status()
 	return s
 }
 
 // Blocks reports whether a request that has no reply can wait for what another client does.
 func (p *Pipe) Blocks() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.pending.blocks()
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return p.c.pending.blocks()
 }
 
 // End ends the session's use of upstream connections:
@@ -47,24 +47,24 @@ func (p *Pipe) End(when Ending) {
 	if when != AtOnce {
 		p.Flush(nil)
 	}
-	p.mu.Lock()
-	asked := p.end >= WhenAnswered // QUIT, at which Redis closes the home
-	p.end = max(p.end, when)
-	lane := p.lane
+	p.c.mu.Lock()
+	asked := p.c.end >= WhenAnswered // QUIT, at which Redis closes the home
+	p.c.end = max(p.c.end, when)
+	lane := p.lanes.lane
 	switch when {
 	case WhenAnswered:
-		p.allSent = !asked
-		p.sendLocked()
+		p.c.allSent = !asked
+		p.c.sendLocked()
 	case ClientGone:
-		p.clientGone(asked && !p.allSent)
+		p.clientGone(asked && !p.c.allSent)
 	case AtOnce:
-		p.loseUpstream(ErrClosed)
-		if p.home != nil {
-			p.home.close()
+		p.c.loseUpstream(ErrClosed)
+		if p.c.home != nil {
+			p.c.home.close()
 		}
-		p.room.Broadcast()
+		p.c.room.Broadcast()
 	}
-	p.mu.Unlock()
+	p.c.mu.Unlock()
 	if when == AtOnce && lane != nil {
 		lane.wakeWaiting()
 	}
@@ -73,33 +73,35 @@ func (p *Pipe) End(when Ending) {
 // AwaitFree ends the process if a panic has left the Pipe's state locked: see panics.Free.
 func (p *Pipe) AwaitFree(fault *panics.Panic) {
 	loopguard.MayWait()
-	panics.Free(&p.mu, fault)
+	panics.Free(&p.c.mu, fault)
 }
 
 // Awaiting says that the session begins or stops to wait for an Answer. The beginning sends what is
 // gathered. Until the session stops, replies are read even if the client does not read them.
 func (p *Pipe) Awaiting(begins bool) {
 	if begins {
-		p.send()
-		p.out.addMustRead(1)
+		p.c.mu.Lock()
+		p.sendLocked()
+		p.c.mu.Unlock()
+		p.c.out.addMustRead(1)
 	} else {
-		p.out.addMustRead(-1)
+		p.c.out.addMustRead(-1)
 	}
 }
 
 // clientGone is End(ClientGone) with mu held. quit says that Redis closes the home.
 func (p *Pipe) clientGone(quit bool) {
-	p.out.conn.SetWriteDeadline(time.Now().Add(Linger))
+	p.c.out.conn.SetWriteDeadline(time.Now().Add(Linger))
 	if !quit {
-		p.releaseHomeLocked()
+		p.c.releaseHomeLocked()
 	}
-	if p.route == byLane && p.inFlight > 0 {
+	if p.c.route == byLane && p.c.inFlight > 0 {
 		if p.lingering == nil {
 			p.lingering = time.AfterFunc(Linger, func() { p.End(AtOnce) }) // Wait stops it
 		}
 		return // Wait closes the home
 	}
-	p.closeHomeLocked()
+	p.c.closeHomeLocked()
 }
 
 // settlePatience is how long Settle waits for an upstream that does not answer.
@@ -110,64 +112,64 @@ const settlePatience = time.Second
 // server replaced. The home can still linger then. End must have been called.
 func (p *Pipe) Settle() {
 	loopguard.MayWait()
-	if p.settled() && p.out.settled() {
+	if p.settled() && p.c.out.settled() {
 		return
 	}
 	var over atomic.Bool
 	timer := time.AfterFunc(settlePatience, func() {
 		over.Store(true)
-		p.mu.Lock()
-		p.room.Broadcast()
-		p.mu.Unlock()
-		p.out.wake()
+		p.c.mu.Lock()
+		p.c.room.Broadcast()
+		p.c.mu.Unlock()
+		p.c.out.wake()
 	})
 	defer timer.Stop()
-	p.mu.Lock()
+	p.c.mu.Lock()
 	for !over.Load() && !p.settledLocked() {
-		p.room.Wait()
+		p.c.room.Wait()
 	}
-	p.mu.Unlock()
-	p.out.settle(&over)
+	p.c.mu.Unlock()
+	p.c.out.settle(&over)
 }
 
 func (p *Pipe) settled() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
 	return p.settledLocked()
 }
 
 // settledLocked reports whether everything is answered. mu is held.
 func (p *Pipe) settledLocked() bool {
-	return p.pending.empty() || p.route == gone ||
-		p.inFlight == 0 && (p.home == nil || p.home.isEnded())
+	return p.c.pending.empty() || p.c.route == gone ||
+		p.c.inFlight == 0 && (p.c.home == nil || p.c.home.isEnded())
 }
 
 // Wait returns when the lane has answered everything, and the home and all goroutines of the Pipe
 // have ended. End must have been called, with ClientGone or AtOnce.
 func (p *Pipe) Wait() {
 	loopguard.MayWait()
-	p.mu.Lock()
-	for p.inFlight > 0 && p.route != gone {
-		p.room.Wait()
+	p.c.mu.Lock()
+	for p.c.inFlight > 0 && p.c.route != gone {
+		p.c.room.Wait()
 	}
 	if p.lingering != nil {
 		p.lingering.Stop()
 	}
-	if p.idleTimer != nil {
-		p.idleTimer.Stop() // it does nothing once the client is disconnected
+	if p.homes.idleTimer != nil {
+		p.homes.idleTimer.Stop() // it does nothing once the client is disconnected
 	}
-	p.closeHomeLocked()
-	p.mu.Unlock()
-	if p.lastHome != nil {
-		<-p.lastHome.ended
+	p.c.closeHomeLocked()
+	p.c.mu.Unlock()
+	if p.homes.lastHome != nil {
+		<-p.homes.lastHome.ended
 	}
-	p.mu.Lock()
-	lane := p.lane
-	p.lane = nil
-	p.mu.Unlock()
+	p.c.mu.Lock()
+	lane := p.lanes.lane
+	p.lanes.lane = nil
+	p.c.mu.Unlock()
 	if lane != nil {
-		p.pool.leave(lane)
+		p.c.pool.leave(lane)
 	}
-	p.pool.cancelAlone(&p.laneSide)
-	p.out.wait()
+	p.c.pool.cancelAlone(&p.lanes)
+	p.c.out.wait()
 }

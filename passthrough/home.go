@@ -16,7 +16,7 @@ import (
 
 // home is the receiving side of a session's own upstream connection.
 type home struct {
-	*client
+	c *client
 	connReader
 	closing bool          // guarded by mu; the upstream knows that nothing more will be asked
 	heardAt int64         // guarded by mu; when it last gave the client something, as monotonic.Now
@@ -56,27 +56,27 @@ func (h *home) consume(data []byte, it *eventloop.Iteration) (err error) {
 // deliver gives the client the front of what was read, and returns the rest.
 func (h *home) deliver(data []byte) (rest []byte, err error) {
 	r := &h.replies
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
 	switch {
 	case h.given.Conn != nil: // it is to serve others, and nothing was asked
 		return nil, errUnasked
-	case h.route == gone:
+	case h.c.route == gone:
 		return nil, nil
-	case h.route == byLane:
+	case h.c.route == byLane:
 		return nil, h.deliverPushes(data)
-	case h.home == h && h.homeUse == unneeded:
-		h.homeUse = recent
+	case h.c.home == h && h.c.homeUse == unneeded:
+		h.c.homeUse = recent
 	}
 	h.heardAt = monotonic.Now()
-	if r.atBatch(&h.pending, data) {
-		first := h.pending.head().answer
+	if r.atBatch(&h.c.pending, data) {
+		first := h.c.pending.head().answer
 		if data, err = r.openBatch(data, first.calls); !r.opening() {
 			first.calls = 0
 		}
 		return data, err
 	}
-	n, replies, err := r.cut(h.client, data, math.MaxInt)
+	n, replies, err := r.cut(h.c, data, math.MaxInt)
 	switch {
 	case err == errUnasked && data[n] == '-': // as directly: the client is told, and closed
 		r.out = append(r.out, data[n:])
@@ -90,21 +90,21 @@ func (h *home) deliver(data []byte) (rest []byte, err error) {
 		h.early = nil
 	}
 	if r.size > largeReply {
-		h.needsHome.large = largeFor
+		h.c.needsHome.large = largeFor
 	}
-	h.within = r.within() || h.pending.Streaming
-	if change := h.pending.pauses; change.made {
-		h.pool.sharing.pause(change.lasts)
-		h.pending.pauses = pauseChange{}
+	h.c.within = r.within() || h.c.pending.Streaming
+	if change := h.c.pending.pauses; change.made {
+		h.c.pool.sharing.pause(change.lasts)
+		h.c.pending.pauses = pauseChange{}
 	}
-	if h.end >= ClientGone {
+	if h.c.end >= ClientGone {
 		h.conn.SetReadDeadline(time.Now().Add(Linger))
 	}
-	h.sendLocked(r.out...)
+	h.c.sendLocked(r.out...)
 	r.forget()
 	h.leaveLocked()
-	h.room.Broadcast()
-	if _, _, gone := h.out.status(); gone != nil && err == nil {
+	h.c.room.Broadcast()
+	if _, _, gone := h.c.out.status(); gone != nil && err == nil {
 		err = errors.Join(errors.New("client is gone"), gone)
 	}
 	return data[n:], err
@@ -129,7 +129,7 @@ func (h *home) deliverPushes(data []byte) error {
 		r.size += n
 		h.early = append(h.early, data[:n]...)
 		data = data[n:]
-		if done && h.pushLocked(h.early) {
+		if done && h.c.pushLocked(h.early) {
 			h.early = nil
 		}
 	}
@@ -139,7 +139,7 @@ func (h *home) deliverPushes(data []byte) error {
 // mustWait reports whether the client leaves replies unread, or more pushes than are kept wait for
 // the lane's replies.
 func (h *home) mustWait() bool {
-	unread, _, _ := h.out.status()
+	unread, _, _ := h.c.out.status()
 	return unread || len(h.early) > maxPushes
 }
 
@@ -147,18 +147,18 @@ func (h *home) mustWait() bool {
 // replied. Then the home replies, so the client gets the pushes without waiting for their end.
 func (h *home) wait() {
 	loopguard.MayWait()
-	h.out.waitBelow(0)
+	h.c.out.waitBelow(0)
 	if len(h.early) <= maxPushes {
 		return
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for h.home == h && h.route == byLane && !h.setRoute(byHome) {
-		h.room.Wait()
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	for h.c.home == h && h.c.route == byLane && !h.c.setRoute(byHome) {
+		h.c.room.Wait()
 	}
-	if h.home == h && h.route == byHome {
-		h.within = h.replies.within()
-		h.out.send(h.early)
+	if h.c.home == h && h.c.route == byHome {
+		h.c.within = h.replies.within()
+		h.c.out.send(h.early)
 	}
 	h.early = nil
 }
@@ -168,18 +168,18 @@ func (h *home) connEnded(err error) {
 	if err != errLeft {
 		h.reportLoss(err)
 	}
-	h.mu.Lock()
+	h.c.mu.Lock()
 	given, asNew := h.given, h.asNew
 	h.numberedLocked(unknowable)
-	h.mu.Unlock()
+	h.c.mu.Unlock()
 	if given.Conn != nil {
-		h.pool.giveBack(given, asNew, err == errLeft)
+		h.c.pool.giveBack(given, asNew, err == errLeft)
 	}
-	h.pool.homes.open.Add(-1)
+	h.c.pool.homes.open.Add(-1)
 	close(h.ended)
-	h.mu.Lock()
-	h.room.Broadcast() // Settle may wait
-	h.mu.Unlock()
+	h.c.mu.Lock()
+	h.c.room.Broadcast() // Settle may wait
+	h.c.mu.Unlock()
 }
 
 func (h *home) isEnded() bool {
@@ -197,64 +197,64 @@ func (h *home) isEnded() bool {
 // as the client's connection would without the proxy.
 func (h *home) reportLoss(err error) {
 	if fault := panics.In(err); fault != nil {
-		h.breakOff(fault)
+		h.c.breakOff(fault)
 		return
 	}
 	ended := time.Now()
-	h.mu.Lock()
-	asksFirst := h.home == h && h.route == byHome && h.pending.relaysOnly() &&
-		h.end < WhenAnswered && h.said != oneError
+	h.c.mu.Lock()
+	asksFirst := h.c.home == h && h.c.route == byHome && h.c.pending.relaysOnly() &&
+		h.c.end < WhenAnswered && h.said != oneError
 	if asksFirst {
 		// Redis answers none of these if it closes the client. What is sent meanwhile is lost too.
-		h.mu.Unlock()
-		if h.pool.closedAlone(h.conn.RemoteAddr(), ended) {
-			h.closeClient(&upstream.Error{Addr: h.pool.Upstream.Addr, Sent: true, Err: err})
+		h.c.mu.Unlock()
+		if h.c.pool.closedAlone(h.conn.RemoteAddr(), ended) {
+			h.closeClient(&upstream.Error{Addr: h.c.pool.Upstream.Addr, Sent: true, Err: err})
 			return
 		}
-		h.mu.Lock()
+		h.c.mu.Lock()
 	}
-	onLane := h.route == byLane
+	onLane := h.c.route == byLane
 	withinReply := !onLane && h.replies.within()
 	switch {
-	case h.home != h, h.route == gone: // closeIdle has closed it, or the session has ended
-		h.mu.Unlock()
+	case h.c.home != h, h.c.route == gone: // closeIdle has closed it, or the session has ended
+		h.c.mu.Unlock()
 		return
 	case !onLane && (err == errUnasked || err == errSetUp || h.said == oneError):
-		h.mu.Unlock()
-		h.closeClient(&upstream.Error{Addr: h.pool.Upstream.Addr, Sent: true, Err: err})
+		h.c.mu.Unlock()
+		h.closeClient(&upstream.Error{Addr: h.c.pool.Upstream.Addr, Sent: true, Err: err})
 		return
-	case h.end >= WhenAnswered && onLane:
-		h.home = nil // the client still gets the lane's replies
-		h.mu.Unlock()
+	case h.c.end >= WhenAnswered && onLane:
+		h.c.home = nil // the client still gets the lane's replies
+		h.c.mu.Unlock()
 		return
 	}
 	if onLane && h.isSpareLocked() {
-		h.home, h.writes = nil, Unknown
-		own := h.pending.own()
-		h.mu.Unlock()
-		if own && h.pool.laneEnded(ended) { // Redis has ended this user's connections
-			h.homeLost(err, false)
+		h.c.home, h.c.writes = nil, Unknown
+		own := h.c.pending.own()
+		h.c.mu.Unlock()
+		if own && h.c.pool.laneEnded(ended) { // Redis has ended this user's connections
+			h.c.homeLost(err, false)
 		}
 		return
 	}
-	replaceable := h.end < WhenAnswered && !withinReply && (onLane || h.pending.effects == 0) &&
-		!h.needsHome.open && !h.needsHome.pinned && h.pending.replaceable() &&
-		(onLane || h.pending.replies() <= maxLost)
+	replaceable := h.c.end < WhenAnswered && !withinReply && (onLane || h.c.pending.effects == 0) &&
+		!h.c.needsHome.open && !h.c.needsHome.pinned && h.c.pending.replaceable() &&
+		(onLane || h.c.pending.replies() <= maxLost)
 	if !replaceable {
-		h.mu.Unlock()
-		h.homeLost(err, withinReply)
+		h.c.mu.Unlock()
+		h.c.homeLost(err, withinReply)
 		return
 	}
 	idle := h.wasIdleLocked()
-	h.home, h.writes = nil, Unknown
+	h.c.home, h.c.writes = nil, Unknown
 	if !onLane {
-		h.setRoute(dropped)
-		lost := &upstream.Error{Addr: h.pool.Upstream.Addr, Sent: true, Err: err}
-		h.sendLocked(h.failNext(nil, math.MaxInt, lost))
-		h.room.Broadcast()
+		h.c.setRoute(dropped)
+		lost := &upstream.Error{Addr: h.c.pool.Upstream.Addr, Sent: true, Err: err}
+		h.c.sendLocked(h.c.failNext(nil, math.MaxInt, lost))
+		h.c.room.Broadcast()
 	}
-	h.mu.Unlock()
-	if !asksFirst && (idle || h.pool.closedAlone(h.conn.RemoteAddr(), ended)) {
+	h.c.mu.Unlock()
+	if !asksFirst && (idle || h.c.pool.closedAlone(h.conn.RemoteAddr(), ended)) {
 		h.closeClient(ErrClosed)
 	}
 }
@@ -262,8 +262,8 @@ func (h *home) reportLoss(err error) {
 // wasIdleLocked reports whether the home was silent for so long that Redis has closed it for that,
 // if it closes idle clients. Most of its timeout is enough: see Pool.spareLife. mu is held.
 func (h *home) wasIdleLocked() bool {
-	timeout := time.Duration(h.pool.sharing.timeout.Load())
-	return timeout > 0 && h.pending.empty() && monotonic.Since(h.heardAt) >= timeout/2
+	timeout := time.Duration(h.c.pool.sharing.timeout.Load())
+	return timeout > 0 && h.c.pending.empty() && monotonic.Since(h.heardAt) >= timeout/2
 }
 
 // spareAfter is for how long a home must have been silent, while its client uses a lane, to be one
@@ -274,16 +274,16 @@ const spareAfter = time.Second
 // isSpareLocked reports whether the client, which uses a lane, does not need the home, and a new
 // one can take its place when it does. mu is held.
 func (h *home) isSpareLocked() bool {
-	return monotonic.Since(h.heardAt) >= spareAfter && !h.needsHome.any() && h.end < WhenAnswered &&
-		h.pending.likeNew() && !h.pending.knownID
+	return monotonic.Since(h.heardAt) >= spareAfter && !h.c.needsHome.any() && h.c.end < WhenAnswered &&
+		h.c.pending.likeNew() && !h.c.pending.knownID
 }
 
 // closeClient closes the client without a reply, since Redis has closed its home: by CLIENT KILL,
 // by its timeout for clients, or because it lets none in. err is the outcome of requests.
 func (h *home) closeClient(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.closeLocked(err)
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	h.c.closeLocked(err)
 }
 
 // closeLocked closes the client, whose session then closes the home. mu is held.

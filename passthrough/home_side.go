@@ -14,7 +14,7 @@ import (
 
 // homeSide is the sending side of a session's home.
 type homeSide struct {
-	*client
+	c         *client
 	lastHome  *home       // the last one opened; nil for none
 	unsent    []byte      // not yet sent
 	calls     callBatch   // go behind unsent
@@ -35,21 +35,21 @@ const (
 // not been open before.
 func (s *homeSide) openHome(ctx context.Context, dialled bool) error {
 	loopguard.MayWait()
-	defer s.waits()()
+	defer s.c.waits()()
 	begun := time.Now()
 	if s.lastHome != nil {
-		s.out.addMustRead(1) // its reader may wait for the client
+		s.c.out.addMustRead(1) // its reader may wait for the client
 		<-s.lastHome.ended
-		s.out.addMustRead(-1)
+		s.c.out.addMustRead(-1)
 	}
-	s.mu.Lock()
-	setup, letIn := s.pending.setup(), s.pending.Admitted
-	s.mu.Unlock()
+	s.c.mu.Lock()
+	setup, letIn := s.c.pending.setup(), s.c.pending.Admitted
+	s.c.mu.Unlock()
 	// The last home may have looked whether Redis answers: see closedAlone. That is part of it.
-	probed := min(time.Since(begun), maxProbe, s.pool.DialTimeout/2)
-	ctx, cancel := context.WithTimeout(ctx, s.pool.DialTimeout-probed)
+	probed := min(time.Since(begun), maxProbe, s.c.pool.DialTimeout/2)
+	ctx, cancel := context.WithTimeout(ctx, s.c.pool.DialTimeout-probed)
 	defer cancel()
-	found, err := s.pool.findHome(ctx, setup, letIn, dialled)
+	found, err := s.c.pool.findHome(ctx, setup, letIn, dialled)
 	if err == nil {
 		s.beginHome(found)
 	}
@@ -60,20 +60,22 @@ func (s *homeSide) openHome(ctx context.Context, dialled bool) error {
 // has let in and that has not logged in itself, if there is a spare. So its request goes to Redis in
 // its turn: until a goroutine had opened the home, requests that others send later would overtake it.
 func (s *homeSide) takeHome() (taken bool) {
-	s.mu.Lock()
-	setup := s.pending.setup()
-	ready := s.pending.Admitted && setup.Identity == s.pool.Upstream.Initial &&
+	s.c.mu.Lock()
+	setup := s.c.pending.setup()
+	ready := s.c.pending.Admitted && setup.Identity == s.c.pool.Upstream.Initial &&
 		(s.lastHome == nil || s.lastHome.isEnded())
-	s.mu.Unlock()
+	s.c.mu.Unlock()
 	if !ready {
 		return false
 	}
-	found, taken := s.pool.popSpare(true)
+	found, taken := s.c.pool.popSpare(true)
 	if taken {
 		s.beginHome(found)
+		s.c.mu.Lock()
+		defer s.c.mu.Unlock()
 		for _, cmd := range setup.Labels.Commands() {
-			s.expect(pendingReply{kind: discarded, setsUp: true})
-			s.gather(resp.AppendCommand(nil, cmd...))
+			s.c.expectLocked(pendingReply{kind: discarded, setsUp: true})
+			s.gatherLocked(resp.AppendCommand(nil, cmd...))
 		}
 	}
 	return taken
@@ -81,151 +83,147 @@ func (s *homeSide) takeHome() (taken bool) {
 
 // beginHome makes a connection the client's home. It does not wait.
 func (s *homeSide) beginHome(found spare) {
-	h := &home{client: s.client, heardAt: found.heardAt, numbersShown: found.numbersShown}
+	h := &home{c: s.c, heardAt: found.heardAt, numbersShown: found.numbersShown}
 	if found.waited {
 		h.said = more // an error that comes first is no refusal of the connection
 	}
-	h.init(found.Conn, h, minBuf, s.pool.loops)
-	s.mu.Lock()
-	if s.where.known {
-		s.writes = max(s.writes, Elsewhere)
-		if found.server.Differs(s.where.server) || s.pool.newest.elsewhere(&s.where) {
-			s.writes = Unknown
+	h.init(found.Conn, h, minBuf, s.c.pool.loops)
+	s.c.mu.Lock()
+	if s.c.where.known {
+		s.c.writes = max(s.c.writes, Elsewhere)
+		if found.server.Differs(s.c.where.server) || s.c.pool.newest.elsewhere(&s.c.where) {
+			s.c.writes = Unknown
 		}
 	}
-	s.home, s.lastHome, s.homeUse = h, h, held
+	s.c.home, s.lastHome, s.c.homeUse = h, h, held
 	if found.doubt != 0 {
-		s.doubt.Store(uint64(found.doubt))
+		s.c.doubt.Store(uint64(found.doubt))
 	}
-	s.pending.Admitted = s.pending.Admitted || s.pending.LoggedIn // Redis has accepted that
-	s.where = whereabouts{server: found.server, known: true, term: found.term}
-	if s.end >= ClientGone {
+	s.c.pending.Admitted = s.c.pending.Admitted || s.c.pending.LoggedIn // Redis has accepted that
+	s.c.where = whereabouts{server: found.server, known: true, term: found.term}
+	if s.c.end >= ClientGone {
 		found.Close()
 	}
-	switch every := s.pool.homeIdle(); {
+	switch every := s.c.pool.homeIdle(); {
 	case every == 0:
 	case s.idleTimer == nil:
 		s.idleTimer = time.AfterFunc(every, s.closeIdle) // Wait stops it
 	default:
 		s.idleTimer.Reset(every)
 	}
-	s.mu.Unlock()
-	s.pool.homes.open.Add(1)
-	s.pool.homes.opened.Add(1)
+	s.c.mu.Unlock()
+	s.c.pool.homes.open.Add(1)
+	s.c.pool.homes.opened.Add(1)
 	h.start() // until conn ends: End closes conn, and Wait waits
-	s.pool.lookForOwn(s.pool.Upstream.Initial)
+	s.c.pool.lookForOwn(s.c.pool.Upstream.Initial)
 }
 
-// useHome sets the route to the home and reports whether it is open. If the home was lost after
-// Route, requests that were gathered for it have been answered, and are dropped.
-func (s *homeSide) useHome() (open bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.route == dropped {
+// useHome sets the route to the home and reports whether it is open. shares says that the request
+// could go by a lane.
+func (s *homeSide) useHome(shares bool) (open bool) {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.useHomeLocked()
+	if shares && s.c.home != nil {
+		s.leaveFirstLocked(false)
+	}
+	return s.c.home != nil
+}
+
+// useHomeLocked sets the route to the home. If that was lost after Route, requests that were gathered
+// for it have been answered, and are dropped. mu is held.
+func (s *homeSide) useHomeLocked() {
+	if s.c.route == dropped {
 		s.unsent = putBuffer(s.unsent)
 		s.calls.drop()
 	}
-	s.setRoute(byHome)
-	if s.home != nil {
-		s.homeUse = held
+	s.c.setRoute(byHome)
+	if s.c.home != nil {
+		s.c.homeUse = held
 	}
-	return s.home != nil
 }
 
-// queue gathers a request for the home. A large one is sent at once, uncopied, behind what is
-// gathered; an event loop gathers all, so that a pipeline goes in one piece.
-func (s *homeSide) queue(raw []byte, it *eventloop.Iteration) {
+// queueLocked gathers a request for the home. A large one is sent at once, uncopied, behind what is
+// gathered; an event loop gathers all, so that a pipeline goes in one piece. mu is held, but not
+// while it waits.
+func (s *homeSide) queueLocked(raw []byte, it *eventloop.Iteration) {
 	if it != nil || len(raw) < newBuffer {
-		s.gather(raw)
+		s.gatherLocked(raw)
 	} else {
-		s.flushHome(nil)
-		s.writeHome(raw, nil)
+		s.flushLocked(nil)
+		s.writeLocked(raw, nil)
 	}
 	if it == nil && len(s.unsent) >= bufSize {
-		s.flushHome(nil)
+		s.flushLocked(nil)
 	}
 }
 
-// gather puts raw behind what is not yet sent.
-func (s *homeSide) gather(raw []byte) {
-	s.closeCalls()
+// gatherLocked puts raw behind what is not yet sent. mu is held.
+func (s *homeSide) gatherLocked(raw []byte) {
+	s.closeCallsLocked()
 	s.unsent = append(getBuffer(s.unsent), raw...)
 }
 
-// queueCall gathers a call for the home.
-func (s *homeSide) queueCall(a *Answer) {
+// queueCallLocked gathers a call for the home. mu is held.
+func (s *homeSide) queueCallLocked(a *Answer) {
 	if s.calls.has(a.call) {
-		s.closeCalls()
+		s.closeCallsLocked()
 	}
-	if s.calls.add(a, s.pool.BatchScript) {
-		s.closeCalls()
+	if s.calls.add(a, s.c.pool.BatchScript) {
+		s.closeCallsLocked()
 	}
 }
 
-// closeCalls puts the gathered calls behind what is not yet sent. What is gathered next goes behind
-// them.
-func (s *homeSide) closeCalls() {
-	if len(s.calls.list) == 0 {
+// closeCallsLocked puts the gathered calls behind what is not yet sent. What is gathered next goes
+// behind them. mu is held.
+func (s *homeSide) closeCallsLocked() {
+	if n := len(s.calls.list); n > 1 {
+		s.calls.list[0].calls = n
+	} else if n == 0 {
 		return
 	}
-	if n := len(s.calls.list); n > 1 {
-		s.mu.Lock()
-		s.calls.list[0].calls = n
-		s.mu.Unlock()
-	}
-	s.unsent = s.calls.drain(getBuffer(s.unsent), s.pool.BatchScript)
+	s.unsent = s.calls.drain(getBuffer(s.unsent), s.c.pool.BatchScript)
 }
 
-// flushHome sends what is gathered. In an event loop it sends as much as Redis takes at once, and
-// reports false if there is a rest.
-func (s *homeSide) flushHome(it *eventloop.Iteration) (all bool) {
-	s.closeCalls()
+// flushLocked sends what is gathered. In an event loop it sends as much as Redis takes at once, and
+// reports false if there is a rest. mu is held, but not while it writes.
+func (s *homeSide) flushLocked(it *eventloop.Iteration) (all bool) {
+	s.closeCallsLocked()
 	if len(s.unsent) == 0 {
 		return true
 	}
-	if n := s.writeHome(s.unsent, it); n < len(s.unsent) {
+	if n := s.writeLocked(s.unsent, it); n < len(s.unsent) {
 		s.unsent = s.unsent[:copy(s.unsent, s.unsent[n:])]
-		s.mu.Lock()
-		s.homeUse = held
-		s.mu.Unlock()
+		s.c.homeUse = held
 		return false
 	}
 	s.unsent = putBuffer(s.unsent)
 	return true
 }
 
-// homeInUse returns the home; nil if it was lost, and the requests for it have been answered.
-func (s *homeSide) homeInUse() *home {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.route != byHome {
-		return nil
-	}
-	return s.home
+// sendsAtOnceLocked reports whether an event loop can send by the home. mu is held.
+func (s *homeSide) sendsAtOnceLocked() bool {
+	return s.c.home != nil && s.c.home.writesAtOnce() && s.c.route == byHome && !s.c.needsHome.open
 }
 
-// sendsAtOnce reports whether an event loop can send by the home.
-func (s *homeSide) sendsAtOnce() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.home != nil && s.home.writesAtOnce() && s.route == byHome && !s.needsHome.open
-}
-
-// writeHome sends raw by the home, or drops it if that is not there any more. In an event loop it
-// sends as much as Redis takes at once, and returns how much that was.
-func (s *homeSide) writeHome(raw []byte, it *eventloop.Iteration) (sent int) {
-	home := s.homeInUse()
-	if home == nil {
+// writeLocked sends raw by the home. If that was lost, the requests for it have been answered, and
+// raw is dropped. In an event loop it sends as much as Redis takes at once, and returns how much that
+// was. mu is held, but not while it writes.
+func (s *homeSide) writeLocked(raw []byte, it *eventloop.Iteration) (sent int) {
+	home := s.c.home
+	if s.c.route != byHome || home == nil {
 		return len(raw)
 	}
+	s.c.mu.Unlock()
+	defer s.c.mu.Lock()
 	var err error
 	if it != nil {
 		sent, err = home.tryWrite(raw)
 	} else {
 		loopguard.MayWait()
-		s.out.addMustRead(1) // Redis might not read on before its replies are read
+		s.c.out.addMustRead(1) // Redis might not read on before its replies are read
 		sent, err = home.rw.Write(raw)
-		s.out.addMustRead(-1)
+		s.c.out.addMustRead(-1)
 	}
 	if err != nil {
 		home.writeFailed(err) // the reader reports the loss
@@ -254,20 +252,25 @@ func (p *Pool) homeIdle() time.Duration {
 // has needed its first home to say what libraries say when they connect does not keep it until it
 // is idle, if there are many: thousands that connect at once would have one each.
 func (s *homeSide) leaveFirst(byLane bool) {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.leaveFirstLocked(byLane)
+}
+
+// leaveFirstLocked is leaveFirst with mu held.
+func (s *homeSide) leaveFirstLocked(byLane bool) {
 	if s.greeted || s.lastHome == nil {
 		return
 	}
 	s.greeted = true
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.home == nil || s.idleTimer == nil || !s.pending.replaceable() ||
-		s.pool.homes.open.Load() <= calmHomes {
+	if s.c.home == nil || s.idleTimer == nil || !s.c.pending.replaceable() ||
+		s.c.pool.homes.open.Load() <= calmHomes {
 		return
 	}
-	s.home.leaveTimer = s.idleTimer
+	s.c.home.leaveTimer = s.idleTimer
 	if byLane {
-		s.homeUse = recent // nothing of it is under way
-		s.home.leaveLocked()
+		s.c.homeUse = recent // nothing of it is under way
+		s.c.home.leaveLocked()
 	}
 }
 
@@ -276,31 +279,31 @@ func (s *homeSide) closeIdle() {
 	var err error
 	defer func() {
 		if fault := panics.In(err); fault != nil {
-			s.breakOff(fault)
+			s.c.breakOff(fault)
 		}
 	}()
 	defer panics.Contain(&err)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.end >= ClientGone || s.route == gone {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	if s.c.end >= ClientGone || s.c.route == gone {
 		return
 	}
-	busy := s.needsHome.any() || s.route != byLane && !s.pending.empty() ||
-		!s.pending.replaceable() || s.pending.fresh // see Pipe.logInAgain
-	if s.home != nil && !s.pending.own() && !s.pending.replaceable() && s.mustLogIn() {
-		s.closeLocked(ErrClosed) // it may never ask for anything again, as a subscriber
+	busy := s.c.needsHome.any() || s.c.route != byLane && !s.c.pending.empty() ||
+		!s.c.pending.replaceable() || s.c.pending.fresh // see Pipe.logInAgain
+	if s.c.home != nil && !s.c.pending.own() && !s.c.pending.replaceable() && s.c.mustLogIn() {
+		s.c.closeLocked(ErrClosed) // it may never ask for anything again, as a subscriber
 		return
 	}
 	switch {
-	case s.home == nil:
-	case s.homeUse == recent:
-		s.homeUse = unneeded
-	case s.homeUse == unneeded && !busy && !s.releaseHomeLocked():
-		s.home.close()
-		s.home = nil
+	case s.c.home == nil:
+	case s.c.homeUse == recent:
+		s.c.homeUse = unneeded
+	case s.c.homeUse == unneeded && !busy && !s.c.releaseHomeLocked():
+		s.c.home.close()
+		s.c.home = nil
 	}
-	if s.home != nil {
-		s.idleTimer.Reset(s.pool.homeIdle())
+	if s.c.home != nil {
+		s.idleTimer.Reset(s.c.pool.homeIdle())
 	}
 }
 

@@ -24,28 +24,28 @@ func TestPushesByTheHomeNextToALane(t *testing.T) {
 	const push, reply = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n", "$5\r\nvalue\r\n"
 	for cut := range len(push) {
 		u := newUnplugged(upstream.Identity{LoggedIn: true, Proto: 3})
-		u.route, u.within = byLane, true // the client has been given a part of a reply
+		u.c.route, u.c.within = byLane, true // the client has been given a part of a reply
 		u.answer(t, push[:cut])
 		u.answer(t, push[cut:])
 		if got := u.took(); got != "" {
 			t.Fatalf("cut at %d: within a reply the client is given %q", cut, got)
 		}
-		u.mu.Lock()
-		u.within = false
-		u.sendLocked()
-		u.mu.Unlock()
-		u.out.wait()
+		u.c.mu.Lock()
+		u.c.within = false
+		u.c.sendLocked()
+		u.c.mu.Unlock()
+		u.c.out.wait()
 		if got := u.took(); got != push {
 			t.Fatalf("cut at %d: behind the reply the client is given %q", cut, got)
 		}
 		// A push that has begun when the client's requests go by the home again is its own before
 		// their replies.
 		u.answer(t, push[:cut])
-		u.leaveLane(nil)
-		u.useHome()
+		u.lanes.leaveLane(nil)
+		u.homes.useHome(false)
 		u.Relay(Request{}, nil)
 		u.answer(t, push[cut:]+reply)
-		u.out.wait()
+		u.c.out.wait()
 		if got := u.took(); got != push+reply {
 			t.Fatalf("cut at %d: by the home the client is given %q", cut, got)
 		}
@@ -58,23 +58,23 @@ func TestLargePushNextToALane(t *testing.T) {
 	const whole = 3 * maxPushes
 	push := fmt.Sprintf(">1\r\n$%d\r\n%s\r\n", whole, strings.Repeat("x", whole))
 	u := newUnplugged(upstream.Identity{LoggedIn: true, Proto: 3})
-	u.route, u.inFlight, u.within = byLane, 1, true
+	u.c.route, u.c.inFlight, u.c.within = byLane, 1, true
 	u.answer(t, push[:2*maxPushes])
-	if !u.home.mustWait() {
+	if !u.c.home.mustWait() {
 		t.Error("all of it is kept")
 	}
 	read := make(chan struct{})
-	go func() { u.home.wait(); close(read) }() // ends when the lane has replied
+	go func() { u.c.home.wait(); close(read) }() // ends when the lane has replied
 	testwait.Blocked(t, "passthrough.(*home).wait")
 	select {
 	case <-read:
 		t.Error("the home is read while the lane replies")
 	default:
 	}
-	u.mu.Lock()
-	u.inFlight, u.within = 0, false
-	u.room.Broadcast()
-	u.mu.Unlock()
+	u.c.mu.Lock()
+	u.c.inFlight, u.c.within = 0, false
+	u.c.room.Broadcast()
+	u.c.mu.Unlock()
 	<-read
 	if u.goes(byLane) {
 		t.Error("a lane can reply within the push")
@@ -90,19 +90,19 @@ func TestLargePushNextToALane(t *testing.T) {
 
 // goes reports whether the route can change.
 func (u *unplugged) goes(to route) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.setRoute(to)
+	u.c.mu.Lock()
+	defer u.c.mu.Unlock()
+	return u.c.setRoute(to)
 }
 
 // The beginning of a push that came by a home which ended within it is not given to the client.
 func TestAPushThatEndsWithItsHome(t *testing.T) {
 	u := newUnplugged(upstream.Identity{LoggedIn: true, Proto: 3})
-	u.route = byLane
+	u.c.route = byLane
 	u.answer(t, ">2\r\n$10\r\ninval")
-	u.home = &home{client: &u.client, connReader: connReader{rw: nowhere{}}} // the next one
-	u.leaveLane(nil)
-	u.useHome()
+	u.c.home = &home{c: &u.c, connReader: connReader{rw: nowhere{}}} // the next one
+	u.lanes.leaveLane(nil)
+	u.homes.useHome(false)
 	u.Relay(Request{}, nil)
 	u.answer(t, "$5\r\nvalue\r\n")
 	if got := u.took(); got != "$5\r\nvalue\r\n" {
@@ -117,14 +117,17 @@ func TestNoLaneWithinAPush(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
 	defer far.Close()
-	kind := poolKey{Identity: u.pending.Identity}
-	u.lane = newLane(kind, near, &Pool{})
+	kind := poolKey{Identity: u.c.pending.Identity}
+	u.c.pool.LanesPerKey = 1
+	l := newLane(kind, near, &Pool{})
+	u.lanes.lane = l
 	u.answer(t, ">2\r\n$10\r\ninval")
-	if uses, _ := u.useLane(t.Context(), kind, false, nil); uses || u.route != byHome {
+	if u.Route(t.Context(), Shared, nil) != nil || u.c.route != byHome {
 		t.Error("within a push a lane is used")
 	}
+	u.lanes.lane = l
 	u.answer(t, "idate\r\n_\r\n")
-	if uses, _ := u.useLane(t.Context(), kind, false, nil); !uses {
+	if u.Route(t.Context(), Shared, nil) != nil || u.c.route != byLane {
 		t.Error("behind the push no lane is used")
 	}
 }
@@ -188,7 +191,7 @@ func TestMultiOnALostHome(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := c.Do(nil, []byte("SENT\r\n"))[0]
-	c.send() // and the session is about to use the home further
+	c.Awaiting(true) // and the session is about to use the home further
 	(<-s.conns).Close()
 	if _, err := before.Value(); err == nil {
 		t.Error("a request of a lost connection has a reply")

@@ -55,10 +55,10 @@ func (c *client) releaseHomeLocked() (released bool) {
 // leaveLocked has the home given up that leaveFirst says is not needed further, once everything is
 // answered. mu is held.
 func (h *home) leaveLocked() {
-	if h.leaveTimer == nil || h.home != h || h.homeUse != recent || !h.pending.empty() {
+	if h.leaveTimer == nil || h.c.home != h || h.c.homeUse != recent || !h.c.pending.empty() {
 		return
 	}
-	h.homeUse = unneeded
+	h.c.homeUse = unneeded
 	h.leaveTimer.Reset(0)
 	h.leaveTimer = nil
 }

@@ -2,7 +2,6 @@ package passthrough
 
 import (
 	"errors"
-	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -116,29 +115,33 @@ func (l *lane) lost() bool {
 // errNoRoom says that a lane takes no request now.
 var errNoRoom = errors.New("no room")
 
-// add gathers whole requests, or e's call, for which the client will be owed e. With mayWait it
-// waits for room, unless the session is lost. After an error nothing was gathered. An error other
-// than errNoRoom says why the lane has ended.
-func (l *lane) add(c *client, e pendingReply, raw []byte, mayWait bool) error {
+// awaitRoom returns when there may be room for what c adds, or c's session is lost.
+func (l *lane) awaitRoom(c *client) {
+	loopguard.MayWait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.out.raw) > maxGathered && l.err == nil {
-		switch {
-		case !mayWait || c.isGone():
-			return errNoRoom
-		case l.out.writing:
-			loopguard.MayWait()
+	for len(l.out.raw) > maxGathered && l.err == nil && !c.over.Load() {
+		if l.out.writing {
 			l.room.Wait()
-		default:
+		} else {
 			l.flushLocked()
 		}
 	}
-	if l.err != nil {
+}
+
+// add gathers whole requests, or e's call, for which the client will be owed e. After an error
+// nothing was gathered. An error other than errNoRoom says why the lane has ended. inLoop says that
+// the loop goes on and adds more. The client's mu is held.
+func (l *lane) add(c *client, e pendingReply, raw []byte, inLoop bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.err != nil:
 		return l.err
-	}
-	if !c.expectOnLane(e) {
+	case len(l.out.raw) > maxGathered:
 		return errNoRoom
 	}
+	c.expectOnLane(e)
 	n, call := e.replies(), e.call()
 	if call == nil || l.out.calls.has(call) {
 		l.closeCallsLocked()
@@ -150,7 +153,7 @@ func (l *lane) add(c *client, e pendingReply, raw []byte, mayWait bool) error {
 	if call != nil && l.out.calls.add(e.answer, l.batchScript) {
 		enough := len(l.out.calls.list) == maxCalls
 		l.closeCallsLocked()
-		if enough && !mayWait {
+		if enough && inLoop {
 			l.flushLocked() // Redis can begin while the loop goes on
 		}
 	}
@@ -242,10 +245,10 @@ func (l *lane) distribute(data []byte, it *eventloop.Iteration) (err error) {
 			data = data[n:]
 			continue
 		}
-		if l.current.replies == 0 && !l.nextSpan() {
+		calls, limit, asked := l.next()
+		if !asked {
 			return errUnasked
 		}
-		calls, limit := l.ahead()
 		if calls > 0 {
 			if data, err = l.replies.openBatch(data, calls); err != nil {
 				return err
@@ -255,8 +258,7 @@ func (l *lane) distribute(data []byte, it *eventloop.Iteration) (err error) {
 			}
 			continue
 		}
-		n, done, err := l.current.client.deliverFromLane(&l.replies, data,
-			min(limit, l.current.replies))
+		n, done, err := l.current.client.deliverFromLane(&l.replies, data, limit)
 		l.answered += done
 		l.current.replies -= done
 		l.replies.tellWaiters(it)
@@ -275,18 +277,25 @@ func (l *lane) distribute(data []byte, it *eventloop.Iteration) (err error) {
 	return nil
 }
 
-// ahead returns how many calls the next reply answers, if it is that to a batch, and otherwise how
-// many replies come before the next batch's.
-func (l *lane) ahead() (calls, replies int) {
+// next returns how many calls the next reply answers, if it is that to a batch, and otherwise how
+// many replies come for current before that. asked is false if none is due.
+func (l *lane) next() (calls, replies int, asked bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case len(l.batches) == 0:
-		return 0, math.MaxInt
-	case l.batches[0].at > l.answered:
-		return 0, l.batches[0].at - l.answered
+	if l.current.replies == 0 {
+		if l.current, asked = l.spans.Pop(); !asked {
+			return 0, 0, false
+		}
 	}
-	return l.batches[0].calls, 0
+	replies = l.current.replies
+	if len(l.batches) > 0 {
+		ahead := l.batches[0].at - l.answered
+		if ahead <= 0 {
+			return l.batches[0].calls, 0, true
+		}
+		replies = min(replies, ahead)
+	}
+	return 0, replies, true
 }
 
 // batchOpened records that the replies in the next batch have come as single ones.
@@ -296,13 +305,6 @@ func (l *lane) batchOpened() {
 	if l.batches = l.batches[1:]; len(l.batches) == 0 {
 		l.batches = nil
 	}
-}
-
-func (l *lane) nextSpan() (ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.current, ok = l.spans.Pop()
-	return ok
 }
 
 // consume is for connReader.

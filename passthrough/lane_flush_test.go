@@ -15,8 +15,22 @@ import (
 // onLane returns a Pipe whose requests go by l. Nothing reads its client.
 func onLane(l *lane) *Pipe {
 	p := NewPipe(newPool(&upstream.Upstream{}, 1), nil, nil, nil)
-	p.lane, p.route = l, byLane
+	p.lanes.lane, p.c.route = l, byLane
 	return p
+}
+
+// takes is add with the client's mu held.
+func (l *lane) takes(c *client, e pendingReply, raw string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return l.add(c, e, []byte(raw), false)
+}
+
+// adds is addLocked with the client's mu held.
+func (s *laneSide) adds(e pendingReply, raw string, it *eventloop.Iteration) bool {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return s.addLocked(e, []byte(raw), it)
 }
 
 // A goroutine that finds another one writing leaves its requests to that one, which sends them too.
@@ -38,8 +52,7 @@ func TestOneWriterSendsAll(t *testing.T) {
 		sent := 0
 		add := func(p *Pipe, c string) {
 			t.Helper()
-			if err := l.add(&p.client, pendingReply{}, []byte(strings.Repeat(c, size)),
-				false); err != nil {
+			if err := l.takes(&p.c, pendingReply{}, strings.Repeat(c, size)); err != nil {
 				t.Fatal(err)
 			}
 			sent++
@@ -81,8 +94,8 @@ func TestEachIterationFlushes(t *testing.T) {
 	l.reg = (&eventloop.Loops{}).NewRegistration(l, nil)
 	p, q := onLane(l), onLane(l)
 	one, other := &eventloop.Iteration{}, &eventloop.Iteration{}
-	if !p.addToLane(pendingReply{}, []byte("PING\r\n"), one) ||
-		!q.addToLane(pendingReply{}, []byte("ECHO\r\n"), other) {
+	if !p.lanes.adds(pendingReply{}, "PING\r\n", one) ||
+		!q.lanes.adds(pendingReply{}, "ECHO\r\n", other) {
 		t.Fatal("the lane takes nothing")
 	}
 	other.Flush()
@@ -104,7 +117,7 @@ func TestFullBatchIsSentAtOnce(t *testing.T) {
 	for i := range maxCalls + 1 {
 		e := pendingReply{kind: internal, answer: &Answer{
 			call: &Call{SHA: "alone", Name: "n", Keys: []string{fmt.Sprint("k", i)}}}}
-		if !p.addToLane(e, nil, it) {
+		if !p.lanes.adds(e, "", it) {
 			t.Fatal("the lane takes nothing")
 		}
 	}
@@ -132,11 +145,11 @@ func TestLaneThatEndsWithItsSession(t *testing.T) {
 	p := onLane(l)
 	l.reportLoss(io.EOF)
 	close(l.ended)
-	p.mu.Lock()
-	p.loseUpstream(ErrClosed)
-	p.mu.Unlock()
-	if p.addToLane(pendingReply{kind: internal, answer: &Answer{Done: make(chan struct{})}},
-		[]byte("PING\r\n"), nil) {
+	p.c.mu.Lock()
+	p.c.loseUpstream(ErrClosed)
+	p.c.mu.Unlock()
+	if p.lanes.adds(pendingReply{kind: internal, answer: &Answer{Done: make(chan struct{})}},
+		"PING\r\n", nil) {
 		t.Error("the lane has taken a request that nobody will answer")
 	}
 }

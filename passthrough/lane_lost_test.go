@@ -111,8 +111,8 @@ func TestCloseWhileWaitingForRoomOnALane(t *testing.T) {
 	near, far := net.Pipe() // takes nothing
 	defer far.Close()
 	c := s.client(t)
-	c.lane, c.route = newLane(poolKey{Identity: c.pending.Identity}, near, &Pool{}), byLane
-	c.lane.users = 1
+	c.lanes.lane, c.c.route = newLane(poolKey{Identity: c.c.pending.Identity}, near, &Pool{}), byLane
+	c.lanes.lane.users = 1
 	waiting := make(chan struct{})
 	go func() { // ends when the Pipe is closed; the test waits for it
 		defer close(waiting)
@@ -129,7 +129,7 @@ func TestCloseWhileWaitingForRoomOnALane(t *testing.T) {
 	}
 	c.End(AtOnce)
 	testwait.For(t, "the end of waiting", waiting)
-	c.lane = nil // no lane of s.lanes
+	c.lanes.lane = nil // no lane of s.lanes
 	c.Wait()
 }
 

@@ -30,7 +30,7 @@ const (
 
 // laneSide is a session's way to lanes.
 type laneSide struct {
-	*client
+	c       *client
 	lane    *lane       // nil for none; the session writes it with mu held, and reads it without
 	added   bool        // the lane may hold requests of the session that were not sent
 	scripts bool        // the client has run scripts
@@ -38,69 +38,77 @@ type laneSide struct {
 	alone   atomic.Bool // no other session asks for a lane of that key
 }
 
-// chooseLocked reports whether a request can go by a lane now, and by which. mu is held.
-func (s *laneSide) chooseLocked(way Way) (shares bool, kind poolKey) {
-	if s.pool.LanesPerKey > 0 && s.out.backlogged() {
-		s.needsHome.large = largeFor
+// laneChoice says by which lane a request can go.
+type laneChoice struct {
+	shares bool // by one of this kind
+	kind   poolKey
+	apart  bool // though the home tracks keys: see Apart
+	waits  bool // for a lane to be opened, even if there is a home
+}
+
+// noteLocked notes what says for how long the session stays at home, and which lanes it uses. mu is
+// held.
+func (s *laneSide) noteLocked(way Way) {
+	if s.c.pool.LanesPerKey > 0 && s.c.out.backlogged() {
+		s.c.needsHome.large = largeFor
 	}
 	s.scripts = s.scripts || way == Scripts
-	free := s.route == byLane || s.route == byHome && s.pending.empty() && !s.within
-	shares = free && way != Home && way != NewHome && s.pool.LanesPerKey > 0 &&
-		s.pool.sharing.allowed() && !s.needsHome.any() &&
-		(s.pending.Shareable() || way == Apart && s.keepsApart())
-	return shares, poolKey{s.pending.Identity, s.scripts}
+}
+
+// chooseLocked says by which lane a request can go now. It changes nothing. mu is held.
+func (s *laneSide) chooseLocked(way Way) (to laneChoice) {
+	c := s.c
+	free := c.route == byLane || c.route == byHome && c.pending.empty() && !c.within
+	to.apart = way == Apart && s.keepsApart()
+	to.shares = free && way != Home && way != NewHome && c.pool.LanesPerKey > 0 &&
+		c.pool.sharing.allowed() && !c.needsHome.any() && (c.pending.Shareable() || to.apart)
+	to.kind = poolKey{c.pending.Identity, s.scripts}
+	to.waits = to.apart || c.pool.Upstream.LearnsByLogin()
+	return to
 }
 
 // keepsApart reports whether Apart differs from Shared for the client. mu is held.
-func (s *laneSide) keepsApart() bool { return s.pool.LanesPerKey > 0 && s.pending.onlyTracks() }
+func (s *laneSide) keepsApart() bool { return s.c.pool.LanesPerKey > 0 && s.c.pending.onlyTracks() }
 
 // isOn reports whether the session has a lane of a kind, that it can go on using.
 func (s *laneSide) isOn(kind poolKey) bool {
 	return s.lane != nil && s.lane.key == kind && s.lane.serves()
 }
 
-// waitsForLane reports whether useLane waits for a lane, though there is a home: see Apart.
-func (s *laneSide) waitsForLane(kind poolKey, apart bool) bool {
-	return !s.isOn(kind) && (apart || s.pool.Upstream.LearnsByLogin())
-}
-
-// useLane sets the route to a lane, and reports whether there is one, and in an event loop whether
-// it need not wait. An error says that none could be opened for a session that has no home, and why
-// it would get none either.
+// useLane sets the route to another lane, and reports whether there is one, and in an event loop
+// whether it need not wait. An error says that none could be opened for a session that has no home,
+// and why it would get none either.
 func (s *laneSide) useLane(
-	ctx context.Context, kind poolKey, apart bool, it *eventloop.Iteration,
+	ctx context.Context, to laneChoice, it *eventloop.Iteration,
 ) (uses bool, err error) {
-	if !s.isOn(kind) {
-		if !s.leaveLane(it) {
-			return false, nil
-		}
-		opening, homeless := s.join(kind, apart)
-		if s.lane == nil && opening != nil && it == nil &&
-			(homeless || apart || s.pool.Upstream.LearnsByLogin()) {
-			if err := s.awaitLane(ctx, opening, homeless); err != nil {
-				return false, err
-			}
-			s.join(kind, apart)
-		}
-		if apart && s.lane == nil && s.awaitWhere() {
-			s.join(kind, apart)
-		}
+	if !s.leaveLane(it) {
+		return false, nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	opening, homeless := s.join(to)
+	if s.lane == nil && opening != nil && it == nil && (homeless || to.waits) {
+		if err := s.awaitLane(ctx, opening, homeless); err != nil {
+			return false, err
+		}
+		s.join(to)
+	}
+	if to.apart && s.lane == nil && s.awaitWhere() {
+		s.join(to)
+	}
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
 	// fails if a push by the home has begun meanwhile
-	return s.lane != nil && s.setRoute(byLane), nil
+	return s.lane != nil && s.c.setRoute(byLane), nil
 }
 
 // awaitLane waits while a lane is being opened. The error is useLane's.
 func (s *laneSide) awaitLane(ctx context.Context, opening *opening, homeless bool) error {
 	loopguard.MayWait()
-	defer s.waits()()
-	whole := s.pool.Upstream.IsCluster()
+	defer s.c.waits()()
+	whole := s.c.pool.Upstream.IsCluster()
 	var patience <-chan time.Time
-	if whole && !s.pool.Upstream.LearnsByLogin() {
+	if whole && !s.c.pool.Upstream.LearnsByLogin() {
 		// a lane takes all masters; by a home the client can use those that answer
-		timer := time.NewTimer(s.pool.patience())
+		timer := time.NewTimer(s.c.pool.patience())
 		defer timer.Stop()
 		patience = timer.C
 	}
@@ -109,7 +117,7 @@ func (s *laneSide) awaitLane(ctx context.Context, opening *opening, homeless boo
 	case <-patience:
 		return nil
 	case <-ctx.Done():
-		return &upstream.Error{Addr: s.pool.Upstream.Addr, Err: context.Cause(ctx)}
+		return &upstream.Error{Addr: s.c.pool.Upstream.Addr, Err: context.Cause(ctx)}
 	}
 	var failed *upstream.Error
 	if homeless && !whole && errors.As(opening.err, &failed) {
@@ -121,32 +129,32 @@ func (s *laneSide) awaitLane(ctx context.Context, opening *opening, homeless boo
 // awaitWhere waits while the home is asked which server it leads to. It reports whether it was.
 func (s *laneSide) awaitWhere() (asked bool) {
 	loopguard.MayWait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for s.where.asking && s.home != nil && s.route != gone {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	for s.c.where.asking && s.c.home != nil && s.c.route != gone {
 		asked = true
-		s.room.Wait()
+		s.c.room.Wait()
 	}
 	return asked
 }
 
 // join is Pool.join. It also reports whether the session has no home.
-func (s *laneSide) join(kind poolKey, apart bool) (opening *opening, homeless bool) {
-	s.mu.Lock()
-	where := s.where
-	where.home, where.apart = s.home != nil, apart
-	s.mu.Unlock()
-	l, question, opening := s.pool.join(s, kind, &where)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *laneSide) join(to laneChoice) (opening *opening, homeless bool) {
+	s.c.mu.Lock()
+	where := s.c.where
+	where.home, where.apart = s.c.home != nil, to.apart
+	s.c.mu.Unlock()
+	l, question, opening := s.c.pool.join(s, to.kind, &where)
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
 	switch {
 	case l != nil:
 		s.lane = l
-		if s.home == nil {
-			s.goesByLocked(l)
+		if s.c.home == nil {
+			s.c.goesByLocked(l)
 		}
 	case question != nil:
-		s.askWhereLocked(question)
+		s.c.askWhereLocked(question)
 	}
 	return opening, !where.home
 }
@@ -166,58 +174,72 @@ func (s *laneSide) leaveLane(it *eventloop.Iteration) (left bool) {
 	if l == nil {
 		return true
 	}
-	s.flushLane()
-	s.mu.Lock()
-	for s.inFlight > 0 && s.route != gone {
+	s.c.mu.Lock()
+	s.flushLocked()
+	for s.c.inFlight > 0 && s.c.route != gone {
 		if it != nil {
-			s.mu.Unlock()
+			s.c.mu.Unlock()
 			return false
 		}
 		loopguard.MayWait()
-		s.room.Wait()
+		s.c.room.Wait()
 	}
 	s.lane = nil
-	s.mu.Unlock()
-	if s.pool.laneBroke(l) {
-		s.mu.Lock()
-		s.writes = Unknown
-		s.mu.Unlock()
+	s.c.mu.Unlock()
+	if s.c.pool.laneBroke(l) {
+		s.c.mu.Lock()
+		s.c.writes = Unknown
+		s.c.mu.Unlock()
 	}
-	s.pool.leave(l)
+	s.c.pool.leave(l)
 	return true
 }
 
-// addToLane adds a request to the lane. It returns false if the session is lost. It waits for room;
-// in an event loop it returns false then.
-func (s *laneSide) addToLane(e pendingReply, raw []byte, it *eventloop.Iteration) bool {
+// addLocked adds a request to the lane. It returns false if the session is lost. It waits for room;
+// in an event loop it returns false then. mu is held, but not while it waits.
+func (s *laneSide) addLocked(e pendingReply, raw []byte, it *eventloop.Iteration) (added bool) {
 	if it != nil && (!s.lane.writesAtOnce() || !s.lane.serves()) {
 		return false
 	}
-	switch err := s.lane.add(s.client, e, raw, it == nil); {
+	err := s.lane.add(s.c, e, raw, it != nil)
+	for ; err == errNoRoom && it == nil; err = s.lane.add(s.c, e, raw, false) {
+		if s.c.route != byLane {
+			return false
+		}
+		s.c.mu.Unlock()
+		s.lane.awaitRoom(s.c)
+		s.c.mu.Lock()
+	}
+	switch {
 	case err == nil && it != nil:
 		it.AtEnd(s.lane)
 	case err == nil:
 		s.added = true
-	case err == errNoRoom, it != nil:
+	case it != nil:
 		return false
 	default:
 		loopguard.MayWait()
+		s.c.mu.Unlock()
 		<-s.lane.ended // then earlier requests have been answered
-		if !s.expectOnLane(e) {
+		s.c.mu.Lock()
+		if s.c.route != byLane {
 			return false
 		}
-		s.laneLost(err, 0, e.replies(), false)
+		s.c.expectOnLane(e)
+		s.c.laneLostLocked(err, 0, e.replies(), false)
 	}
 	return true
 }
 
-// flushLane makes the lane send what was added. It yields to other sessions first, so that one
-// write holds the requests of many.
-func (s *laneSide) flushLane() {
+// flushLocked makes the lane send what was added. It yields to other sessions first, so that one
+// write holds the requests of many. mu is held, but not meanwhile.
+func (s *laneSide) flushLocked() {
 	if s.added {
 		s.added = false
+		s.c.mu.Unlock()
 		runtime.Gosched()
 		s.lane.Flush()
+		s.c.mu.Lock()
 	}
 }
 
@@ -249,6 +271,11 @@ func (c *client) deliverFromLane(r *demux, data []byte, limit int) (n, replies i
 func (c *client) laneLost(err error, mayHaveRun, unsent int, withinReply bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.laneLostLocked(err, mayHaveRun, unsent, withinReply)
+}
+
+// laneLostLocked is laneLost with mu held.
+func (c *client) laneLostLocked(err error, mayHaveRun, unsent int, withinReply bool) {
 	c.inFlight -= mayHaveRun + unsent
 	if c.route == gone {
 		return

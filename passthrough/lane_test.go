@@ -55,8 +55,8 @@ func TestLaneGivesToEachItsOwn(t *testing.T) {
 		}
 		for _, c := range clients {
 			c.Flush(nil)
-			if c.lane != nil {
-				c.lane.Flush() // what askInLoop has gathered
+			if c.lanes.lane != nil {
+				c.lanes.lane.Flush() // what askInLoop has gathered
 			}
 		}
 		for i, c := range clients {
@@ -139,8 +139,8 @@ func TestOwnReplyTooLargeForALane(t *testing.T) {
 		}
 	}
 	asks, other := clients[0], clients[1]
-	if err := asks.Route(context.Background(), Shared, nil); err != nil || asks.route != byLane {
-		t.Fatal(err, asks.route)
+	if err := asks.Route(context.Background(), Shared, nil); err != nil || asks.c.route != byLane {
+		t.Fatal(err, asks.c.route)
 	}
 	answer := asks.Do(nil, wire.Append(nil, "GET", "large"))[0]
 	asks.Flush(nil)
@@ -176,7 +176,7 @@ func TestIterationsWithoutRoom(t *testing.T) {
 	stop := s.serve(answer)
 	s.conns <- lane
 	// full before a slow machine's lane seems silent
-	for _, side := range []net.Conn{clients[0].lane.conn, lane} {
+	for _, side := range []net.Conn{clients[0].lanes.lane.conn, lane} {
 		side.(interface{ SetReadBuffer(bytes int) error }).SetReadBuffer(64 << 10)
 		side.(interface{ SetWriteBuffer(bytes int) error }).SetWriteBuffer(64 << 10)
 	}
@@ -189,7 +189,7 @@ func TestIterationsWithoutRoom(t *testing.T) {
 	}
 	for j := range 400 {
 		i := j % len(clients)
-		c, l := clients[i], clients[i].lane
+		c, l := clients[i], clients[i].lanes.lane
 		if !c.tryAsk("SET", fmt.Sprintf("%d-%d", i, j), large) {
 			break
 		}
@@ -239,7 +239,7 @@ func TestFrozenLaneWithoutSessionsIsClosed(t *testing.T) {
 	s := newScripted(t, 1)
 	clients, lane := s.threeOnALane(t)
 	io.WriteString(lane, "+PONG\r\n+PONG\r\n+PONG\r\n")
-	frozen := clients[0].lane
+	frozen := clients[0].lanes.lane
 	for _, c := range clients {
 		c.line(t)
 		c.End(AtOnce)
@@ -276,16 +276,16 @@ func TestSeveralByALaneInALoop(t *testing.T) {
 	if both == nil {
 		t.Fatal("they are left to the goroutine")
 	}
-	c.mu.Lock()
-	others := c.inFlight
-	c.inFlight = maxHomeless - 1
-	c.mu.Unlock()
+	c.c.mu.Lock()
+	others := c.c.inFlight
+	c.c.inFlight = maxHomeless - 1
+	c.c.mu.Unlock()
 	if doInLoop() != nil {
 		t.Error("a lane without room took both")
 	}
-	c.mu.Lock()
-	c.inFlight = others + 1
-	c.mu.Unlock()
+	c.c.mu.Lock()
+	c.c.inFlight = others + 1
+	c.c.mu.Unlock()
 	again := c.Do(nil, two...)
 	c.ask(t, "b9")
 	c.Flush(nil)

@@ -21,7 +21,7 @@ func TestLargeRequestOfTheProxy(t *testing.T) {
 	} {
 		u := newUnplugged(upstream.Identity{LoggedIn: true, Proto: 2})
 		test.send(u)
-		if got := u.needsHome.any(); got != test.want {
+		if got := u.c.needsHome.any(); got != test.want {
 			t.Errorf("the next requests need the home: %v", got)
 		}
 	}

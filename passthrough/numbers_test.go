@@ -26,18 +26,18 @@ func TestNumbersAreShown(t *testing.T) {
 			u.ask(commands.Exec)
 		}, "*1\r\n$2\r\nid\r\n"},
 		"untracked, then lost": {"", func(u *unplugged) {
-			u.pending.Untracked = true
+			u.c.pending.Untracked = true
 			u.Relay(list, nil)
 		}, ""},
 		"untracked twice, then reset": {"", func(u *unplugged) {
-			u.pending.Untracked = true
+			u.c.pending.Untracked = true
 			u.Relay(list, nil)
 			u.Relay(list, nil)
 			u.ask(commands.Reset)
 		}, "$2\r\nid\r\n$2\r\nid\r\n+RESET\r\n"},
 	} {
 		u := newUnplugged(upstream.Identity{LoggedIn: true, Proto: 2})
-		n := &u.pool.numbers
+		n := &u.c.pool.numbers
 		before := n.shown.Load()
 		if !n.hidden(before) {
 			t.Fatal("nobody has asked")
@@ -52,7 +52,7 @@ func TestNumbersAreShown(t *testing.T) {
 		if test.answer != "" {
 			u.answer(t, test.answer)
 		} else {
-			u.home.closeClient(ErrClosed)
+			u.c.home.closeClient(ErrClosed)
 		}
 		if n.hidden(before) {
 			t.Errorf("%s: a number is taken for hidden that was shown", name)
@@ -75,14 +75,14 @@ func TestNumbersOfHomes(t *testing.T) {
 		s.lanes.spares.list[0].numbersShown = n.shown.Load()
 		s.lanes.spares.mu.Unlock()
 		c := s.client(t)
-		if !c.takeHome() {
+		if !c.homes.takeHome() {
 			t.Fatal("there is no spare")
 		}
 		begin()
-		c.mu.Lock()
-		old := c.home
-		released := c.releaseHomeLocked()
-		c.mu.Unlock()
+		c.c.mu.Lock()
+		old := c.c.home
+		released := c.c.releaseHomeLocked()
+		c.c.mu.Unlock()
 		if released {
 			<-old.ended
 		}

@@ -166,12 +166,12 @@ func (q *pendingQueue) batchAhead() bool {
 }
 
 // nextIsPlain reports whether the next reply goes to the client and changes nothing, unless it is
-// an error or a push.
+// an error or a push, and nothing waits for it but further replies.
 func (q *pendingQueue) nextIsPlain() bool {
 	e := q.head()
-	return e != nil && e.kind == relayed && e.Effect == commands.NoEffect && q.Admitted &&
-		!q.skipNext && !q.replyOff && !q.InMulti &&
-		!q.Streaming && !q.Untracked && !q.monitor
+	return e != nil && e.kind == relayed && e.Effect == commands.NoEffect && e.Replied == nil &&
+		q.Admitted && !q.skipNext && !q.replyOff && !q.InMulti && !q.Streaming && !q.Untracked &&
+		!q.monitor && (e.count > 1 || q.len() == 1 || q.entries.All()[1].awaitsReply())
 }
 
 // complete records a whole reply. It returns the entry that it answered, for the caller to act on

@@ -198,7 +198,7 @@ func (m *queueMachine) lock(rt *rapid.T) {
 // check holds at any time: what has come is a beginning of what should come.
 func (m *queueMachine) check(rt *rapid.T) {
 	// Replies can be cut anywhere, so only the total is looked at here.
-	m.out.wait()
+	m.c.out.wait()
 	if got, most := m.far.got.Len(), len(m.redis.client); got > most {
 		rt.Fatalf("the client got %d bytes of %d:\n%q\n%q", got, most, m.far.got.Bytes(),
 			m.redis.client)
@@ -206,7 +206,7 @@ func (m *queueMachine) check(rt *rapid.T) {
 }
 
 func (m *queueMachine) checkAll() {
-	m.out.wait()
+	m.c.out.wait()
 	got, gotUnasked := separate(m.t, m.far.got.Bytes())
 	want, wantUnasked := separate(m.t, m.redis.client)
 	if !reflect.DeepEqual(got, want) || !reflect.DeepEqual(gotUnasked, wantUnasked) {

@@ -52,7 +52,7 @@ func TestPendingRunsAreOneEntry(t *testing.T) {
 	for range n {
 		u.ask(commands.NoEffect)
 	}
-	if got := u.pending.len(); got != 1 {
+	if got := u.c.pending.len(); got != 1 {
 		t.Errorf("%d entries", got)
 	}
 	u.answer(t, strings.Repeat(":1\r\n", n-1))
@@ -101,7 +101,7 @@ func TestPendingForgets(t *testing.T) {
 		u.ask(commands.Select)
 	}
 	u.answer(t, strings.Repeat("+OK\r\n", maxEntries))
-	if got := cap(u.pending.entries.All()); got > 64 {
+	if got := cap(u.c.pending.entries.All()); got > 64 {
 		t.Errorf("room for %d entries is kept", got)
 	}
 	// Never quite empty, it doesn't grow either.
@@ -110,7 +110,7 @@ func TestPendingForgets(t *testing.T) {
 		u.ask(commands.Select)
 		u.answer(t, "+OK\r\n")
 	}
-	if got := cap(u.pending.entries.All()); got > 16*1024 {
+	if got := cap(u.c.pending.entries.All()); got > 16*1024 {
 		t.Errorf("room for %d entries after many that came and went", got)
 	}
 }
@@ -163,7 +163,7 @@ func TestPendingLoss(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			u := newUnplugged(upstream.Identity{Proto: 2})
 			test.prepare(u)
-			u.homeLost(gone, u.home.replies.within())
+			u.c.homeLost(gone, u.c.home.replies.within())
 			got := u.took()
 			if test.want == "bounded" {
 				if len(got) > maxLostText+len(lost) || !strings.HasPrefix(got, lost+lost) {
@@ -186,7 +186,7 @@ func TestPendingLossOfOwnRequest(t *testing.T) {
 	gone := errors.New("gone")
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	before, barrier := u.Do(nil, []byte(nil))[0], u.Barrier()
-	u.homeLost(gone, false)
+	u.c.homeLost(gone, false)
 	if !barrier.Arrived() {
 		t.Error("a barrier from before holds")
 	}
@@ -227,7 +227,7 @@ func TestPendingOwnReplyIsBounded(t *testing.T) {
 	u.answer(t, fmt.Sprintf("$%d\r\n", pieces<<20))
 	for range pieces {
 		u.answer(t, piece)
-		if kept := len(u.home.replies.collected); kept > maxCall {
+		if kept := len(u.c.home.replies.collected); kept > maxCall {
 			t.Fatalf("%d bytes are kept", kept)
 		}
 	}
@@ -275,12 +275,12 @@ func TestTooManyLostReplies(t *testing.T) {
 	gone := errors.New("gone")
 	for _, n := range []int{maxLost, 1_000_000} {
 		for name, lose := range map[string]func(u *unplugged){
-			"home": func(u *unplugged) { u.home.reportLoss(gone) },
-			"lane": func(u *unplugged) { u.laneLost(gone, n, 0, false) },
+			"home": func(u *unplugged) { u.c.home.reportLoss(gone) },
+			"lane": func(u *unplugged) { u.c.laneLost(gone, n, 0, false) },
 		} {
 			u := newUnplugged(upstream.Identity{Proto: 2})
-			u.home.pool = u.pool
-			u.home.conn, _ = tcpPair(t)
+			u.c.home.c.pool = u.c.pool
+			u.c.home.conn, _ = tcpPair(t)
 			for range n {
 				u.ask(commands.NoEffect)
 			}

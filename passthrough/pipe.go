@@ -30,13 +30,14 @@ var ErrClosed = errors.New("connection closed")
 // Pipe is one session's way to Redis. Only the reader of the client may call its methods (the
 // session's goroutine, or the event loop in its place), except Push, State, and End with AtOnce.
 type Pipe struct {
-	client
-	laneSide
-	homeSide
+	c         client
+	lanes     laneSide
+	homes     homeSide
 	failed    error // why the last Route failed, until Flush
 	failedWay Way   // for what
 	// until when failed counts, if it is of Enter; zero for others
 	failedUntil time.Time
+	atHome      bool // Route may have chosen the home, since Flush
 	lingering   *time.Timer
 	login       [][]string // what logInAgain sent last
 	numbers     bool       // the client has asked for what shows numbers: EXEC may, too
@@ -59,24 +60,28 @@ const (
 // connection.
 func NewPipe(lanes *Pool, client net.Conn, direct *socket.Socket, encode func(error) []byte) *Pipe {
 	p := &Pipe{}
-	p.pool, p.encodeError = lanes, encode
-	p.out = newClientWriter(client, direct, &lanes.unread)
-	p.laneSide.client, p.homeSide.client = &p.client, &p.client
-	p.room = sync.NewCond(&p.mu)
-	p.pending.State = newState(lanes.Upstream.Initial)
+	p.c.pool, p.c.encodeError = lanes, encode
+	p.c.out = newClientWriter(client, direct, &lanes.unread)
+	p.lanes.c, p.homes.c = &p.c, &p.c
+	p.c.room = sync.NewCond(&p.c.mu)
+	p.c.pending.State = newState(lanes.Upstream.Initial)
 	return p
 }
+
+// OnWait sets what is called when Route begins to wait for a connection, and returns what is called
+// when that has ended. Call it before the first request.
+func (p *Pipe) OnWait(begins func() (end func())) { p.c.onWait = begins }
 
 // Enter begins for a new client. If Redis lets in new clients, this one needs no home yet. Otherwise
 // it gets one at once, where Redis itself answers it.
 func (p *Pipe) Enter(ctx context.Context) {
-	if p.pool.LanesPerKey > 0 && p.pool.sharing.allowed() {
-		if said, of := p.pool.admits(); said == admitted {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.pending.Admitted = true
-			p.doubt.Store(uint64(of))
-			p.pool.wantSpares()
+	if p.c.pool.LanesPerKey > 0 && p.c.pool.sharing.allowed() {
+		if said, of := p.c.pool.admits(); said == admitted {
+			p.c.mu.Lock()
+			defer p.c.mu.Unlock()
+			p.c.pending.Admitted = true
+			p.c.doubt.Store(uint64(of))
+			p.c.pool.wantSpares()
 			return
 		}
 	}
@@ -112,67 +117,128 @@ var ErrWaits = errors.New("this has to wait")
 // error is an *upstream.Error with Sent false, or an *upstream.Refused. Until Flush, Route returns
 // the same error again, so that several requests do not each wait for a dead address.
 //
-// Route, Relay, Do, Ask and Flush wait if they must, unless an event loop calls them in an
+// Route, Relay, Send, Do, Ask and Flush wait if they must, unless an event loop calls them in an
 // iteration. A goroutine calls them with nil.
 func (p *Pipe) Route(ctx context.Context, way Way, it *eventloop.Iteration) error {
-	if p.mustLogIn() && !p.judgeAgain(it) {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return p.routeLocked(ctx, way, it)
+}
+
+// Send is Route and Relay of a request. In an event loop it returns ErrWaits, and has sent nothing, if
+// it would have to wait.
+func (p *Pipe) Send(ctx context.Context, r Request, it *eventloop.Iteration) error {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	err := p.routeLocked(ctx, r.Way, it)
+	if err == nil && !p.relayLocked(r, it) {
 		return ErrWaits
 	}
-	p.mu.Lock()
-	if p.failed != nil && !p.failedUntil.IsZero() && time.Now().After(p.failedUntil) {
-		p.failed = nil
+	return err
+}
+
+// decision is what Route does next.
+type decision uint8
+
+const (
+	leaveIt    decision = iota // nothing: a goroutine must
+	fail                       // the session is lost, or an earlier failure counts
+	logInFirst                 // the home logs in again, then Route decides once more
+	stayOnLane                 // the lane serves
+	stayHome                   // the home serves
+	change                     // the session leaves a connection, or gets one
+)
+
+// routeLocked is Route with mu held, but not while it waits.
+func (p *Pipe) routeLocked(ctx context.Context, way Way, it *eventloop.Iteration) error {
+	if p.c.mustLogIn() && !p.judgeAgainLocked(it) {
+		return ErrWaits
 	}
+	if !p.failedUntil.IsZero() && time.Now().After(p.failedUntil) {
+		p.failed, p.failedUntil = nil, time.Time{}
+	}
+	p.lanes.noteLocked(way)
+	next, to := p.nextLocked(way, it != nil)
+	if next == logInFirst {
+		p.logInAgainLocked()
+		next, to = p.nextLocked(way, false)
+	}
+	p.atHome = p.atHome || next != stayOnLane
+	switch next {
+	case leaveIt:
+		return ErrWaits
+	case fail:
+		if p.c.route == gone {
+			return p.c.neverSent()
+		}
+		return p.failed
+	case stayOnLane:
+		p.c.setRoute(byLane)
+		p.homes.leaveFirstLocked(true)
+	case stayHome:
+		p.homes.useHomeLocked()
+	case change:
+		p.c.mu.Unlock()
+		defer p.c.mu.Lock()
+		return p.change(ctx, way, to, it)
+	}
+	return nil
+}
+
+// nextLocked says what Route does for a request, and which lane can serve it. It changes nothing. mu
+// is held.
+func (p *Pipe) nextLocked(way Way, inLoop bool) (next decision, to laneChoice) {
+	c := &p.c
 	switch {
-	case it != nil && (p.failed != nil || p.pending.fresh || p.end != notEnding || p.route == gone):
-		p.mu.Unlock()
-		return ErrWaits
-	case p.route == gone:
-		defer p.mu.Unlock()
-		return p.neverSent()
-	case p.failed != nil && p.failedWay != Home && p.failedWay != NewHome:
-		p.mu.Unlock()
-		return p.failed // though there can be a lane by now
-	case p.pending.fresh:
-		p.mu.Unlock()
-		p.logInAgain()
-		p.mu.Lock()
+	case inLoop && (p.failed != nil || c.pending.fresh || c.end != notEnding || c.route == gone):
+		return leaveIt, to
+	case c.route == gone, p.failed != nil && p.failedWay != Home && p.failedWay != NewHome:
+		return fail, to // though there can be a lane by now
+	case c.pending.fresh:
+		return logInFirst, to
 	}
-	shares, kind := p.chooseLocked(way)
-	apart := way == Apart && p.keepsApart()
-	large := !shares && p.needsHome.large > 0
-	p.mu.Unlock()
-	if it != nil && (large || shares && p.waitsForLane(kind, apart) || apart && !shares) {
-		return ErrWaits
+	to = p.lanes.chooseLocked(way)
+	switch {
+	case to.shares && p.lanes.isOn(to.kind):
+		return stayOnLane, to
+	case inLoop && (to.shares && to.waits || !to.shares && (to.apart || c.needsHome.large > 0)):
+		return leaveIt, to
+	case !to.shares && p.lanes.lane == nil && c.home != nil:
+		return stayHome, to
 	}
-	if shares {
-		uses, err := p.useLane(ctx, kind, apart, it)
+	return change, to
+}
+
+// change is Route for a session that leaves a connection, or gets one.
+func (p *Pipe) change(
+	ctx context.Context, way Way, to laneChoice, it *eventloop.Iteration,
+) error {
+	if to.shares {
+		uses, err := p.lanes.useLane(ctx, to, it)
 		if err != nil {
 			p.failed, p.failedWay = err, way
 			return err
 		}
 		if uses {
-			p.leaveFirst(true)
+			p.homes.leaveFirst(true)
 			return nil
 		}
 	}
-	if !p.leaveLane(it) {
+	if !p.lanes.leaveLane(it) {
 		return ErrWaits
 	}
-	if p.useHome() {
-		if shares {
-			p.leaveFirst(false)
-		}
-		return nil
-	}
 	switch {
-	case it != nil && !shares && p.takeHome():
-		return nil
+	case p.homes.useHome(to.shares):
+	case it != nil && !to.shares && p.homes.takeHome():
 	case it != nil:
 		return ErrWaits
 	case p.failed == nil:
-		p.failed, p.failedWay = p.openHome(ctx, way == NewHome), way
+		p.failed, p.failedWay = p.homes.openHome(ctx, way == NewHome), way
+		return p.failed
+	default:
+		return p.failed
 	}
-	return p.failed
+	return nil
 }
 
 // Hold says for how long a session stays at its home: see Pin.
@@ -187,59 +253,65 @@ const (
 
 // Pin keeps the session at its home, whatever State says.
 func (p *Pipe) Pin(hold Hold) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
 	if hold == ForGood {
-		p.pending.stickyState = true
+		p.c.pending.stickyState = true
 		return
 	}
-	p.needsHome.pinned, p.needsHome.kept = hold == Pinned, hold == Kept
+	p.c.needsHome.pinned, p.c.needsHome.kept = hold == Pinned, hold == Kept
 }
 
-// enqueue gathers a request, or e's call, and e that the client will be owed for it. Flush sends
-// it; much of it is sent at once.
+// enqueue is enqueueLocked.
 func (p *Pipe) enqueue(e pendingReply, raw []byte, it *eventloop.Iteration) (done bool) {
-	route, hasRoom := p.awaitRoom(it)
-	switch {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return p.enqueueLocked(e, raw, it)
+}
+
+// enqueueLocked gathers a request, or e's call, and e that the client will be owed for it. Flush
+// sends it; much of it is sent at once. mu is held, but not while it waits.
+func (p *Pipe) enqueueLocked(e pendingReply, raw []byte, it *eventloop.Iteration) (done bool) {
+	switch hasRoom := p.awaitRoomLocked(it); {
 	case !hasRoom:
 		return false
-	case route == byLane && p.addToLane(e, raw, it):
+	case p.c.route == byLane && p.lanes.addLocked(e, raw, it):
 		return true
-	case it != nil && (route == byLane || !p.sendsAtOnce()):
+	case it != nil && (p.c.route == byLane || !p.homes.sendsAtOnceLocked()):
 		return false
 	}
-	p.expect(e)
+	p.c.expectLocked(e)
 	if e.call() != nil {
-		p.queueCall(e.answer)
+		p.homes.queueCallLocked(e.answer)
 	} else {
-		p.queue(raw, it)
+		p.homes.queueLocked(raw, it)
 	}
 	return true
 }
 
 // AwaitRoom waits while the client is owed too much. Called before Reply, it bounds the replies that
 // wait for their turn.
-func (p *Pipe) AwaitRoom() { p.awaitRoom(nil) }
+func (p *Pipe) AwaitRoom() {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	p.awaitRoomLocked(nil)
+}
 
-// awaitRoom is AwaitRoom that returns the route. In an event loop it reports whether there is room.
-func (p *Pipe) awaitRoom(it *eventloop.Iteration) (to route, hasRoom bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for p.fullLocked() {
+// awaitRoomLocked is AwaitRoom with mu held, but not while it waits. In an event loop it reports
+// whether there is room.
+func (p *Pipe) awaitRoomLocked(it *eventloop.Iteration) (hasRoom bool) {
+	for p.c.fullLocked() {
 		if it != nil {
-			return p.route, false
+			return false
 		}
-		p.mu.Unlock()
-		p.send()
-		p.mu.Lock()
-		if p.fullLocked() {
-			p.out.addMustRead(1)
+		if p.sendLocked(); p.c.fullLocked() {
+			p.c.out.addMustRead(1)
 			loopguard.MayWait()
-			p.room.Wait()
-			p.out.addMustRead(-1)
+			p.c.room.Wait()
+			p.c.out.addMustRead(-1)
 		}
 	}
-	return p.route, true
+	return true
 }
 
 // Flush sends what is gathered. Before the next request the session must call Route. An event loop
@@ -247,37 +319,39 @@ func (p *Pipe) awaitRoom(it *eventloop.Iteration) (to route, hasRoom bool) {
 // a home. It reports false if Redis has not taken all at once: then the goroutine must call Flush
 // before anything else is sent.
 func (p *Pipe) Flush(it *eventloop.Iteration) (all bool) {
-	p.mu.Lock()
-	fresh := p.pending.fresh
-	if p.homeUse == held {
-		p.homeUse = recent
+	if it != nil && !p.atHome {
+		return true
 	}
-	p.mu.Unlock()
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	if p.c.homeUse == held {
+		p.c.homeUse = recent
+	}
 	if it != nil {
-		if p.closeCalls(); fresh || len(p.unsent) == 0 {
-			return !fresh
+		if p.homes.closeCallsLocked(); p.c.pending.fresh || len(p.homes.unsent) == 0 {
+			return !p.c.pending.fresh
 		}
 		it.Flush()
-		return p.flushHome(it)
+		return p.homes.flushLocked(it)
 	}
-	if fresh {
-		p.logInAgain()
+	if p.c.pending.fresh {
+		p.logInAgainLocked()
 	}
-	p.failed, p.failedUntil = nil, time.Time{}
-	p.send()
+	p.failed, p.failedUntil, p.atHome = nil, time.Time{}, false
+	p.sendLocked()
 	return true
 }
 
-// send is Flush for requests of the same Route.
-func (p *Pipe) send() {
-	p.flushLane()
-	p.flushHome(nil)
+// sendLocked is Flush for requests of the same Route. mu is held, but not while it waits.
+func (p *Pipe) sendLocked() {
+	p.lanes.flushLocked()
+	p.homes.flushLocked(nil)
 }
 
 // State returns the state of the home according to the replies so far. settled is false while a
 // reply that may change it is missing.
 func (p *Pipe) State() (s State, settled bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.pending.State, p.pending.effects == 0
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return p.c.pending.State, p.c.pending.effects == 0
 }

@@ -17,17 +17,17 @@ const invalidation = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nb\r\n"
 func newUnpluggedLane(n int) (l *lane, clients []*unplugged) {
 	for range n {
 		c := newUnplugged(upstream.Identity{LoggedIn: true, Proto: 3})
-		c.home, c.route = nil, byLane
+		c.c.home, c.c.route = nil, byLane
 		clients = append(clients, c)
 	}
-	return newLane(poolKey{}, &clientEnd{}, clients[0].pool), clients
+	return newLane(poolKey{}, &clientEnd{}, clients[0].c.pool), clients
 }
 
 // asks sends requests by the lane for a client.
 func (l *lane) asks(t *testing.T, c *unplugged, n int) {
 	t.Helper()
 	for range n {
-		if err := l.add(&c.client, pendingReply{}, []byte(probing), true); err != nil {
+		if err := l.takes(&c.c, pendingReply{}, probing); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -124,7 +124,7 @@ func TestPushWithinAReplyEndsAHomeThatOwesTheProxy(t *testing.T) {
 // A push within a push is none of Redis's: the home that sends it next to a lane ends.
 func TestPushWithinAPushNextToALane(t *testing.T) {
 	u := newUnplugged(upstream.Identity{LoggedIn: true, Proto: 3})
-	u.route = byLane
+	u.c.route = byLane
 	if err := u.feed([]byte(">2\r\n:1\r\n>1\r\n:2\r\n")); err != resp.ErrPushWithin {
 		t.Error(err)
 	}

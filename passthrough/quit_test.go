@@ -33,14 +33,14 @@ func TestQuitLeavesNoSpare(t *testing.T) {
 			if got := c.line(t); got != "+OK" {
 				t.Fatal(got)
 			}
-			testwait.Until(t, "the client has been given it", c.out.settled)
-			c.mu.Lock()
-			used := c.home
-			c.mu.Unlock()
+			testwait.Until(t, "the client has been given it", c.c.out.settled)
+			c.c.mu.Lock()
+			used := c.c.home
+			c.c.mu.Unlock()
 			c.End(ClientGone)
-			c.mu.Lock()
+			c.c.mu.Lock()
 			given := used.given.Conn != nil
-			c.mu.Unlock()
+			c.c.mu.Unlock()
 			if given != test.spare {
 				t.Errorf("others get the connection: %v", given)
 			}

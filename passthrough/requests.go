@@ -40,13 +40,20 @@ const (
 // The proxy itself suppresses replies for CLIENT REPLY OFF and SKIP, so that the pending queue
 // stays exact. For these, Raw must be CLIENT REPLY ON, for which Redis checks the same permission.
 func (p *Pipe) Relay(r Request, it *eventloop.Iteration) (done bool) {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return p.relayLocked(r, it)
+}
+
+// relayLocked is Relay with mu held, but not while it waits.
+func (p *Pipe) relayLocked(r Request, it *eventloop.Iteration) (done bool) {
 	if it != nil && len(r.Raw) > bufSize && !r.Discarded {
 		return false
 	}
 	e := r.entry()
 	p.numbers = p.numbers || r.Numbers
 	if r.Numbers || p.numbers && r.Effect == commands.Exec {
-		e.shows = &p.pool.numbers
+		e.shows = &p.c.pool.numbers
 	}
 	switch {
 	case r.Instead != nil:
@@ -54,30 +61,26 @@ func (p *Pipe) Relay(r Request, it *eventloop.Iteration) (done bool) {
 	case r.Discarded:
 		e.kind = discarded
 	}
-	p.mu.Lock()
-	begun := p.needsHome.open
+	begun := p.c.needsHome.open
 	switch {
 	case r.Piece == First:
-		p.needsHome.large, p.needsHome.open = largeFor, true
+		p.c.needsHome.large, p.c.needsHome.open = largeFor, true
 	case len(r.Raw) > bufSize && !r.Discarded: // it is the client's
-		p.needsHome.large = largeFor
+		p.c.needsHome.large = largeFor
 	case r.Piece == Broken:
-		p.pending.removeLast()
-	case r.SyncsWrites && p.writes == Elsewhere:
-		p.writes = AtHome
+		p.c.pending.removeLast()
+	case r.SyncsWrites && p.c.writes == Elsewhere:
+		p.c.writes = AtHome
 	}
-	p.mu.Unlock()
 	done = true
 	switch {
 	case r.Piece <= First:
-		done = p.enqueue(e, r.Raw, it)
+		done = p.enqueueLocked(e, r.Raw, it)
 	case r.Piece != Broken && begun:
-		p.queue(r.Raw, it)
+		p.homes.queueLocked(r.Raw, it)
 	}
 	if r.Piece == Last {
-		p.mu.Lock()
-		p.needsHome.open = false
-		p.mu.Unlock()
+		p.c.needsHome.open = false
 	}
 	return done
 }
@@ -91,31 +94,21 @@ func (r *Request) entry() pendingReply {
 	return e
 }
 
-// discard sends a request and discards its reply.
-func (p *Pipe) discard(cmd ...string) {
-	p.enqueue(pendingReply{kind: discarded}, resp.AppendCommand(nil, cmd...), nil)
-}
-
-// logInAgain follows a RESET: it logs the home in as a new one. If new ones have no login, HELLO
+// logInAgainLocked follows a RESET: it logs the home in as a new one. If new ones have no login, HELLO
 // finds out whether Redis admits the client without one. If the home has ended since, the next one
-// is logged in when it is opened.
-func (p *Pipe) logInAgain() {
-	defer func() { // not sooner: until then closeIdle leaves the home open
-		p.mu.Lock()
-		p.pending.fresh = false
-		p.mu.Unlock()
-	}()
-	if p.homeInUse() == nil {
-		return
+// is logged in when it is opened. mu is held, but not while it waits.
+func (p *Pipe) logInAgainLocked() {
+	if p.c.home != nil && p.c.route == byHome {
+		p.login = p.c.pool.Upstream.Login()
+		e := pendingReply{kind: discarded, setsUp: true, Expect: Expect{Effect: logsIn}}
+		for _, cmd := range p.login {
+			p.enqueueLocked(e, resp.AppendCommand(nil, cmd...), nil)
+		}
+		if len(p.login) == 0 {
+			p.enqueueLocked(pendingReply{kind: discarded}, resp.AppendCommand(nil, "HELLO"), nil)
+		}
 	}
-	p.login = p.pool.Upstream.Login()
-	for _, cmd := range p.login {
-		p.enqueue(pendingReply{kind: discarded, setsUp: true, Expect: Expect{Effect: logsIn}},
-			resp.AppendCommand(nil, cmd...), nil)
-	}
-	if len(p.login) == 0 {
-		p.discard("HELLO")
-	}
+	p.c.pending.fresh = false // not sooner: until then closeIdle leaves the home open
 }
 
 // RenewLogin reports whether the login after RESET was refused and there is another password now:
@@ -125,10 +118,10 @@ func (p *Pipe) RenewLogin() (again bool) {
 	if state, _ := p.State(); !state.LoginFailed {
 		return false
 	}
-	if _, again = p.pool.Upstream.LoginAfter(p.login); again {
-		p.mu.Lock()
-		p.pending.LoginFailed, p.pending.fresh = false, true
-		p.mu.Unlock()
+	if _, again = p.c.pool.Upstream.LoginAfter(p.login); again {
+		p.c.mu.Lock()
+		p.c.pending.LoginFailed, p.c.pending.fresh = false, true
+		p.c.mu.Unlock()
 	}
 	return again
 }
@@ -156,10 +149,10 @@ func (p *Pipe) takesAll(raws [][]byte) bool {
 	for _, raw := range raws {
 		size += len(raw)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return size <= bufSize && (len(raws) == 1 || p.route == byLane ||
-		p.route == byHome && !p.fullLocked() && p.pending.len()+len(raws) <= maxEntries)
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return size <= bufSize && (len(raws) == 1 || p.c.route == byLane ||
+		p.c.route == byHome && !p.c.fullLocked() && p.c.pending.len()+len(raws) <= maxEntries)
 }
 
 func (p *Pipe) newAnswer(c *Call, it *eventloop.Iteration) *Answer {
@@ -184,21 +177,21 @@ func (p *Pipe) Ask(c *Call, it *eventloop.Iteration) *Answer {
 // the same until then.
 func (p *Pipe) Barrier() *Answer {
 	a := &Answer{Done: make(chan struct{})}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.pending.empty() {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	if p.c.pending.empty() {
 		close(a.Done)
 	} else {
-		p.pending.push(pendingReply{kind: barrier, answer: a})
+		p.c.pending.push(pendingReply{kind: barrier, answer: a})
 	}
 	return a
 }
 
 // AwaitsApart reports whether requests can go Apart only once what the home owes has come.
 func (p *Pipe) AwaitsApart() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.keepsApart() && p.route == byHome && !p.pending.empty()
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return p.lanes.keepsApart() && p.c.route == byHome && !p.c.pending.empty()
 }
 
 // When says when the client gets a reply of the proxy.
@@ -213,24 +206,24 @@ const (
 // Reply gives the client a reply of the proxy. given is false if Now is impossible because the
 // client has only a part of a push.
 func (p *Pipe) Reply(text []byte, when When) (given bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
 	if when == Finally {
-		p.end = max(p.end, WhenAnswered)
+		p.c.end = max(p.c.end, WhenAnswered)
 	}
 	switch {
-	case when == Now && p.within:
+	case when == Now && p.c.within:
 		return false
 	case when == Now:
-		p.out.send(text)
-	case !p.pending.empty() || p.within: // the client may have a part of a push
-		p.pending.push(pendingReply{kind: local, local: text, Expect: Expect{held: len(text)}})
+		p.c.out.send(text)
+	case !p.c.pending.empty() || p.c.within: // the client may have a part of a push
+		p.c.pending.push(pendingReply{kind: local, local: text, Expect: Expect{held: len(text)}})
 	default:
-		if p.pending.Muted() {
+		if p.c.pending.Muted() {
 			text = nil
 		}
-		p.pending.skipNext = false
-		p.sendLocked(text) // reading the client shows a failure
+		p.c.pending.skipNext = false
+		p.c.sendLocked(text) // reading the client shows a failure
 	}
 	return true
 }
@@ -238,7 +231,7 @@ func (p *Pipe) Reply(text []byte, when When) (given bool) {
 // Push gives the client a push, between two replies. It can be called from any goroutine. ok is
 // false if too many bytes wait for the end of a reply.
 func (p *Pipe) Push(text []byte) (ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.pushLocked(text)
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return p.c.pushLocked(text)
 }

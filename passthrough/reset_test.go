@@ -16,8 +16,8 @@ import (
 // request waits for a login that was never sent.
 func TestHomeThatEndsBetweenResetAndLogin(t *testing.T) {
 	for name, ends := range map[string]func(*scriptedClient, net.Conn){
-		"idle": func(c *scriptedClient, _ net.Conn) { c.closeIdle(); c.closeIdle() },
-		"lost": func(c *scriptedClient, redis net.Conn) { redis.Close(); <-c.lastHome.ended },
+		"idle": func(c *scriptedClient, _ net.Conn) { c.homes.closeIdle(); c.homes.closeIdle() },
+		"lost": func(c *scriptedClient, redis net.Conn) { redis.Close(); <-c.homes.lastHome.ended },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScripted(t, 0)

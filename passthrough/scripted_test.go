@@ -146,7 +146,7 @@ func (s *scripted) client(t testing.TB) *scriptedClient {
 		}
 		return []byte("-UNSENT\r\n")
 	})
-	p.pending.Admitted = true
+	p.c.pending.Admitted = true
 	far.SetReadDeadline(testwait.Deadline())
 	return &scriptedClient{p, far, bufio.NewReader(far)}
 }
@@ -154,7 +154,7 @@ func (s *scripted) client(t testing.TB) *scriptedClient {
 // openLane returns when there is a lane for the client's requests.
 func (c *scriptedClient) openLane(t testing.TB) {
 	t.Helper()
-	ls, kind := c.pool, poolKey{Identity: c.pending.Identity}
+	ls, kind := c.c.pool, poolKey{Identity: c.c.pending.Identity}
 	testwait.Until(t, "a lane is open", func() bool {
 		ls.mu.Lock()
 		defer ls.mu.Unlock()
@@ -163,7 +163,7 @@ func (c *scriptedClient) openLane(t testing.TB) {
 			set = &laneGroup{}
 			ls.groups[kind] = set
 		}
-		least, _ := set.leastUsed(&c.where)
+		least, _ := set.leastUsed(&c.c.where)
 		open := least != nil
 		if !open && set.opening == nil {
 			ls.startOpenLocked(kind, set)
@@ -188,13 +188,13 @@ func (s *scripted) threeOnALane(t testing.TB) (clients []*scriptedClient, lane n
 func (c *scriptedClient) ask(t testing.TB, words ...string) {
 	t.Helper()
 	for try := 0; ; try++ {
-		if c.route != byLane || !c.lane.serves() {
+		if c.c.route != byLane || !c.lanes.lane.serves() {
 			c.openLane(t)
 		}
 		if err := c.Route(context.Background(), Shared, nil); err != nil {
 			t.Fatal(err)
 		}
-		if c.route == byLane { // otherwise the lane that was open has been lost meanwhile
+		if c.c.route == byLane { // otherwise the lane that was open has been lost meanwhile
 			break
 		}
 		if try == 100 {
@@ -214,7 +214,7 @@ func (c *scriptedClient) tryAsk(words ...string) bool {
 	if rand.IntN(2) == 0 {
 		runtime.Gosched() // others add to it
 	}
-	c.lane.Flush()
+	c.lanes.lane.Flush()
 	return true
 }
 
@@ -237,7 +237,7 @@ func (c *scriptedClient) askInLoop(call *Call, w Waiter) *Answer {
 func (c *scriptedClient) call(t testing.TB, name string, inLoop bool) *Answer {
 	t.Helper()
 	call := &Call{SHA: "alone", Name: name, Keys: []string{name, name + "r"}, Args: []string{"x"}}
-	if c.route != byLane || !c.lane.serves() {
+	if c.c.route != byLane || !c.lanes.lane.serves() {
 		c.openLane(t)
 	}
 	if inLoop {

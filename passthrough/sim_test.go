@@ -39,8 +39,8 @@ func newUnplugged(initial upstream.Identity) *unplugged {
 	lost := func(error) []byte { return []byte("-UPSTREAM lost\r\n") }
 	lanes := newPool(&upstream.Upstream{Addr: "redis", Initial: initial}, 0)
 	u := &unplugged{Pipe: NewPipe(lanes, client, nil, lost), far: client}
-	u.home = &home{client: &u.client, connReader: connReader{rw: nowhere{}}}
-	u.pending.Admitted = initial.LoggedIn // as where a home is opened
+	u.c.home = &home{c: &u.c, connReader: connReader{rw: nowhere{}}}
+	u.c.pending.Admitted = initial.LoggedIn // as where a home is opened
 	return u
 }
 
@@ -52,8 +52,8 @@ func (nowhere) Read([]byte) (int, error)    { return 0, io.EOF }
 
 // feed lets data come from the upstream.
 func (u *unplugged) feed(data []byte) error {
-	defer u.out.wait()
-	return u.home.consume(data, nil)
+	defer u.c.out.wait()
+	return u.c.home.consume(data, nil)
 }
 
 // answer lets the upstream say text, all at once.
@@ -66,7 +66,7 @@ func (u *unplugged) answer(t testing.TB, text string) {
 
 // took is what the client has been given since the last call.
 func (u *unplugged) took() string {
-	u.out.wait()
+	u.c.out.wait()
 	text := u.far.got.String()
 	u.far.got.Reset()
 	return text
@@ -74,12 +74,12 @@ func (u *unplugged) took() string {
 
 // isClosed reports whether the client has been closed.
 func (u *unplugged) isClosed() bool {
-	u.out.wait()
+	u.c.out.wait()
 	return u.far.closed
 }
 
 // outstanding reports whether the client is owed anything.
-func (u *unplugged) outstanding() bool { return !u.pending.empty() }
+func (u *unplugged) outstanding() bool { return !u.c.pending.empty() }
 
 // ask queues one request of each effect.
 func (u *unplugged) ask(effects ...commands.Effect) {

@@ -36,19 +36,19 @@ func TestUnneededHomeIsCut(t *testing.T) {
 			if got := c.line(t); got != "+PONG" {
 				t.Fatal(got)
 			}
-			c.mu.Lock()
+			c.c.mu.Lock()
 			if test.own {
-				c.pending.LoggedIn, c.pending.User = true, "ann"
+				c.c.pending.LoggedIn, c.c.pending.User = true, "ann"
 			}
-			c.home.heardAt = monotonic.Now() + int64(time.Hour) // in use, for as long as the test lasts
+			c.c.home.heardAt = monotonic.Now() + int64(time.Hour) // in use, for as long as the test lasts
 			if test.idle {
-				c.home.heardAt = monotonic.Now() - int64(2*time.Second)
+				c.c.home.heardAt = monotonic.Now() - int64(2*time.Second)
 			}
-			ended := c.home.ended
-			c.mu.Unlock()
+			ended := c.c.home.ended
+			c.c.mu.Unlock()
 			if test.laneTo {
 				lane.Close()
-				<-c.lane.ended
+				<-c.lanes.lane.ended
 			}
 			home.Close()
 			testwait.For(t, "the home has ended", ended)
@@ -56,9 +56,9 @@ func TestUnneededHomeIsCut(t *testing.T) {
 				t.Fatalf("the client is closed: %v", lost)
 			}
 			if !test.closed {
-				c.mu.Lock()
-				c.pending.User, c.pending.LoggedIn = "", false // the script knows no AUTH
-				c.mu.Unlock()
+				c.c.mu.Lock()
+				c.c.pending.User, c.c.pending.LoggedIn = "", false // the script knows no AUTH
+				c.c.mu.Unlock()
 				c.ask(t, "PING")
 				c.Flush(nil)
 				io.WriteString(lane, "+AGAIN\r\n")
@@ -101,10 +101,10 @@ func TestIdleHomeIsClosed(t *testing.T) {
 			c := s.client(t)
 			home := c.openHome(t, s)
 			s.lanes.Upstream.Addr = "127.0.0.1:1" // nobody answers there
-			c.mu.Lock()
-			c.home.heardAt = monotonic.Now() - int64(2*time.Second)
-			ended := c.home.ended
-			c.mu.Unlock()
+			c.c.mu.Lock()
+			c.c.home.heardAt = monotonic.Now() - int64(2*time.Second)
+			ended := c.c.home.ended
+			c.c.mu.Unlock()
 			home.Close()
 			testwait.For(t, "the home has ended", ended)
 			if lost := c.Status().Lost; lost != test.closed {

@@ -49,7 +49,7 @@ func TestStrayReplyBeforeTheLabels(t *testing.T) {
 			t.Errorf("%q: %s in %s", strays, fault.What, fault.Stack)
 		}
 		c := s.client(t)
-		c.pending.Name = "me"
+		c.c.pending.Name = "me"
 		far := s.addSpare(t, 0, false)
 		if !c.inLoop(&eventloop.Iteration{}, Home, "GET", "k") {
 			t.Fatal("the request has to wait")
@@ -77,9 +77,9 @@ func TestStrayReplyBeforeTheLogin(t *testing.T) {
 	id.User, id.Password, id.LoggedIn = "ann", "pw", true
 	c := s.client(t)
 	near, far := tcpPair(t)
-	c.homeSide.beginHome(spare{Conn: near})
+	c.homes.beginHome(spare{Conn: near})
 	c.Route(context.Background(), Home, nil)
-	c.pending.fresh = true // RESET has been answered
+	c.c.pending.fresh = true // RESET has been answered
 	c.Flush(nil)
 	reads(t, net.Conn(far), "AUTH", "ann", "pw")
 	c.Relay(Request{Raw: []byte(probing)}, nil)

@@ -41,7 +41,7 @@ type likeTLS struct{ *net.TCPConn }
 func TestGoroutineSendsByASpareWithTLS(t *testing.T) {
 	s := newScripted(t, 1)
 	c := s.client(t)
-	c.pending.Name = "me"
+	c.c.pending.Name = "me"
 	near, home := tcpPair(t)
 	s.spareOf(likeTLS{near}, 0, false)
 	it := &eventloop.Iteration{}
@@ -108,7 +108,7 @@ func testRequestGoesByASpare(t *testing.T, name string) {
 	s := newScripted(t, 1)
 	s.lanes.door.says(admitted, time.Hour) // it would have to be asked again
 	blocks, other := s.client(t), s.client(t)
-	blocks.pending.Name = name // as its last home was called
+	blocks.c.pending.Name = name // as its last home was called
 	other.openLane(t)
 	lane := testwait.For(t, "the lane is open", s.conns)
 	home := s.addSpare(t, 0, false)
@@ -144,7 +144,7 @@ func TestHomeWhoseNameIsRefused(t *testing.T) {
 	s := newScripted(t, 1)
 	s.lanes.Upstream.Addr = "127.0.0.1:1" // nobody answers there
 	c := s.client(t)
-	c.pending.Name = "me"
+	c.c.pending.Name = "me"
 	home := s.addSpare(t, 0, false)
 	if !c.inLoop(&eventloop.Iteration{}, Home, "blocks") {
 		t.Fatal("the request has to wait")
@@ -153,9 +153,9 @@ func TestHomeWhoseNameIsRefused(t *testing.T) {
 	reads(t, home, "blocks")
 	io.WriteString(home, "-NOPERM no names\r\n")
 	testwait.Until(t, "that has been read", func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.pending.len() == 1
+		c.c.mu.Lock()
+		defer c.c.mu.Unlock()
+		return c.c.pending.len() == 1
 	})
 	home.Close()
 	if got := c.line(t); got != "-SENT" {
@@ -198,7 +198,7 @@ func TestSparesAreForThoseLetIn(t *testing.T) {
 	c := s.client(t)
 	for _, way := range []Way{Shared, Home} {
 		if way == Home {
-			c.pending.Admitted = false
+			c.c.pending.Admitted = false
 		}
 		if err := c.Route(context.Background(), way, &eventloop.Iteration{}); err != ErrWaits {
 			t.Errorf("way %v: %v", way, err)
@@ -249,10 +249,10 @@ func TestSilentHomeIsResetForTheNext(t *testing.T) {
 		if err := c.Route(context.Background(), Home, nil); err != nil {
 			t.Fatal(err)
 		}
-		c.mu.Lock()
-		c.home.heardAt -= int64(silent)
-		ended := c.home.ended
-		c.mu.Unlock()
+		c.c.mu.Lock()
+		c.c.home.heardAt -= int64(silent)
+		ended := c.c.home.ended
+		c.c.mu.Unlock()
 		c.End(ClientGone)
 		if silent > 20*time.Second {
 			reads(t, far, "RESET")

@@ -217,7 +217,7 @@ func TestSubscribeWithinMulti(t *testing.T) {
 	}
 	// Nothing is counted any more, so nothing is kept.
 	u.ask(commands.Select, commands.NoEffect, commands.Select)
-	if got := u.pending.len(); got != 0 {
+	if got := u.c.pending.len(); got != 0 {
 		t.Errorf("%d entries that nothing will answer", got)
 	}
 	if !u.Barrier().Arrived() || u.outstanding() {
@@ -249,8 +249,8 @@ func TestReplicationRefused(t *testing.T) {
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.ask(commands.Replicate, commands.NoEffect)
 	u.answer(t, "-ERR no\r\n:1\r\n")
-	if state, settled := u.State(); state.Streaming || !settled || u.pending.len() != 0 {
-		t.Errorf("Raw %v, settled %v, %d owed", state.Streaming, settled, u.pending.len())
+	if state, settled := u.State(); state.Streaming || !settled || u.c.pending.len() != 0 {
+		t.Errorf("Raw %v, settled %v, %d owed", state.Streaming, settled, u.c.pending.len())
 	}
 }
 
@@ -262,8 +262,8 @@ func TestWithdraw(t *testing.T) {
 	u.answer(t, "+OK\r\n")
 	u.Reply([]byte("-later\r\n"), InTurn)
 	u.answer(t, ":1\r\n")
-	if got := u.took(); got != "+OK\r\n:1\r\n-later\r\n" || u.pending.len() != 0 {
-		t.Errorf("got %q, %d owed", got, u.pending.len())
+	if got := u.took(); got != "+OK\r\n:1\r\n-later\r\n" || u.c.pending.len() != 0 {
+		t.Errorf("got %q, %d owed", got, u.c.pending.len())
 	}
 	u.ask(commands.Multi)
 	u.Relay(Request{Piece: Broken}, nil)

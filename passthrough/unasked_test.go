@@ -33,7 +33,7 @@ func TestUnaskedReplyClosesTheClient(t *testing.T) {
 			t.Errorf("%q %q: the connection is used further", test.asked, test.said)
 			continue
 		}
-		u.home.reportLoss(err)
+		u.c.home.reportLoss(err)
 		if got := u.took(); got != test.given || !u.isClosed() {
 			t.Errorf("%q %q: the client is given %q, closed %v", test.asked, test.said, got,
 				u.isClosed())
@@ -52,14 +52,14 @@ func TestRefusalIsToldOnce(t *testing.T) {
 		{"+PONG\r\n", "+PONG\r\n" + full + "-UPSTREAM lost\r\n", false},
 	} {
 		u := newUnplugged(upstream.Identity{Proto: 2})
-		u.pool.cancel() // nobody is asked whether the upstream serves
-		u.home.conn = &clientEnd{}
+		u.c.pool.cancel() // nobody is asked whether the upstream serves
+		u.c.home.conn = &clientEnd{}
 		if test.before != "" {
 			u.ask(commands.NoEffect)
 		}
 		u.ask(commands.NoEffect, commands.NoEffect)
 		u.answer(t, test.before+full)
-		u.home.reportLoss(io.EOF)
+		u.c.home.reportLoss(io.EOF)
 		if got := u.took(); got != test.given || u.isClosed() != test.closed {
 			t.Errorf("behind %q the client is given %q, closed %v", test.before, got, u.isClosed())
 		}
@@ -101,9 +101,9 @@ func TestMessageWithinExec(t *testing.T) {
 func TestUnaskedReplyByAHomeThatWasGivenUp(t *testing.T) {
 	for _, said := range []string{"+stolen\r\n", "+st", ">1\r\n+push\r\n", full} {
 		u := newUnplugged(upstream.Identity{Proto: 2})
-		old := u.home
+		old := u.c.home
 		old.given = spare{Conn: &clientEnd{}}
-		u.home = &home{client: &u.client, connReader: connReader{rw: nowhere{}}}
+		u.c.home = &home{c: &u.c, connReader: connReader{rw: nowhere{}}}
 		u.ask(commands.NoEffect)
 		if err := old.consume([]byte(said), nil); err == nil {
 			t.Errorf("%q: the connection is used further", said)

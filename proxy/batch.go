@@ -61,9 +61,8 @@ func (d *dispatcher) relayBatch(it *eventloop.Iteration) (done bool) {
 		return true
 	}
 	raw := d.in.buf[d.in.start-d.batch.bytes : d.in.start]
-	err := d.x.route(passthrough.Shared, it)
-	if err == passthrough.ErrWaits ||
-		err == nil && !d.pipe.Relay(passthrough.Request{Raw: raw, N: n}, it) {
+	err := d.x.send(passthrough.Request{Raw: raw, N: n, Way: passthrough.Shared}, it)
+	if err == passthrough.ErrWaits {
 		return false
 	}
 	d.batch.requests, d.batch.bytes = 0, 0

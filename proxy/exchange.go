@@ -21,10 +21,22 @@ type exchange struct {
 
 // route is passthrough.Pipe.Route.
 func (x *exchange) route(way passthrough.Way, it *eventloop.Iteration) error {
+	x.awaitJudgement(it)
+	return x.pipe.Route(x.ctx, way, it)
+}
+
+// send is passthrough.Pipe.Send.
+func (x *exchange) send(r passthrough.Request, it *eventloop.Iteration) error {
+	x.awaitJudgement(it)
+	return x.pipe.Send(x.ctx, r, it)
+}
+
+// awaitJudgement waits until Redis can judge the client again, if it must. An event loop does not:
+// then the Pipe leaves it to the goroutine.
+func (x *exchange) awaitJudgement(it *eventloop.Iteration) {
 	if it == nil && x.pipe.AwaitsJudgement() {
 		x.await(x.pipe.Barrier())
 	}
-	return x.pipe.Route(x.ctx, way, it)
 }
 
 // watchWaiting watches the client while its requests wait for a connection.

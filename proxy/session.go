@@ -60,7 +60,7 @@ func (s *session) begin() (parked bool) {
 	// ask later.
 	s.client.reg.Register()
 	s.pipe.Enter(s.x.ctx)
-	s.pipe.OnWait = s.x.watchWaiting
+	s.pipe.OnWait(s.x.watchWaiting)
 	return s.park()
 }
 

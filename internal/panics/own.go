@@ -26,6 +26,7 @@ var entries = names(`
 // what queues and tables say of it, would not agree any more.
 var own = names(`
 	lockproxy/internal/commands.*
+	lockproxy/internal/fifo.*
 	lockproxy/internal/monotonic.*
 	lockproxy/internal/names.*
 	lockproxy/internal/resp.*
@@ -76,7 +77,6 @@ var own = names(`
 	lockproxy/internal/cluster.nodeState
 	lockproxy/internal/cluster.outgoing
 	lockproxy/internal/cluster.part
-	lockproxy/internal/cluster.partQueue
 	lockproxy/internal/cluster.pieces
 	lockproxy/internal/cluster.replyQueue
 	lockproxy/internal/cluster.request

@@ -17,7 +17,7 @@ func (p *Pipe) KeepAlive() {
 	if !p.c.canAskLocked() {
 		return
 	}
-	if many, ok := p.c.home.conn.(interface{ KeepAlive([]byte) }); ok { // a cluster's, to each node
+	if many, ok := p.c.home.Conn.(interface{ KeepAlive([]byte) }); ok { // a cluster's, to each node
 		many.KeepAlive(timeRequest)
 		return
 	}
@@ -39,7 +39,7 @@ func (p *Pipe) HomeConn() net.Conn {
 	if p.c.home == nil {
 		return nil
 	}
-	return p.c.home.conn
+	return p.c.home.Conn
 }
 
 // idLocked is home.id. mu is held.
@@ -123,7 +123,7 @@ func (c *client) asideLocked(e pendingReply, raw []byte) (sent bool) {
 		n, err = h.rw.Write(raw) // it finds room: nothing was sent that has not been answered
 	}
 	if err != nil || n < len(raw) {
-		h.close() // the reader reports the loss
+		h.Close() // the reader reports the loss
 	}
 	return true
 }

@@ -29,7 +29,7 @@ func TestBatchOfAnotherLength(t *testing.T) {
 			answers = append(answers, a)
 		}
 		l.asks(t, clients[1], 1)
-		err := l.consume([]byte(said), nil)
+		err := l.Consume([]byte(said), nil)
 		if (err == nil) != good {
 			t.Errorf("lane, %q: %v", header, err)
 		}

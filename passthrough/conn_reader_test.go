@@ -29,7 +29,7 @@ func (c *reluctant) Ready(*eventloop.Iteration, bool) eventloop.Next {
 
 func (c *reluctant) Resume() {}
 
-func (c *reluctant) consume(data []byte, it *eventloop.Iteration) error {
+func (c *reluctant) Consume(data []byte, it *eventloop.Iteration) error {
 	if c.full {
 		c.t.Error("more is read than the consumer wants")
 	}
@@ -42,9 +42,9 @@ func (c *reluctant) consume(data []byte, it *eventloop.Iteration) error {
 	return nil
 }
 
-func (c *reluctant) mustWait() bool { return c.full }
+func (c *reluctant) MustWait() bool { return c.full }
 
-func (c *reluctant) wait() {
+func (c *reluctant) Wait() {
 	if c.full {
 		c.full = false
 		c.waits <- true
@@ -70,13 +70,13 @@ func TestReaderWaitsBeforeItReads(t *testing.T) {
 	}
 	r := &connReader{}
 	r.init(near, c, minBuf, loops)
-	r.reg.Register() // the loop learns of what comes before the reader parks
+	r.Reg.Register() // the loop learns of what comes before the reader parks
 	go r.Resume()    // ends with near, which the test waits for
 	io.WriteString(far, "1")
 	for i := range 2 {
 		testwait.For(t, fmt.Sprintf("the reader waits behind read %d", i+1), c.waits)
 	}
-	r.close()
+	r.Close()
 	for range c.waits {
 	}
 }

@@ -246,7 +246,7 @@ func (p *Pipe) judgeAgainLocked(it *eventloop.Iteration) (done bool) {
 		p.c.doubt.Store(0)
 		p.c.pending.Admitted = false
 		if p.c.home != nil {
-			p.c.home.close()
+			p.c.home.Close()
 			p.c.home = nil
 		}
 	default:

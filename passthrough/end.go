@@ -60,7 +60,7 @@ func (p *Pipe) End(when Ending) {
 	case AtOnce:
 		p.c.loseUpstream(ErrClosed)
 		if p.c.home != nil {
-			p.c.home.close()
+			p.c.home.Close()
 		}
 		p.c.room.Broadcast()
 	}

@@ -42,9 +42,9 @@ const (
 	more
 )
 
-// consume gives the client what was read. Redis, which has limits for it, keeps what follows until
+// Consume gives the client what was read. Redis, which has limits for it, keeps what follows until
 // the client has read that: see clientWriter.waitBelow.
-func (h *home) consume(data []byte, it *eventloop.Iteration) (err error) {
+func (h *home) Consume(data []byte, it *eventloop.Iteration) (err error) {
 	defer panics.Contain(&err)
 	for len(data) > 0 && err == nil {
 		data, err = h.deliver(data)
@@ -98,7 +98,7 @@ func (h *home) deliver(data []byte) (rest []byte, err error) {
 		h.c.pending.pauses = pauseChange{}
 	}
 	if h.c.end >= ClientGone {
-		h.conn.SetReadDeadline(time.Now().Add(Linger))
+		h.Conn.SetReadDeadline(time.Now().Add(Linger))
 	}
 	h.c.sendLocked(r.out...)
 	r.forget()
@@ -136,16 +136,16 @@ func (h *home) deliverPushes(data []byte) error {
 	return nil
 }
 
-// mustWait reports whether the client leaves replies unread, or more pushes than are kept wait for
-// the lane's replies.
-func (h *home) mustWait() bool {
+// MustWait reports whether the client leaves replies unread, or more pushes than are kept wait for
+// the lane's replies. A large reply is read by a goroutine.
+func (h *home) MustWait() bool {
 	unread, _, _ := h.c.out.status()
-	return unread || len(h.early) > maxPushes
+	return unread || len(h.early) > maxPushes || h.replies.large()
 }
 
-// wait waits until the client has read its replies and, if mustWait says so, until the lane has
-// replied. Then the home replies, so the client gets the pushes without waiting for their end.
-func (h *home) wait() {
+// Wait waits until the client has read its replies and, if there are too many pushes, until the lane
+// has replied. Then the home replies, so the client gets the pushes without waiting for their end.
+func (h *home) Wait() {
 	loopguard.MayWait()
 	h.c.out.waitBelow(0)
 	if len(h.early) <= maxPushes {
@@ -165,7 +165,7 @@ func (h *home) wait() {
 
 // connEnded is for connReader.
 func (h *home) connEnded(err error) {
-	if err != errLeft {
+	if err != eventloop.ErrLeft {
 		h.reportLoss(err)
 	}
 	h.c.mu.Lock()
@@ -173,7 +173,7 @@ func (h *home) connEnded(err error) {
 	h.numberedLocked(unknowable)
 	h.c.mu.Unlock()
 	if given.Conn != nil {
-		h.c.pool.giveBack(given, asNew, err == errLeft)
+		h.c.pool.giveBack(given, asNew, err == eventloop.ErrLeft)
 	}
 	h.c.pool.homes.open.Add(-1)
 	close(h.ended)
@@ -207,7 +207,7 @@ func (h *home) reportLoss(err error) {
 	if asksFirst {
 		// Redis answers none of these if it closes the client. What is sent meanwhile is lost too.
 		h.c.mu.Unlock()
-		if h.c.pool.closedAlone(h.conn.RemoteAddr(), ended) {
+		if h.c.pool.closedAlone(h.Conn.RemoteAddr(), ended) {
 			h.closeClient(&upstream.Error{Addr: h.c.pool.Upstream.Addr, Sent: true, Err: err})
 			return
 		}
@@ -254,7 +254,7 @@ func (h *home) reportLoss(err error) {
 		h.c.room.Broadcast()
 	}
 	h.c.mu.Unlock()
-	if !asksFirst && (idle || h.c.pool.closedAlone(h.conn.RemoteAddr(), ended)) {
+	if !asksFirst && (idle || h.c.pool.closedAlone(h.Conn.RemoteAddr(), ended)) {
 		h.closeClient(ErrClosed)
 	}
 }

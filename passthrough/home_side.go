@@ -299,7 +299,7 @@ func (s *homeSide) closeIdle() {
 	case s.c.homeUse == recent:
 		s.c.homeUse = unneeded
 	case s.c.homeUse == unneeded && !busy && !s.c.releaseHomeLocked():
-		s.c.home.close()
+		s.c.home.Close()
 		s.c.home = nil
 	}
 	if s.c.home != nil {
@@ -313,9 +313,9 @@ func (c *client) closeHomeLocked() {
 		return
 	}
 	c.home.closing = true // a second close could fail while replies are left to read
-	c.home.conn.SetReadDeadline(time.Now().Add(Linger))
-	if half, ok := c.home.conn.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
-		c.home.conn.Close()
+	c.home.Conn.SetReadDeadline(time.Now().Add(Linger))
+	if half, ok := c.home.Conn.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
+		c.home.Conn.Close()
 	}
-	c.home.reg.Wake() // a goroutine must read it: the loop knows no deadline
+	c.home.Reg.Wake() // a goroutine must read it: the loop knows no deadline
 }

@@ -60,12 +60,12 @@ func TestLargePushNextToALane(t *testing.T) {
 	u := newUnplugged(upstream.Identity{LoggedIn: true, Proto: 3})
 	u.c.route, u.c.inFlight, u.c.within = byLane, 1, true
 	u.answer(t, push[:2*maxPushes])
-	if !u.c.home.mustWait() {
+	if !u.c.home.MustWait() {
 		t.Error("all of it is kept")
 	}
 	read := make(chan struct{})
-	go func() { u.c.home.wait(); close(read) }() // ends when the lane has replied
-	testwait.Blocked(t, "passthrough.(*home).wait")
+	go func() { u.c.home.Wait(); close(read) }() // ends when the lane has replied
+	testwait.Blocked(t, "passthrough.(*home).Wait")
 	select {
 	case <-read:
 		t.Error("the home is read while the lane replies")

@@ -42,13 +42,13 @@ func (c *client) releaseHomeLocked() (released bool) {
 		!c.pending.newByReset() || !c.pool.numbers.hidden(h.numbersShown) || !c.pool.takesSpare() {
 		return false
 	}
-	h.given = spare{Conn: h.conn, server: c.where.server, term: c.where.term, used: true,
+	h.given = spare{Conn: h.Conn, server: c.where.server, term: c.where.term, used: true,
 		heardAt: h.heardAt, numbersShown: h.numbersShown}
 	// RESET ends the silence of one that Redis could soon take for idle.
 	h.asNew = c.pending.asNew() && c.pending.Admitted &&
 		monotonic.Since(h.heardAt) < c.pool.spareLife()
 	c.home = nil
-	h.leave()
+	h.Leave()
 	return true
 }
 

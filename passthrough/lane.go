@@ -307,8 +307,8 @@ func (l *lane) batchOpened() {
 	}
 }
 
-// consume is for connReader.
-func (l *lane) consume(data []byte, it *eventloop.Iteration) error {
+// Consume is for eventloop.Reader.
+func (l *lane) Consume(data []byte, it *eventloop.Iteration) error {
 	err := l.distribute(data, it)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -316,9 +316,11 @@ func (l *lane) consume(data []byte, it *eventloop.Iteration) error {
 	return err
 }
 
-func (l *lane) mustWait() bool { return false }
+// MustWait is for eventloop.Reader. A goroutine reads a large reply better.
+func (l *lane) MustWait() bool { return l.replies.large() }
 
-func (l *lane) wait() {}
+// Wait is for eventloop.Reader.
+func (l *lane) Wait() {}
 
 // connEnded is for connReader.
 func (l *lane) connEnded(err error) {

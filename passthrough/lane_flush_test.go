@@ -91,7 +91,7 @@ func TestOneWriterSendsAll(t *testing.T) {
 func TestEachIterationFlushes(t *testing.T) {
 	near, far := tcpPair(t)
 	l := newLane(poolKey{}, near, &Pool{})
-	l.reg = (&eventloop.Loops{}).NewRegistration(l, nil)
+	l.Reg = (&eventloop.Loops{}).NewRegistration(l, nil)
 	p, q := onLane(l), onLane(l)
 	one, other := &eventloop.Iteration{}, &eventloop.Iteration{}
 	if !p.lanes.adds(pendingReply{}, "PING\r\n", one) ||
@@ -112,7 +112,7 @@ func TestEachIterationFlushes(t *testing.T) {
 func TestFullBatchIsSentAtOnce(t *testing.T) {
 	near, far := tcpPair(t)
 	l := newLane(poolKey{}, near, &Pool{Config: Config{BatchScript: batchSHA}})
-	l.reg = (&eventloop.Loops{}).NewRegistration(l, nil)
+	l.Reg = (&eventloop.Loops{}).NewRegistration(l, nil)
 	p, it := onLane(l), &eventloop.Iteration{}
 	for i := range maxCalls + 1 {
 		e := pendingReply{kind: internal, answer: &Answer{

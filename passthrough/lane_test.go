@@ -176,7 +176,7 @@ func TestIterationsWithoutRoom(t *testing.T) {
 	stop := s.serve(answer)
 	s.conns <- lane
 	// full before a slow machine's lane seems silent
-	for _, side := range []net.Conn{clients[0].lanes.lane.conn, lane} {
+	for _, side := range []net.Conn{clients[0].lanes.lane.Conn, lane} {
 		side.(interface{ SetReadBuffer(bytes int) error }).SetReadBuffer(64 << 10)
 		side.(interface{ SetWriteBuffer(bytes int) error }).SetWriteBuffer(64 << 10)
 	}

@@ -280,7 +280,7 @@ func TestTooManyLostReplies(t *testing.T) {
 		} {
 			u := newUnplugged(upstream.Identity{Proto: 2})
 			u.c.home.c.pool = u.c.pool
-			u.c.home.conn, _ = tcpPair(t)
+			u.c.home.Conn, _ = tcpPair(t)
 			for range n {
 				u.ask(commands.NoEffect)
 			}

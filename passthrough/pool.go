@@ -328,7 +328,7 @@ func (p *Pool) leave(l *lane) {
 func (p *Pool) closeLocked(l *lane) {
 	l.retired.Store(true)
 	l.unwanted = true
-	l.close()
+	l.Close()
 }
 
 // longestIdleLocked returns the lane that has had no session for longest, and how many lanes have
@@ -396,7 +396,7 @@ func (p *Pool) Close() {
 	}
 	p.mu.Unlock()
 	for _, l := range lanes {
-		l.close()
+		l.Close()
 	}
 	p.spares.close()
 	p.door.close()

@@ -47,9 +47,9 @@ func TestPushWithinAReplyEndsTheLane(t *testing.T) {
 		l.asks(t, clients[0], 2)
 		l.asks(t, clients[1], 1)
 		l.asks(t, clients[2], 1)
-		err := l.consume([]byte(said[:at]), nil)
+		err := l.Consume([]byte(said[:at]), nil)
 		if err == nil {
-			err = l.consume([]byte(said[at:]), nil)
+			err = l.Consume([]byte(said[at:]), nil)
 		}
 		if err != resp.ErrPushWithin {
 			t.Fatalf("cut at %d: %v", at, err)
@@ -73,7 +73,7 @@ func TestRepliesBeforeWhatIsNoReply(t *testing.T) {
 	l, clients := newUnpluggedLane(1)
 	c := clients[0]
 	l.asks(t, c, 3)
-	if err := l.consume([]byte("$1\r\na\r\n+b\r\n?\r\n"), nil); err == nil {
+	if err := l.Consume([]byte("$1\r\na\r\n+b\r\n?\r\n"), nil); err == nil {
 		t.Fatal("the lane goes on")
 	} else {
 		l.reportLoss(err)

@@ -53,7 +53,7 @@ func (nowhere) Read([]byte) (int, error)    { return 0, io.EOF }
 // feed lets data come from the upstream.
 func (u *unplugged) feed(data []byte) error {
 	defer u.c.out.wait()
-	return u.c.home.consume(data, nil)
+	return u.c.home.Consume(data, nil)
 }
 
 // answer lets the upstream say text, all at once.

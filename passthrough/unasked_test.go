@@ -53,7 +53,7 @@ func TestRefusalIsToldOnce(t *testing.T) {
 	} {
 		u := newUnplugged(upstream.Identity{Proto: 2})
 		u.c.pool.cancel() // nobody is asked whether the upstream serves
-		u.c.home.conn = &clientEnd{}
+		u.c.home.Conn = &clientEnd{}
 		if test.before != "" {
 			u.ask(commands.NoEffect)
 		}
@@ -105,7 +105,7 @@ func TestUnaskedReplyByAHomeThatWasGivenUp(t *testing.T) {
 		old.given = spare{Conn: &clientEnd{}}
 		u.c.home = &home{c: &u.c, connReader: connReader{rw: nowhere{}}}
 		u.ask(commands.NoEffect)
-		if err := old.consume([]byte(said), nil); err == nil {
+		if err := old.Consume([]byte(said), nil); err == nil {
 			t.Errorf("%q: the connection is used further", said)
 		}
 		u.answer(t, "+own\r\n")

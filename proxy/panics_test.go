@@ -140,7 +140,7 @@ func TestPanicDisconnectsOneClient(t *testing.T) {
 	}{
 		"in a loop":        {fault: "LOLWUT secret", entry: "proxy.(*session).Ready"},
 		"in a goroutine":   {fault: "INFO nothing lockproxy\r\nLOLWUT secret", entry: "proxy.(*session).run"},
-		"by a home":        {before: "MULTI", fault: "ECHO secret", entry: "passthrough.(*home).consume", inReply: true},
+		"by a home":        {before: "MULTI", fault: "ECHO secret", entry: "passthrough.(*home).Consume", inReply: true},
 		"behind its locks": {fault: "LOCK mine 600\r\nLOLWUT secret", entry: "proxy.(*session)."},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,7 +12,7 @@
 // The path of a request:
 //
 //	Write → requestReader: cut → command.route: by slot → node.push: gather → node.sendNow
-//	Read  ← replyQueue: in order ← answers: join, or send again ← node.relay: cut ← node.read
+//	Read  ← replyQueue: in order ← answers: join, or send again ← node.relay: cut ← node.Consume
 //
 // The row of a command in package commands says which nodes it goes to; handlers.go names those
 // that need code. A Conn opens the connection to a node when it is first needed, or those to all
@@ -36,7 +36,7 @@
 // (NotifyReader) in the same iteration. Where it can't, as with TLS, goroutines do both.
 //
 // Goroutines: each node has one that opens the connection (node.start), then one that reads unless
-// a loop does (node.Resume), and one to send what it does not take at once (node.send). A
+// a loop does (node.Resume, which has an eventloop.Reader read), and one to send what it does not take at once (node.send). A
 // Conn can have one that refreshes the map, and some that wait for a delay. All end with the Conn:
 // Wait waits for them. Follow runs in its caller's goroutine.
 //

@@ -16,11 +16,11 @@ import (
 type node struct {
 	c       *Conn
 	addr    string
-	nc      net.Conn                // nil until it is open
-	socket  *socket.Socket          // nc's; nil if its bytes differ, as with TLS
-	reg     *eventloop.Registration // nil if no loop reads it
-	used    bool                    // something of the client's was sent
-	id      int64                   // by which Cluster.clients has it; 0 if it has not
+	nc      net.Conn         // nil until it is open
+	socket  *socket.Socket   // nc's; nil if its bytes differ, as with TLS
+	reader  eventloop.Reader // of nc
+	used    bool             // something of the client's was sent
+	id      int64            // by which Cluster.clients has it; 0 if it has not
 	out     outgoing
 	sending bool // out is being sent, with whatever is added to it meanwhile
 	toSend  bool // it is in requestReader.toSend
@@ -41,7 +41,7 @@ type node struct {
 type incoming struct {
 	buf        []byte // nil at first
 	used       int    // replies are in buf until the client has read them
-	failed     error  // what ended the reading in the loop
+	full       bool   // the client leaves too much unread
 	scan       resp.Scanner
 	partial    pieces // its part that was not delivered yet
 	discarding bool   // it is too large, and its rest is dropped
@@ -180,8 +180,9 @@ func (n *node) start(as settings) {
 		return
 	}
 	n.nc, n.socket = nc, socket.New(nc)
+	n.reader.Conn, n.reader.Bytes, n.reader.To, n.reader.Room = nc, nc, n, n.in.room
 	if n.socket != nil {
-		n.reg = c.Loops.NewRegistration(n, n.socket.Raw())
+		n.reader.Bytes, n.reader.Reg = n.socket, c.Loops.NewRegistration(n, n.socket.Raw())
 	}
 	if n.ended {
 		n.close()
@@ -190,7 +191,9 @@ func (n *node) start(as settings) {
 	}
 	c.room.Broadcast()
 	c.mu.Unlock()
-	go n.attend() // ends with the connection, or when it is parked
+	if !n.reader.Reg.Park() {
+		go n.Resume() // ends with the connection, or when it is parked
+	}
 	n.send(nil)
 }
 
@@ -236,7 +239,7 @@ func (n *node) nextWrite() (out net.Buffers, last bool) {
 // close ends the connection for its reader and its writer. It can be called from any goroutine.
 func (n *node) close() {
 	n.nc.Close()
-	n.reg.Wake()
+	n.reader.Reg.Wake()
 }
 
 // end ends the connection. Requests without an answer are answered as lost, or sent to another

@@ -19,77 +19,45 @@ const (
 	streamFrom = 64 << 10
 )
 
-// Ready relays the replies that have arrived.
-func (n *node) Ready(it *eventloop.Iteration, _ bool) (next eventloop.Next) {
-	next = eventloop.Leave // after a panic
-	defer panics.Contain(&n.in.failed)
-	room := n.in.room()
-	k, err := n.socket.TryRead(room)
-	switch {
-	case err == syscall.EAGAIN:
-		return eventloop.Stay
-	case err != nil:
-		n.in.failed = endOf(err)
-		return eventloop.Leave
-	}
-	n.in.filled(k)
-	full, notify, err := n.relayInLoop(room[:k])
-	if n.in.failed = err; notify != nil {
-		notify(it)
-	}
-	switch {
-	case n.in.failed != nil, full:
-		return eventloop.Leave
-	case k == len(room):
-		return eventloop.Again
-	}
-	return eventloop.Stay
-}
-
-// hasUnread reports whether something has come that is not read yet, be it the end. c.mu is held.
-func (n *node) hasUnread() bool {
-	_, err := n.socket.Peek()
-	return err != syscall.EAGAIN
-}
-
-// relayInLoop is relay in an event loop. full says that no more is to be read now; notify, if it is
-// not nil, that there is something to read.
-func (n *node) relayInLoop(data []byte) (
-	full bool, notify func(*eventloop.Iteration), err error,
-) {
-	c, q := n.c, &n.c.replies
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	q.inLoop = true
-	err = n.relay(data)
-	if q.due {
-		notify = q.notify
-	}
-	q.inLoop, q.due = false, false
-	return n.full(), notify, err
-}
-
-// attend lets the event loop read, or reads itself.
-func (n *node) attend() {
-	if !n.reg.Park() {
-		n.Resume()
-	}
+// Ready is for the loop.
+func (n *node) Ready(it *eventloop.Iteration, arrived bool) eventloop.Next {
+	return n.reader.Ready(it, arrived)
 }
 
 // Resume reads until the connection ends or the event loop can read it again. Wait waits for it,
-// but not within Park, which calls the Conn's reader.
+// unless the Conn has ended before, and so have its nodes.
 func (n *node) Resume() {
-	if fault := panics.In(n.in.failed); fault != nil {
+	if fault := panics.In(n.reader.Failed()); fault != nil {
 		n.breakOff(fault)
 	}
-	for n.begin() {
-		ended := n.read()
-		n.c.goroutines.Done()
-		if ended || n.reg.Park() {
-			return
-		}
+	if !n.begin() {
+		n.reader.Reg.Unregister()
+		return
 	}
-	n.reg.Unregister()
+	defer n.c.goroutines.Done()
+	err := n.reader.Run()
+	if err == nil {
+		return // it is parked, and belongs to the loop
+	}
+	if fault := panics.In(err); fault != nil {
+		n.breakOff(fault)
+	}
+	n.reader.Reg.Unregister()
+	n.close()
+	n.c.mu.Lock()
+	defer n.c.mu.Unlock()
+	n.end(endOf(err))
+}
+
+// begin makes Wait wait. It returns false if the Conn has ended.
+func (n *node) begin() bool {
+	n.c.mu.Lock()
+	defer n.c.mu.Unlock()
+	if n.c.err != nil {
+		return false
+	}
+	n.c.goroutines.Add(1)
+	return true
 }
 
 // breakOff ends the Conn after a panic in what a node has said to it.
@@ -102,61 +70,51 @@ func (n *node) breakOff(fault *panics.Panic) {
 	c.end(fault)
 }
 
-// begin makes Wait wait. It returns false if the Conn has ended, and so have its nodes.
-func (n *node) begin() bool {
-	n.c.mu.Lock()
-	defer n.c.mu.Unlock()
-	if n.c.err != nil {
-		return false
-	}
-	n.c.goroutines.Add(1)
-	return true
-}
-
-// read relays replies until the connection ends. It returns false if a loop can read on.
-func (n *node) read() (ended bool) {
-	err := n.copyReplies()
-	if err == nil {
-		return false
-	}
-	if fault := panics.In(err); fault != nil {
-		n.breakOff(fault)
-	}
-	n.reg.Unregister()
-	n.close()
-	n.c.mu.Lock()
-	n.end(err)
-	n.c.mu.Unlock()
-	return true
-}
-
-// relayRead is relay in a goroutine. full says that no more is to be read now.
-func (n *node) relayRead(data []byte) (full bool, err error) {
-	n.c.mu.Lock()
-	defer n.c.mu.Unlock()
-	err = n.relay(data)
-	return n.full(), err
-}
-
-// copyReplies returns why the connection has ended, or nil if a loop can read on.
-func (n *node) copyReplies() (err error) {
+// Consume relays the replies that have arrived.
+func (n *node) Consume(data []byte, it *eventloop.Iteration) (err error) {
 	defer panics.Contain(&err)
-	for n.in.failed == nil {
-		n.awaitRoom()
-		room := n.in.room()
-		k, err := n.nc.Read(room)
-		n.in.filled(k)
-		full, failed := n.relayRead(room[:k])
-		switch {
-		case failed != nil:
-			return failed
-		case err != nil:
-			return endOf(err)
-		case n.reg != nil && k < len(room) && !full:
-			return nil
-		}
+	n.in.filled(len(data))
+	notify, err := n.relayIn(data, it != nil)
+	if notify != nil {
+		notify(it)
 	}
-	return n.in.failed
+	return err
+}
+
+// relayIn is relay in an event loop or a goroutine. In a loop, notify is to be called if it is not
+// nil.
+func (n *node) relayIn(data []byte, inLoop bool) (notify func(*eventloop.Iteration), err error) {
+	c, q := n.c, &n.c.replies
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	q.inLoop = inLoop
+	err = n.relay(data)
+	if q.due {
+		notify = q.notify
+	}
+	q.inLoop, q.due = false, false
+	n.in.full = n.full()
+	return notify, err
+}
+
+// MustWait reports whether the client leaves too much unread.
+func (n *node) MustWait() bool { return n.in.full }
+
+// Wait waits while the client leaves too much unread.
+func (n *node) Wait() {
+	loopguard.MayWait()
+	n.c.mu.Lock()
+	defer n.c.mu.Unlock()
+	for n.full() {
+		n.c.room.Wait()
+	}
+	n.in.full = false
+}
+
+// hasUnread reports whether something has come that is not read yet, be it the end. c.mu is held.
+func (n *node) hasUnread() bool {
+	_, err := n.socket.Peek()
+	return err != syscall.EAGAIN
 }
 
 // endOf is why a connection has ended, given the error of a read.
@@ -195,16 +153,6 @@ func (n *node) full() bool {
 		n.c.order.sendHead()
 	}
 	return full
-}
-
-// awaitRoom waits while the client leaves too much unread.
-func (n *node) awaitRoom() {
-	loopguard.MayWait()
-	n.c.mu.Lock()
-	defer n.c.mu.Unlock()
-	for n.full() {
-		n.c.room.Wait()
-	}
 }
 
 // relay handles bytes that were read. c.mu is held.

@@ -16,6 +16,9 @@
 // A Handler can also wait for something other than its connection without a goroutine: when that
 // happens, Notify calls Ready as an arrival does.
 //
+// A Reader does this for a connection that is only read: both Ready and Resume have it read, and its
+// Consumer takes what has come. Homes, lanes and the connections to a cluster's nodes have one.
+//
 // For each request of a client this saves waking a goroutine, and the read by which a goroutine
 // finds out that there is no more. The loop learns of each arrival once (epoll, edge-triggered),
 // and also when the peer has closed. So a read that has not filled its buffer was the last one. Two

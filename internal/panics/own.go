@@ -13,10 +13,9 @@ var entries = names(`
 	lockproxy/proxy.(*session).begin
 	lockproxy/proxy.(*session).run
 	lockproxy/proxy.(*session).Ready
-	lockproxy/passthrough.(*home).consume
+	lockproxy/passthrough.(*home).Consume
 	lockproxy/passthrough.(*homeSide).closeIdle
-	lockproxy/internal/cluster.(*node).Ready
-	lockproxy/internal/cluster.(*node).copyReplies`)
+	lockproxy/internal/cluster.(*node).Consume`)
 
 // own is whatever changes no state but that of one client: types (package.Type), the functions of a
 // package that are no methods (package.), and whole packages (package.*). Whatever else of this

@@ -1,0 +1,130 @@
+package eventloop
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"lockproxy/internal/loopguard"
+)
+
+const (
+	// maxBuffer is the most that a goroutine reads at once into a buffer of the Reader's, bytes.
+	maxBuffer = 64 << 10
+	// loopBuffer is how much a loop reads at once into one, bytes: a reply of 64 KB and some more.
+	loopBuffer = 72 << 10
+)
+
+// Consumer is what a Reader reads for.
+type Consumer interface {
+	// Consume handles what was read, in the iteration it, which is nil for a goroutine. An error
+	// ends the connection.
+	Consume(data []byte, it *Iteration) error
+	MustWait() bool // whether Wait would not return at once, or a goroutine reads better
+	Wait()          // returns when more should be read
+}
+
+// Reader reads one connection. The loop does while nothing has to be waited for, otherwise a
+// goroutine does: the connection's Handler calls Ready and Run.
+type Reader struct {
+	Conn net.Conn
+	// Bytes are those of Conn. If it has a TryRead, which returns EAGAIN if there is nothing, a loop
+	// can read it.
+	Bytes io.Reader
+	Reg   *Registration // nil if no loop reads it
+	To    Consumer
+	// Buffer is how much a goroutine reads at first, bytes. If it is 0, Room says where to read to.
+	Buffer int
+	Room   func() []byte
+
+	failed error       // what ended the reading in the loop
+	left   atomic.Bool // see Leave
+}
+
+// ErrLeft is why a Reader has ended whose connection goes on.
+var ErrLeft = errors.New("nothing is read here any more")
+
+// Failed is what has ended the reading in the loop; nil for nothing. Resume calls it.
+func (r *Reader) Failed() error { return r.failed }
+
+// Close ends the connection. It can be called from any goroutine.
+func (r *Reader) Close() {
+	r.Conn.Close()
+	r.Reg.Wake()
+}
+
+// Leave ends the Reader, to which nothing is due, but not the connection.
+func (r *Reader) Leave() {
+	r.left.Store(true)
+	r.Conn.SetReadDeadline(time.Unix(1, 0))
+	r.Reg.Wake()
+}
+
+// Ready reads what has arrived.
+func (r *Reader) Ready(it *Iteration, _ bool) Next {
+	var buf []byte
+	if r.Buffer > 0 {
+		buf = it.Buffer(loopBuffer)
+	} else {
+		buf = r.Room()
+	}
+	n, err := r.Bytes.(interface{ TryRead([]byte) (int, error) }).TryRead(buf)
+	switch {
+	case err == syscall.EAGAIN:
+		return Stay
+	case err != nil:
+		r.failed = err
+	default:
+		r.failed = r.To.Consume(buf[:n], it)
+	}
+	switch {
+	case r.failed != nil, r.To.MustWait():
+		return Leave
+	case n == len(buf):
+		return Again
+	}
+	return Stay
+}
+
+// Run reads until the connection ends, and returns why. It is nil once the connection is parked, and
+// belongs to the loop.
+func (r *Reader) Run() error {
+	loopguard.MayWait()
+	if r.failed == nil {
+		r.To.Wait()
+	}
+	for own := make([]byte, r.Buffer); r.failed == nil; {
+		if r.left.Load() {
+			return ErrLeft
+		}
+		buf := own
+		if r.Buffer == 0 {
+			buf = r.Room()
+		}
+		n, err := r.Bytes.Read(buf)
+		if n > 0 {
+			if err := r.To.Consume(buf[:n], nil); err != nil {
+				return err
+			}
+			r.To.Wait()
+		}
+		switch {
+		case n == 0 && r.left.Load() && errors.Is(err, os.ErrDeadlineExceeded):
+			return ErrLeft
+		case err != nil:
+			return err
+		case n < len(buf) && !r.To.MustWait():
+			if r.Reg.Park() {
+				return nil
+			}
+			r.To.Wait() // Park may have handled what came meanwhile
+		case n == len(own) && n < maxBuffer:
+			own = make([]byte, 2*n)
+		}
+	}
+	return r.failed
+}

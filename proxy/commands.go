@@ -19,10 +19,6 @@ type command struct {
 	answer func(x *exchange, req resp.Request) (done bool)
 	// syncFirst is for WAIT and WAITAOF, see syncWrites.
 	syncFirst *syncing
-	// perNode is for what a client tells one node of a cluster about itself.
-	perNode bool
-	// endsLock says that it may end a lock at its keys, or at any.
-	endsLock bool
 	// varies says that subcommands differ in the connection that they go by, or in their effect.
 	varies bool
 }
@@ -48,9 +44,6 @@ func commandTable() []command {
 		"command":            {answer: answerCommand, kind: Introspects},
 		"info":               {answer: answerInfo},
 		"cluster":            {answer: answerCluster},
-		"readonly":           {perNode: true},
-		"readwrite":          {perNode: true},
-		"asking":             {perNode: true},
 	}
 	for i := range syntax.Specs {
 		spec := &syntax.Specs[i]
@@ -61,7 +54,7 @@ func commandTable() []command {
 		row := &commands.Rows[i]
 		cmd := own[row.Name]
 		delete(own, row.Name)
-		cmd.Command, cmd.way, cmd.endsLock = row, ways[row.Class], endsLocks[row.Name]
+		cmd.Command, cmd.way = row, ways[row.Class]
 		if row.Class == commands.MayBlock {
 			cmd.inspect = inspectRead
 		}

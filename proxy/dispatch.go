@@ -50,7 +50,7 @@ func (d *dispatcher) dispatch(req resp.Request, it *eventloop.Iteration) verdict
 		return goesOn
 	}
 	r.Replied = d.ends.watch(cmd, req.Args, d.x.observeForeign(cmd, req.Args))
-	if cmd.perNode && d.server.cfg.Upstream.IsCluster() {
+	if d.isForOneNode(cmd) {
 		// There is no node whose state it could change.
 		r.Way, r.Effect = passthrough.Shared, commands.NoEffect
 	}
@@ -95,7 +95,12 @@ func (d *dispatcher) takesSteps(cmd *command, args [][]byte, effect commands.Eff
 		}
 	}
 	return !cmd.oneStep() || cmd.answers(args) != nil || d.ends.needsWatch(cmd, args) ||
-		d.delays(cmd, args) || cmd.perNode && d.server.cfg.Upstream.IsCluster()
+		d.delays(cmd, args) || d.isForOneNode(cmd)
+}
+
+// isForOneNode reports whether a client tells one node of a cluster about itself: READONLY, ASKING.
+func (d *dispatcher) isForOneNode(cmd *command) bool {
+	return cmd.Effect == commands.UnknownState && d.server.cfg.Upstream.IsCluster()
 }
 
 // isNobody reports whether the upstream did not let the client in again after RESET, and would

@@ -14,22 +14,6 @@ import (
 // Relayed commands that may end a client's session lock. Requests are examined only while clients
 // have session locks.
 
-// endsLocks are the commands that can end a lock at one of their keys: they remove it, give it
-// another value, or change when it expires.
-var endsLocks = func() map[string]bool {
-	names := map[string]bool{}
-	for name := range strings.FieldsSeq(`
-			append bitfield bitop copy decr decrby del delex eval evalsha expire expireat
-			fcall flushall flushdb geosearchstore getdel getex getset incr incrby
-			incrbyfloat migrate move mset msetex persist pexpire pexpireat pfmerge psetex
-			rename renamenx restore restore-asking sdiffstore set setbit setex setrange
-			sinterstore sort sunionstore swapdb unlink zdiffstore zinterstore zrangestore
-			zunionstore`) {
-		names[name] = true
-	}
-	return names
-}()
-
 // maxTouched bounds the session locks that are remembered for one transaction.
 const maxTouched = 64
 
@@ -41,7 +25,7 @@ type lockEnds struct {
 
 // mayEnd reports whether a request may end the session lock of a client.
 func (e *lockEnds) mayEnd(cmd *command, args [][]byte) bool {
-	if !cmd.endsLock || !e.server.locks.AnySession() {
+	if !cmd.EndsLock || !e.server.locks.AnySession() {
 		return false
 	}
 	return !cmd.Keys.Any() || cmd.Keys.Match(args, e.server.locks.MayBeSession) &&

@@ -12,7 +12,6 @@ type command struct {
 	*commands.Command
 	route func(c *Conn, q *query)
 	join  joiner // of the replies of several nodes
-	sets  bool   // it sets something for the connection
 }
 
 // query is a request of the client's that is being sent.

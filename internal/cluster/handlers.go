@@ -11,13 +11,10 @@ func init() { // not in table's declaration: some handlers look commands up
 	for i := range commands.Rows {
 		row := &commands.Rows[i]
 		cmd := command{Command: row, route: toDefault, join: joiners[row.Join]}
-		for name := range strings.FieldsSeq(settingNames) {
-			cmd.sets = cmd.sets || name == row.Name
-		}
 		switch {
 		case handlers[row.Name] != nil:
 			cmd.route = handlers[row.Name]
-		case cmd.sets:
+		case row.Sets:
 			cmd.route = set
 		case row.Refused != "":
 			cmd.route = refuse
@@ -29,11 +26,6 @@ func init() { // not in table's declaration: some handlers look commands up
 		table = append(table, cmd)
 	}
 }
-
-// settingNames are the commands that set something for the connection: see set.go.
-const settingNames = `auth hello reset select client|setname client|setinfo|lib-name
-	client|setinfo|lib-ver client|no-evict client|no-touch client|tracking client|tracking|on
-	client|tracking|off client|capa client|import-source`
 
 // handlersByName is the commands that need special code.
 func handlersByName() map[string]func(*Conn, *query) {

@@ -12,15 +12,15 @@ import "lockproxy/internal/commands"
 // those of its keys.
 func (in *requestReader) mustWait(cmd *command, args int) bool {
 	c := in.c
-	if in.changing || cmd.sets && c.nodes.busy() {
+	if in.changing || cmd.Sets && c.nodes.busy() {
 		return true
 	}
-	settles := c.replies.blocked() || cmd.sets || cmd.Name == "wait" || cmd.Name == "waitaof" ||
+	settles := c.replies.blocked() || cmd.Sets || cmd.Name == "wait" || cmd.Name == "waitaof" ||
 		cmd.Effect == commands.Quit || cmd.Effect == commands.SUnsubscribe && args == 1
 	if t := c.tx.open; t != nil {
 		settles = settles || t.beginsAgain(cmd)
 	} else {
-		settles = settles || c.subs.unsettled() && !whileSubscribed[cmd.Name]
+		settles = settles || c.subs.unsettled() && !whileSubscribed(cmd)
 	}
 	return settles && c.replies.unanswered > 0
 }

@@ -111,10 +111,9 @@ func refusedBy(q *query, n *node) *request {
 	return r
 }
 
-// whileSubscribed is the commands that need no special route in protocol 2's subscribe mode.
-var whileSubscribed = map[string]bool{
-	"subscribe": true, "psubscribe": true, "ssubscribe": true, "quit": true, "reset": true,
-	"unsubscribe": true, "punsubscribe": true, "sunsubscribe": true,
+// whileSubscribed reports whether a command needs no special route in protocol 2's subscribe mode.
+func whileSubscribed(cmd *command) bool {
+	return cmd.Effect.Subscribes() || cmd.Effect == commands.Quit || cmd.Effect == commands.Reset
 }
 
 // confirmsOf is how many confirmations a request gets; -1 is one for each subscription, at least

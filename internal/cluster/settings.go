@@ -25,13 +25,17 @@ type setting struct {
 func newSettings(setup [][]string) settings {
 	s := settings{proto: 2}
 	for _, words := range setup {
-		args := make([][]byte, len(words))
-		for i, word := range words {
-			args[i] = []byte(word)
-		}
+		args := arguments(words)
 		s = s.with(lookup(args), args)
 	}
 	return s
+}
+
+func arguments(words []string) (args [][]byte) {
+	for _, word := range words {
+		args = append(args, []byte(word))
+	}
+	return args
 }
 
 // requests are what a new connection is sent. A login is the first: a server can leave out the
@@ -66,12 +70,9 @@ func (s settings) with(cmd *command, args [][]byte) settings {
 	switch cmd.Effect {
 	case commands.Auth, commands.Hello:
 		return s.loggedIn(commands.ParseLogin(args))
-	case commands.Reset: // all but these
-		keeps := map[string]bool{
-			"client|setinfo|lib-name": true, "client|setinfo|lib-ver": true, "client|capa": true,
-		}
+	case commands.Reset:
 		s.list = slices.DeleteFunc(slices.Clone(s.list), func(old setting) bool {
-			return !keeps[old.name]
+			return !lookup(arguments(old.words)).Stays
 		})
 		return settings{proto: 2, list: s.list}
 	case commands.Select:

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
 )
 
@@ -109,13 +110,14 @@ func multi(c *Conn, q *query) {
 	c.tx.open = t
 }
 
-// notWithinMulti is commands that can't be queued. Neither can those that go to several nodes, or
-// set something for the connections to all.
-var notWithinMulti = map[string]bool{
-	"auth": true, "hello": true, "scan": true, "monitor": true,
-	"readonly": true, "readwrite": true, "asking": true,
-	"subscribe": true, "psubscribe": true, "ssubscribe": true,
-	"unsubscribe": true, "punsubscribe": true, "sunsubscribe": true,
+// notWithinMulti reports whether a command can't be queued. Neither can those that go to several
+// nodes, or set something for the connections to all.
+func notWithinMulti(cmd *command) bool {
+	switch cmd.Effect {
+	case commands.Auth, commands.Hello, commands.Monitor, commands.UnknownState:
+		return true
+	}
+	return cmd.Effect.Subscribes() || cmd.Name == "scan"
 }
 
 // add handles a request within the transaction.
@@ -138,11 +140,11 @@ func (t *transaction) add(q *query) {
 	case name == "multi" || name == "discard" || name == "reset": // refused; EXEC can fail for it
 		t.send(q.raw, noRedirects)
 		t.record(q.raw)
-	case notWithinMulti[name]:
+	case notWithinMulti(q.cmd):
 		t.abort(notInMulti(name))
 	case q.cmd.Nodes.Several():
 		t.abort(notInMulti(string(q.args[0])))
-	case q.cmd.sets && !t.c.settings.equal(t.c.settings.with(q.cmd, q.args)):
+	case q.cmd.Sets && !t.c.settings.equal(t.c.settings.with(q.cmd, q.args)):
 		t.abort(notInMulti(strings.ToUpper(strings.ReplaceAll(name, "|", " "))))
 	default:
 		t.enqueue(q)

@@ -224,7 +224,7 @@ func (in *requestReader) route(q *query) {
 	c := in.c
 	if c.tx.open != nil {
 		c.tx.open.add(q)
-	} else if n := c.subs.subscribedNode(); n != nil && !whileSubscribed[q.cmd.Name] {
+	} else if n := c.subs.subscribedNode(); n != nil && !whileSubscribed(q.cmd) {
 		c.send(refusedBy(q, n), n)
 	} else {
 		q.cmd.route(c, q)

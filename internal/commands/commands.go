@@ -18,8 +18,13 @@ type Command struct {
 	Foreign foreign.Role // what it can do to a lock of a client that doesn't use LOCK
 	Nodes   Nodes        // of a cluster
 	Join    Join         // of their replies, if they are several
-	Refused string       // why a cluster as a whole can't run it; "" if it can
-	subs    map[string]*Command
+	// EndsLock says that it can remove a lock at one of its keys, give it another value or another
+	// expiry; without keys, any lock.
+	EndsLock bool
+	Sets     bool   // it sets something for the connection: in a cluster, for those to all nodes
+	Stays    bool   // what it sets outlives RESET
+	Refused  string // why a cluster as a whole can't run it; "" if it can
+	subs     map[string]*Command
 }
 
 // Class says by which connections a command can go.

@@ -80,11 +80,18 @@ var sharedInSpite = map[string]string{
 	"save":                 "it may take long, and leaves nothing on the connection",
 }
 
+// onlyNew are the commands that overwrite no key, although Redis says that they do, with the reason.
+var onlyNew = map[string]string{
+	"setnx":  "it sets only what there is not",
+	"msetnx": "likewise",
+}
+
 // entry is what a server says of a command or a subcommand.
 type entry struct {
 	name              string
 	flags, categories []string
 	first, last, step int
+	onKeys            []string // what it does to keys: OW overwrites, RM removes
 	subs              []entry
 }
 
@@ -98,6 +105,9 @@ func entryOf(v wire.Value) entry {
 		categories: texts(v.Elems[6]),
 	}
 	if len(v.Elems) > 9 {
+		for _, spec := range v.Elems[8].Elems {
+			e.onKeys = append(e.onKeys, texts(spec.Elems[1])...)
+		}
 		for _, sub := range v.Elems[9].Elems {
 			e.subs = append(e.subs, entryOf(sub))
 		}
@@ -143,6 +153,10 @@ func TestTableAgainstRedis(t *testing.T) {
 			}
 			checkKeys(t, e, row)
 			checkClass(t, e, row)
+			ends := slices.Contains(e.onKeys, "OW") || slices.Contains(e.onKeys, "RM")
+			if ends && !row.EndsLock && onlyNew[e.name] == "" {
+				t.Errorf("%s removes keys or overwrites them: it can end a lock", e.name)
+			}
 		}
 		for _, sub := range e.subs {
 			check(sub)

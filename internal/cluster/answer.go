@@ -137,11 +137,9 @@ func (a *answers) partDone(p *part, reply pieces) {
 	c.owed(-len(p.raw))
 	p.raw, p.reply = nil, reply
 	if r.unanswered--; r.unanswered > 0 {
-		r.heldBytes += reply.size
-		c.replies.unread += reply.size
 		return
 	}
-	c.replies.unread -= r.heldBytes
+	c.hold(r, -r.heldBytes)
 	if r.finish != nil {
 		var replies [][]byte
 		r.eachPart(func(p *part) { replies = append(replies, p.reply.bytes()) })

@@ -20,7 +20,7 @@ const (
 	maxUnread = 1 << 20
 	// maxUnanswered is how many bytes of requests can be without an answer before Write waits.
 	maxUnanswered = 4 << 20
-	// maxJoined bounds a reply of one node that is joined with others, bytes.
+	// maxJoined bounds the replies of nodes that are joined to one, bytes.
 	maxJoined = 64 << 20
 )
 
@@ -53,6 +53,7 @@ type Conn struct {
 	replies    replyQueue
 	room       *sync.Cond // less is unread, unanswered or unsent
 	unanswered int        // bytes of requests without an answer
+	joined     int        // bytes of replies that are held to be joined
 	nodes      nodeSet
 	order      slotOrder
 	answers    answers

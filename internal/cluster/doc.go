@@ -41,7 +41,7 @@
 // Wait waits for them. Follow runs in its caller's goroutine.
 //
 // Memory of a Conn: requests without an answer up to maxUnanswered, and replies that wait for
-// earlier ones up to maxUnread. A reply that is joined with others is held whole, at most maxJoined
-// bytes from each node, and so is a request that can't be streamed (canStream), up to maxHeld for
-// all Conns. Other large requests and replies are streamed.
+// earlier ones up to maxUnread. Replies that are joined to one are held whole, at most maxJoined
+// bytes together, and so is a request that can't be streamed (canStream), up to maxHeld for all Conns
+// together. Other large requests and replies are streamed.
 package cluster

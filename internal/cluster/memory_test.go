@@ -38,6 +38,26 @@ func TestRepliesOfPartsAreBounded(t *testing.T) {
 	}
 }
 
+// Replies that are joined are bounded together, however many nodes and slots they come from. The
+// client goes on behind the error.
+func TestJoinedRepliesAreBounded(t *testing.T) {
+	c := testredis.StartCluster(t, 2, 0)
+	k := open(t, c)
+	const size = 30 << 20
+	keys := []string{keyAt(t, c, 0, "a"), keyAt(t, c, 1, "b"), keyAt(t, c, 0, "c")}
+	for _, key := range keys {
+		k.expect(fmt.Sprintf("SETRANGE %s %d x", key, size-1), fmt.Sprintf(":%d\r\n", size))
+	}
+	for n := 2; n <= len(keys); n++ {
+		k.send("MGET "+strings.Join(keys[:n], " "), "PING")
+		got, all := k.reply(), n*size <= 64<<20
+		if all != (got[0] == '*') || !all && !strings.Contains(got, "too large to be put together") {
+			t.Errorf("%d values: %.100q", n, got)
+		}
+		k.replies("+PONG\r\n")
+	}
+}
+
 // Most of a large reply that the client leaves unread stays with the node.
 func TestUnreadReplyIsBounded(t *testing.T) {
 	c := testredis.StartCluster(t, 1, 0)

@@ -44,6 +44,7 @@ type incoming struct {
 	full       bool   // the client leaves too much unread
 	scan       resp.Scanner
 	partial    pieces // its part that was not delivered yet
+	held       int    // bytes of partial that its request holds: see Conn.hold
 	discarding bool   // it is too large, and its rest is dropped
 	// notForClient says that it is dropped because it is a message that the client is not to see.
 	notForClient bool

@@ -199,8 +199,9 @@ func (n *node) relayPartial() error {
 		return errNotAsked
 	case p.confirms != 0:
 	case p.req.finish != nil || p.req.internal:
-		if n.in.partial.size > maxJoined {
+		if !n.holds(p.req, n.in.partial.size) {
 			n.in.partial, n.in.discarding = pieces{}, true
+			n.holds(p.req, 0)
 		}
 	default:
 		p.streamed = true
@@ -213,8 +214,19 @@ func (n *node) relayPartial() error {
 	return nil
 }
 
-var tooLarge = resp.AppendError(nil,
-	"ERR the reply of a node is too large to be put together with those of others")
+var tooLarge = resp.AppendError(nil, "ERR the replies of nodes are too large to be put together, "+
+	"or those to other clients are")
+
+// holds records that so many bytes have come of a reply to r, which is kept whole. It reports whether
+// there is room for them.
+func (n *node) holds(r *request, bytes int) bool {
+	if r.internal {
+		return bytes <= maxJoined
+	}
+	more := bytes - n.in.held
+	n.in.held = bytes
+	return n.c.hold(r, more)
+}
 
 // complete relays the end of a reply.
 func (n *node) complete() error {
@@ -256,6 +268,10 @@ func (n *node) complete() error {
 	if p.req.unshards && !h.IsError() {
 		n.in.unsharded = p
 	}
+	if p.req.finish != nil && !n.holds(p.req, reply.size) {
+		reply = piece(tooLarge)
+	}
+	n.in.held = 0
 	n.waiting.Pop()
 	n.sentCount = max(n.sentCount-1, 0)
 	n.c.answers.answered(n, p, h, reply)

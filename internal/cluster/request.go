@@ -24,7 +24,7 @@ type request struct {
 	out        pieces   // what the client has still to read
 	early      []pieces // of a reply about sharded channels, behind those of earlier requests
 	started    bool     // the client has read some of the reply
-	heldBytes  int      // of the parts that were answered before the last
+	heldBytes  int      // of the replies that are joined
 	done       bool     // out has the end of the reply
 }
 

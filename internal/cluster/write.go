@@ -21,7 +21,7 @@ const maxUnsent = 256 << 10
 var limits = resp.Limits{Bulk: 1 << 40, Inline: 16 << 20}
 
 // maxHeld bounds what the Conns of a Cluster hold of requests that are unfinished, being split or
-// without an answer, beyond maxResent each.
+// without an answer, and of replies that are joined, beyond maxResent each.
 const maxHeld = 256 << 20
 
 // argCost is what splitting a request takes for each argument, beyond its bytes, about.
@@ -191,7 +191,7 @@ func (in *requestReader) reserve(size int) bool {
 func (in *requestReader) account() bool {
 	holds := int64(in.holds)
 	if in.c.err == nil {
-		holds += int64(max(in.c.unanswered-maxResent, 0))
+		holds += int64(max(in.c.unanswered+in.c.joined-maxResent, 0))
 	}
 	more := holds - in.reserved
 	in.reserved = holds
@@ -202,6 +202,15 @@ func (in *requestReader) account() bool {
 func (c *Conn) owed(more int) {
 	c.unanswered += more
 	c.in.account()
+}
+
+// hold records that so many more bytes of replies, or fewer, are held to be joined to that to r. It
+// reports whether there is room for them. mu is held.
+func (c *Conn) hold(r *request, more int) bool {
+	r.heldBytes += more
+	c.joined += more
+	c.replies.unread += more
+	return c.in.account() && r.heldBytes <= maxJoined
 }
 
 // routeWithin is route for a request that can be large: then there must be room to split it. In a

@@ -23,11 +23,11 @@ func (s *State) asNew() bool {
 	return s.likeNew() && !s.knownID && !s.spent && s.setup() == upstream.Setup{Identity: s.initial}
 }
 
-// newByReset reports whether RESET makes the connection as new. It keeps the library's name and
-// version, and the connection's number, by which others can have been told of it.
+// newByReset reports whether upstream.Reset makes the connection as new. That keeps its number, by
+// which others can have been told of it.
 func (s *State) newByReset() bool {
 	return s.Plain() && !s.tracking && !s.unknownState && !s.stickyState && !s.LoginFailed &&
-		!s.knownID && !s.spent && s.LibName == "" && s.LibVer == ""
+		!s.knownID && !s.spent
 }
 
 // releaseHomeLocked lets clients to come have the home, if they can. Otherwise it returns false, and
@@ -43,7 +43,7 @@ func (c *client) releaseHomeLocked() (released bool) {
 		return false
 	}
 	h.given = spare{Conn: h.Conn, server: c.where.server, term: c.where.term, used: true,
-		heardAt: h.heardAt, numbersShown: h.numbersShown}
+		heardAt: h.heardAt, numbersShown: h.numbersShown, labels: c.pending.Labels}
 	// RESET ends the silence of one that Redis could soon take for idle.
 	h.asNew = c.pending.asNew() && c.pending.Admitted &&
 		monotonic.Since(h.heardAt) < c.pool.spareLife()
@@ -90,7 +90,8 @@ func (p *Pool) giveBack(given spare, asNew, open bool) {
 		defer cancel()
 		var err error
 		asked := p.door.asks()
-		given.server, given.nobody, err = p.Upstream.Reset(ctx, given.Conn, given.server)
+		given.server, given.nobody, err = p.Upstream.Reset(ctx, given.Conn, given.server,
+			given.labels)
 		given.heardAt = monotonic.Now()
 		if err == nil {
 			p.door.reset(asked, given.nobody)

@@ -38,8 +38,9 @@ type spare struct {
 	// Redis has said on this connection that a client must log in first: this can give nobody
 	// anything.
 	nobody bool
-	used   bool // a client has had it
-	waited bool // it was in the list: Redis has not refused it
+	used   bool            // a client has had it
+	labels upstream.Labels // that this client has given itself
+	waited bool            // it was in the list: Redis has not refused it
 	// numbersShown is numbers.shown when it was dialled: see numbers.hidden
 	numbersShown uint64
 	doubt        doubt // of the client that gets it

@@ -30,3 +30,14 @@ func (l Labels) Commands() (cmds [][]string) {
 	}
 	return cmds
 }
+
+// forget are the commands that take back what RESET does not.
+func (l Labels) forget() (cmds [][]string) {
+	if l.LibName != "" {
+		cmds = append(cmds, []string{"CLIENT", "SETINFO", "LIB-NAME", ""})
+	}
+	if l.LibVer != "" {
+		cmds = append(cmds, []string{"CLIENT", "SETINFO", "LIB-VER", ""})
+	}
+	return cmds
+}

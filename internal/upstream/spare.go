@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"time"
 
 	"lockproxy/internal/cluster"
@@ -41,15 +42,16 @@ func (u *Upstream) Prepare(
 // errNotReset is why a connection cannot be used for somebody else.
 var errNotReset = errors.New("RESET was refused")
 
-// Reset makes a connection, by which nothing is under way, what Prepare makes of a new one. Its
-// server is asked only what is not known of it. After an error it is closed.
+// Reset makes a connection, by which nothing is under way, what Prepare makes of a new one: labels
+// are those of its client. Its server is asked only what is not known of it. After an error it is
+// closed.
 func (u *Upstream) Reset(
-	ctx context.Context, conn net.Conn, known Server,
+	ctx context.Context, conn net.Conn, known Server, labels Labels,
 ) (server Server, nobody bool, err error) {
 	err = errNotReset
 	if u.cluster == nil {
 		err = within(ctx, conn, func() (err error) {
-			nobody, err = u.reset(conn)
+			nobody, err = u.reset(conn, labels)
 			return err
 		})
 	}
@@ -63,22 +65,24 @@ func (u *Upstream) Reset(
 }
 
 // reset is Reset without a context, for one server. nobody is Prepare's.
-func (u *Upstream) reset(conn net.Conn) (nobody bool, err error) {
-	cmds := [][]string{{"RESET"}}
+func (u *Upstream) reset(conn net.Conn, labels Labels) (nobody bool, err error) {
+	cmds := labels.forget() // first, as the user who had the right to set them
+	before := len(cmds)
+	cmds = append(cmds, []string{"RESET"})
 	if !u.Initial.LoggedIn {
 		cmds = append(cmds, []string{probe})
 	}
 	replies, err := roundTrip(conn, cmds...)
-	switch {
-	case err != nil:
+	if err != nil {
 		return false, err
-	case string(replies[0].raw) != "+RESET\r\n":
+	}
+	if slices.ContainsFunc(replies[:before+1], func(r reply) bool { return r.IsError() }) {
 		return false, errNotReset
 	}
 	if login := u.Initial.Login(); len(login) > 0 || u.sentinels != nil {
 		err = u.login(conn, u.Addr, login)
 	}
-	return !u.Initial.LoggedIn && letsNobodyIn(replies[1].Head), err
+	return !u.Initial.LoggedIn && letsNobodyIn(replies[before+1].Head), err
 }
 
 // SetUp makes a connection that was opened as Initial that of a client. After an error, which is

@@ -20,13 +20,18 @@ func TestResetAsksLittle(t *testing.T) {
 		known  string // the server's run id
 		rounds []round
 		nobody bool
+		labels Labels // of the client before
 	}{
-		{"known", Identity{}, "me", []round{{2, reset + pong}, {1, no}}, false},
-		{"known, and demands a login", Identity{}, "me", []round{{2, reset + noAuth}, {1, no}}, true},
-		{"known, with a login", ann, "me", []round{{1, reset}, {1, "+OK\r\n"}, {1, no}}, false},
-		{"unknown", Identity{}, "", []round{{2, reset + pong}, {2, "-ERR\r\n" + info}, {1, no}}, false},
+		{"known", Identity{}, "me", []round{{2, reset + pong}, {1, no}}, false, Labels{}},
+		{"known, and demands a login", Identity{}, "me", []round{{2, reset + noAuth}, {1, no}}, true, Labels{}},
+		{"known, and labelled", Identity{}, "me", []round{{4, "+OK\r\n+OK\r\n" + reset + pong}, {1, no}},
+			false, Labels{"me", "lib", "1"}},
+		{"known, and named", Identity{}, "me", []round{{2, reset + pong}, {1, no}}, false,
+			Labels{Name: "me"}},
+		{"known, with a login", ann, "me", []round{{1, reset}, {1, "+OK\r\n"}, {1, no}}, false, Labels{}},
+		{"unknown", Identity{}, "", []round{{2, reset + pong}, {2, "-ERR\r\n" + info}, {1, no}}, false, Labels{}},
 		{"unknown, and demands a login", Identity{}, "",
-			[]round{{2, reset + noAuth}, {2, noAuth + noAuth}, {1, no}}, true},
+			[]round{{2, reset + noAuth}, {2, noAuth + noAuth}, {1, no}}, true, Labels{}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			u := &Upstream{Network: "tcp", Addr: answering(t, test.rounds...), Initial: test.as}
@@ -37,7 +42,7 @@ func TestResetAsksLittle(t *testing.T) {
 			defer conn.Close()
 			known := u.ServerOf(conn)
 			known.RunID = test.known
-			server, nobody, err := u.Reset(t.Context(), conn, known)
+			server, nobody, err := u.Reset(t.Context(), conn, known, test.labels)
 			if err != nil || nobody != test.nobody {
 				t.Errorf("nobody %v, want %v, %v", nobody, test.nobody, err)
 			}
@@ -56,24 +61,28 @@ func TestResetThatFails(t *testing.T) {
 	for _, test := range []struct {
 		as     Identity
 		known  string // the server's run id
+		lib    string // what the client before has said
 		rounds []round
 	}{
-		{Identity{}, "me", []round{{2, "-ERR unknown command 'RESET'\r\n+PONG\r\n"}}},
-		{Identity{}, "me", []round{{2, "+RESET\r\n+PONG\r\n+STRAY\r\n"}}},
-		{Identity{}, "me", []round{{2, "+RESET\r\n+STRAY\r\n"}}}, // PING's own comes later
-		{Identity{}, "me", []round{{2, "+RESET\r\n+RESET\r\n"}}},
-		{Identity{}, "me", []round{{2, "+RESET\r\n$4\r\nPONG\r\n"}}},
-		{ann, "me", []round{{1, "+RESET\r\n"}, {2, "+RESET\r\n+OK\r\n"}}},
-		{ann, "me", []round{{1, "+RESET\r\n"}, {2, "+OK\r\n+STRAY\r\n"}}},
-		{Identity{}, "", []round{{2, "+RESET\r\n+PONG\r\n"}, {2, "+STRAY\r\n" + info}}},
-		{Identity{}, "", []round{{2, "+RESET\r\n+PONG\r\n"}, {2, info + ":1\r\n"}}},
+		{Identity{}, "me", "", []round{{2, "-ERR unknown command 'RESET'\r\n+PONG\r\n"}}},
+		{Identity{}, "me", "", []round{{2, "+RESET\r\n+PONG\r\n+STRAY\r\n"}}},
+		{Identity{}, "me", "", []round{{2, "+RESET\r\n+STRAY\r\n"}}}, // PING's own comes later
+		{Identity{}, "me", "", []round{{2, "+RESET\r\n+RESET\r\n"}}},
+		{Identity{}, "me", "", []round{{2, "+RESET\r\n$4\r\nPONG\r\n"}}},
+		{ann, "me", "", []round{{1, "+RESET\r\n"}, {2, "+RESET\r\n+OK\r\n"}}},
+		{ann, "me", "", []round{{1, "+RESET\r\n"}, {2, "+OK\r\n+STRAY\r\n"}}},
+		{Identity{}, "", "", []round{{2, "+RESET\r\n+PONG\r\n"}, {2, "+STRAY\r\n" + info}}},
+		{Identity{}, "", "", []round{{2, "+RESET\r\n+PONG\r\n"}, {2, info + ":1\r\n"}}},
+		{Identity{}, "me", "lib", []round{{3, "-NOPERM no\r\n+RESET\r\n+PONG\r\n"}}},
+		{Identity{}, "me", "lib", []round{{3, "+STRAY\r\n+RESET\r\n+PONG\r\n"}}},
 	} {
 		u := &Upstream{Network: "tcp", Addr: answering(t, test.rounds...), Initial: test.as}
 		conn, err := u.connect(t.Context(), "tcp", u.Addr)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err = u.Reset(t.Context(), conn, Server{RunID: test.known}); err == nil {
+		if _, _, err = u.Reset(t.Context(), conn, Server{RunID: test.known},
+			Labels{Name: "me", LibName: test.lib}); err == nil {
 			t.Errorf("%+v: no error", test)
 		}
 	}

@@ -145,3 +145,30 @@ func TestReuseBehindAList(t *testing.T) {
 		})
 	}
 }
+
+// Visits of a client library that says its name and version, as most do, get connections that others
+// have had, and nothing of that is left on them.
+func TestReuseBehindALibrary(t *testing.T) {
+	server := testredis.Start(t)
+	p := sharing(t, server, 1)
+	visit := func() {
+		c := proxytest.Dial(t, p.Addr)
+		for _, request := range []string{"CLIENT SETINFO LIB-NAME redis-py", "CLIENT SETINFO LIB-VER 5.0"} {
+			c.Do(request) // before Redis 7.2 it is refused
+		}
+		c.Expect("CLIENT SETNAME me", "+OK\r\n")
+		leaves(t, p, c)
+	}
+	visit()
+	before := p.Server.Stats().Connections.Reused
+	testwait.Until(t, "a connection is used again", func() bool {
+		visit()
+		return p.Server.Stats().Connections.Reused > before
+	})
+	admin := proxytest.Dial(t, server.Addr())
+	testwait.Until(t, "no connection has a label", func() bool {
+		list := admin.Do("CLIENT LIST")
+		return !strings.Contains(list, "name=me") && !strings.Contains(list, "redis-py") &&
+			!strings.Contains(list, "lib-ver=5")
+	})
+}

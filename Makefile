@@ -102,8 +102,9 @@ test-lockbench: deps ## 1 min: the benchmark's own tests
 format:
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
 
-lint: format ## 2 min: gofmt, go vet, staticcheck and govulncheck, of tests with any build tag too
-	$(NORACE) sh internal/test/lint.sh 'admin clients faults memory pages'
+CHECKS = staticcheck govulncheck
+lint: format ## 5 min: gofmt, go vet and CHECKS (staticcheck, govulncheck), of tests with any build tag too
+	$(NORACE) GO="$(GO)" sh internal/test/lint.sh 'admin clients faults memory pages' $(CHECKS)
 	$(RACE) $(GO) -C cmd/lockbench vet ./...
 	$(NORACE) $(GO) -C test/browser vet .
 

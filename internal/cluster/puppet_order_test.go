@@ -177,7 +177,7 @@ func (n *puppet) next() string {
 func (n *puppet) says(lines ...string) {
 	n.t.Helper()
 	if _, err := n.nc.Write([]byte(strings.Join(lines, "\r\n") + "\r\n")); err != nil {
-		n.t.Fatal(err)
+		n.t.Error(err) // not Fatal, which only the test's own goroutine may call
 	}
 }
 

@@ -1,13 +1,14 @@
 package upstream
 
 import (
+	"bufio"
 	"crypto/tls"
 	"errors"
 	"net"
 	"testing"
 
-	"lockproxy/internal/resp"
 	"lockproxy/internal/test/testtls"
+	"lockproxy/internal/test/wire"
 )
 
 // Who is let in is known by the login's reply, or that to a probe, and by TLS as well.
@@ -89,9 +90,9 @@ func TestSetUp(t *testing.T) {
 		if _, refused := errors.AsType[*Refused](err); refused == good || good != (err == nil) {
 			t.Errorf("%q: %v", replies, err)
 		}
-		conn.Write(resp.AppendCommand(nil, probe))
-		text, _, err := resp.ReadReply(conn, maxSetupReply)
-		if good != (string(text) == "+PONG\r\n") || !good && !errors.Is(err, net.ErrClosed) {
+		conn.Write(wire.Append(nil, probe))
+		text, err := wire.ReadReply(bufio.NewReader(conn), wire.RESP2)
+		if good != (text == "+PONG\r\n") || !good && !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%q: behind it %q, %v", replies, text, err)
 		}
 		conn.Close()

@@ -157,7 +157,8 @@ func (c *checker) answers() {
 		case o.Outcome == history.Garbled:
 			c.violated("answer", []history.Op{o}, "client %d asked %s %s and wanted %q, got %q",
 				o.Client, o.Kind, o.Key, o.Want, o.Got)
-		case o.Kind == history.Probe && o.Outcome != history.OK:
+		case o.Kind == history.Probe && o.Outcome != history.OK &&
+			c.stalled(o.Call, max(o.Return, o.Left)) < c.bounds.Idle.Nanoseconds():
 			c.violated("service", []history.Op{o},
 				"lock %s can't be acquired though all is well: %q %s", o.Key, o.Outcome, o.Got)
 		}

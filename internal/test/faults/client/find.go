@@ -47,15 +47,24 @@ func (a *Asker) Find(notes Noter, addr, user string, db int) error {
 	return nil
 }
 
-// Probe asks for a lock once, as a waiter would, and releases it.
+// Probe asks for a lock as a waiter would, and releases it. It asks again for as long as it would
+// wait if Redis was not reached: a machine that hangs keeps the proxy from that, too.
 func Probe(notes Noter, id int, at Target, key string, wait time.Duration) {
 	op := notes.Begin(history.Op{Client: id, Kind: history.Probe, Key: key, Proxy: at.Proxy,
 		Wait: true, Timeout: int64(time.Second)})
-	c, err := Dial(at.Addr)
+	var c *Conn
 	var r Reply
-	if err == nil {
-		defer c.Close()
-		r, err = c.Do(wait+patience, "LOCK", key, "1", "WAIT", seconds(wait))
+	var err error
+	for end := time.Now().Add(wait); ; time.Sleep(100 * time.Millisecond) {
+		if c, err = Dial(at.Addr); err == nil {
+			r, err = c.Do(wait+patience, "LOCK", key, "1", "WAIT", seconds(wait))
+			defer c.Close()
+		}
+		again := c == nil || err == nil && r.IsError() && strings.HasPrefix(r.Text, "UPSTREAM") &&
+			strings.Contains(r.Text, "nothing was sent")
+		if !again || time.Now().After(end) {
+			break
+		}
 	}
 	notes.End(op, func(op *history.Op) { setOutcome(op, r, err, judgeLock) })
 	if op.Acquired() {

@@ -113,14 +113,17 @@ func TestClusterWaitsWithTheRightLater(t *testing.T) {
 	node := testredis.StartCluster(t, 1, 0, "--user", "app", "on", ">pw", "~*", "+@all",
 		"resetchannels", "&lockproxy:wake:{*}:*").Nodes[0]
 	url := strings.Replace(node.URL(), "://", "://app:pw@", 1)
+	var proxies []*proxytest.Proxy
 	var owners []*proxytest.Conn
 	for i := range 2 {
 		p := proxytest.Start(t, url, func(cfg *proxy.Config) { cfg.Locks.Cluster = true })
-		owners = append(owners, proxytest.Dial(t, p.Addr))
+		proxies, owners = append(proxies, p), append(owners, proxytest.Dial(t, p.Addr))
 		owners[i].Lock(fmt.Sprintf("k%d 600 OWNER o%d", i, i))
 	}
-	for i, c := range owners {
-		c.Send(fmt.Sprintf("LOCK k%d 600 OWNER o%d WAIT 0", 1-i, i))
+	for i, c := range owners { // the last one to wait is told
+		key := fmt.Sprintf("k%d", 1-i)
+		c.Send(fmt.Sprintf("LOCK %s 600 OWNER o%d WAIT 0", key, i))
+		proxytest.AwaitWaiters(t, proxies[i], key, 1)
 	}
 	asked := func() int { return strings.Count(node.Ask("ACL", "LOG"), "}waits") }
 	testwait.Until(t, "they are refused", func() bool { return asked() >= 3 })

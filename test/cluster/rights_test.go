@@ -259,7 +259,7 @@ func (c *rightsClient) add() (last bool) {
 				c.db = db
 			}
 			return reply == "+OK\r\n" || db == 1 && c.cluster != nil &&
-				reply == "-ERR SELECT is not allowed in cluster mode\r\n"
+				begins("-ERR SELECT is not allowed", "-ERR DB index is out of range")(reply)
 		})
 	case 6:
 		name := c.newName()

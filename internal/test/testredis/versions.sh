@@ -5,8 +5,8 @@
 #	versions.sh [SERVER ...]
 #
 # A SERVER is the path of a redis-server or valkey-server, "installed", a Debian release and a package
-# as in trixie/valkey-server, or "another": a Redis 8 if the installed server is older, and otherwise
-# a Redis 7. Without SERVER, it is the installed server and each that Debian has. PACKAGES are the
+# as in trixie/valkey-server, or "another": Valkey 9 if Redis 7 or older is installed, and otherwise
+# Redis 7. Without SERVER, it is the installed server and each that Debian has. PACKAGES are the
 # packages to be tested.
 #
 # A server that can't be had is named in the table, and fails nothing. The tests run without the race
@@ -45,7 +45,7 @@ folder() {
 	installed) echo /dev/null ;;
 	another)
 		case $(redis-server --version) in
-		*' v=7.'* | *' v=6.'*) folder trixie/redis-server ;;
+		Redis*' v=7.'* | Redis*' v=6.'*) folder forky/valkey-server ;;
 		*) folder bookworm/redis-server ;;
 		esac
 		;;

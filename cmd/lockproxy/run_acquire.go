@@ -198,8 +198,12 @@ func (c *runCommand) refusedBy(ctx context.Context, conn *sessionConn) string {
 	}
 	if c.Once != nil && fields["session"] == "0" {
 		ms, _ := strconv.ParseInt(fields["remaining_ms"], 10, 64)
+		rest := (time.Duration(ms) * time.Millisecond).Round(time.Second)
+		if rest > time.Hour {
+			rest = rest.Round(time.Minute)
+		}
 		return fmt.Sprintf("the lock %s is kept for another %v, as after a run that has succeeded%s",
-			c.names(), (time.Duration(ms) * time.Millisecond).Round(time.Second), holder)
+			c.names(), rest, holder)
 	}
 	return held + holder
 }

@@ -21,7 +21,7 @@ const (
 // clusterSuite is GET and SET of random keys on a Redis Cluster: directly by a client that knows
 // clusters, through lockproxy by one that doesn't. redis-benchmark ends a run of several threads,
 // which all of those with --cluster are, at the next quarter of a second, so that its own rates are
-// too low. What the masters do within a while in the middle of a run is counted instead.
+// too low. The suite counts the commands of the masters in the middle of a run instead.
 func clusterSuite(quick bool) *suite {
 	run, rounds := time.Second, 5
 	if quick {

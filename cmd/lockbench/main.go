@@ -4,8 +4,8 @@
 //
 // A suite (suite.go) has cases: a workload by one way to do it. In every round each workload is run
 // by all ways, one right after the other, so that a disturbance from outside meets all of them. A
-// case starts from an empty Redis and answers with figures. What a suite shows of them, and which
-// way the others are compared with, is a list of columns; table.go does the rest.
+// case starts from an empty Redis and answers with figures. A list of columns says which of them
+// a suite shows, and which way the others are compared with; table.go does the rest.
 //
 // relay, cluster and parts of idle are driven by redis-benchmark, the rest by a light client
 // (client.go), since clients share the machine with what they measure. servers.go starts programs,

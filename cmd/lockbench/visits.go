@@ -20,7 +20,7 @@ const (
 
 var visitKinds = []string{"no login", "AUTH", "AUTH and SELECT", "TLS to Redis"}
 
-// The user as whom clients log in, and the key that they read.
+// Clients log in as visitUser, and read visitKey.
 const visitUser, visitPassword, visitKey = "visitor", "secret", "lockbench:value"
 
 // visitsSuite is clients that connect, ask for one value and close, again and again, as each page

@@ -33,7 +33,7 @@ type soakCommands struct {
 var errViolations = errors.New("a promise was not kept")
 
 // soakMain does to lockproxy what machines, networks and operators do, for as long as asked, and
-// checks that what it promises holds: see docs/guarantees.md. What it does follows from a seed.
+// checks its promises, see docs/guarantees.md. A seed decides everything that it does.
 func soakMain(args []string) int {
 	var c soakCommands
 	parser := kong.Must(&c, kong.Name("locktools soak"),

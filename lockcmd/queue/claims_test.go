@@ -61,7 +61,7 @@ func TestWrongClaimsAreDoubted(t *testing.T) {
 	}
 }
 
-// A claim of another proxy does not make the turn of the waiters here begin anew.
+// The turn of the waiters here goes on when another proxy makes a claim.
 func TestAClaimGivesNoTurn(t *testing.T) {
 	now := time.Now()
 	qs := New(&background.Ways{})

@@ -19,7 +19,7 @@ type tear struct {
 }
 
 // Tear ends the connection that the far end sends reply on next, once so many bytes of that have
-// passed. reply must come in one piece. What is returned closes when it has happened.
+// passed. reply must come in one piece. The channel closes when that has happened.
 func (l *Link) Tear(reply string, at int, reset bool) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -235,8 +235,8 @@ func (e embedded) ReadFile(name string) ([]byte, error) {
 // refused finds the changes, by the compiler's errors, that do not compile.
 var refused = regexp.MustCompile(`\bchange:(\d+):`)
 
-// draw draws count changes of each place that compile together. What is known to be equivalent is
-// drawn, too, but not compiled.
+// draw draws count changes of each place that compile together. Changes known to be
+// equivalent are drawn, too, but not compiled.
 func (o *overlay) draw(all [][]*change, count int, equivalent map[string]string) (
 	drawn []*change, err error,
 ) {

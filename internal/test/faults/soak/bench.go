@@ -80,8 +80,8 @@ type Bench struct {
 // users can run every command until an ACL fault. Their passwords are their names.
 var users = []string{"", "walter", "wanda"}
 
-// The passwords of ofProxies, as whom the proxies serve clients without a login, and of rotates, as
-// whom clients log in, change: each is the name and a number.
+// Two users have passwords that change: ofProxies, the login of the proxies themselves, and rotates,
+// a login of clients. A password is the user's name and a number.
 const (
 	admin     = "bench"
 	ofProxies = "proxies"

@@ -128,6 +128,9 @@ func (c *runCommand) lock(
 	if err := c.refuseNested(ctx, conn); err != nil {
 		return 0, l, err
 	}
+	if err := c.refuseLongOnce(ctx, conn); err != nil {
+		return 0, l, err
+	}
 	args := []string{"LOCK", c.Key[0], c.Timeout.decimal()}
 	if len(c.Key) > 1 {
 		args = append([]string{"LOCKALL", c.Timeout.decimal(), strconv.Itoa(len(c.Key))}, c.Key...)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 )
@@ -13,6 +14,19 @@ func (c *runCommand) restOfOnce(began time.Time) time.Duration {
 		return 0
 	}
 	return max(time.Duration(*c.Once)-time.Since(began), 0)
+}
+
+// refuseLongOnce fails if --once is longer than the proxy lets a lock last: after the command that
+// would be too late. RELOCK says so, and does nothing for a token that no lock has.
+func (c *runCommand) refuseLongOnce(ctx context.Context, conn *sessionConn) error {
+	if c.Once == nil {
+		return nil
+	}
+	_, err := conn.ask(ctx, "RELOCK", c.Key[0], "1", c.Once.decimal())
+	if err != nil {
+		return fmt.Errorf("--once: %w", err)
+	}
+	return nil
 }
 
 // keep lets the locks last until --once after the command began, since it has succeeded, and

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -42,6 +43,11 @@ func TestRunOnce(t *testing.T) {
 	s.run("--once", "23h", "--", "true").wantStatus(0, "")
 	s.run("--once", "23h", "--shared", "--", "true").wantStatus(125, "can't be used together")
 
+	s.run("--once", "25h", "--key", "many", "--", "touch", file+".wrong").wantStatus(125,
+		"--once: ERR timeout")
+	if _, err := os.Stat(file + ".wrong"); err == nil {
+		t.Error("the command ran, though the lock could not be kept for so long")
+	}
 	s.run("--once", "1", "--key", "a", "--key", "long", "--", "sh", "-c",
 		"sleep 1.1").wantStatus(0, "")
 	s.run("--key", "a", "--key", "long", "--", "true").wantStatus(0, "")

@@ -105,7 +105,7 @@ func TestHostileBeforeLogin(t *testing.T) {
 					writing.Go(func() { io.WriteString(nc, request) }) // ends with nc at the latest
 				}
 				c := proxytest.Dial(t, p.addr)
-				c.Expect("AUTH secret", "+OK\r\n")
+				c.ExpectInTime("AUTH secret", "+OK\r\n")
 				// Redis allows each ten arguments of 16 KB. In front of a cluster the proxy keeps
 				// them until it knows their node.
 				if grown := p.memory("VmHWM") - most; grown > 192<<20 {

@@ -181,14 +181,16 @@ func (c *Conn) Expect(command, want string) {
 	}
 }
 
-// ExpectInTime is Expect for a lock command with a short WAIT. It asks again if the upstream was too
-// busy to answer until that had ended.
+// ExpectInTime is Expect for what has a time limit, such as a lock command with a short WAIT, or a
+// connection to the upstream. It asks again if the machine was too busy for that, and nothing has
+// run.
 func (c *Conn) ExpectInTime(command, want string) {
 	c.T.Helper()
 	got := ""
 	testwait.Until(c.T, command+": the upstream answers in time", func() bool {
 		got = c.Do(command)
-		return !strings.Contains(got, "answered in time") && !strings.Contains(got, "not answer")
+		return !strings.Contains(got, "answered in time") && !strings.Contains(got, "not answer") &&
+			!strings.Contains(got, "nothing was sent, try again")
 	})
 	if got != want {
 		c.T.Errorf("%s: got %q, want %q", command, got, want)

@@ -15,7 +15,7 @@ import (
 // methods can be called from any goroutine. Pieces go in the order of the calls.
 type clientWriter struct {
 	conn   net.Conn
-	socket *socket.Socket // conn's; nil if the bytes on it differ, as with TLS
+	socket *socket.Socket // conn's; nil if it has none
 
 	mu       sync.Mutex
 	room     *sync.Cond

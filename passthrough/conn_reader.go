@@ -29,7 +29,7 @@ var errClosedByUpstream = errors.New("closed by the upstream")
 type connReader struct {
 	eventloop.Reader
 	rw      io.ReadWriter // the connection's bytes
-	atOnce  nonWaiting    // rw; nil with TLS: see writesAtOnce
+	atOnce  nonWaiting    // rw; nil if that can only wait: see writesAtOnce
 	to      consumer
 	ended   chan struct{} // closed when nothing reads any more, and the consumer knows
 	replies demux
@@ -83,12 +83,8 @@ func (r *connReader) writeFailed(err error) {
 	}
 }
 
-// start makes the event loop read, or a goroutine, which ends when the connection does.
-func (r *connReader) start() {
-	if !r.Reg.Park() {
-		go r.Resume()
-	}
-}
+// start lets the event loop read, or a goroutine.
+func (r *connReader) start() { r.Start(r) }
 
 // Resume reads until the connection ends or the event loop can read it again.
 func (r *connReader) Resume() {

@@ -55,8 +55,8 @@ const (
 	AtOnce                     // nothing
 )
 
-// NewPipe returns a Pipe for client, without connections. direct is client's socket, or nil if the
-// bytes on it differ, as with TLS. encode makes the reply to a request that was lost with a
+// NewPipe returns a Pipe for client, without connections. direct is client's socket, or nil if it
+// has none. encode makes the reply to a request that was lost with a
 // connection.
 func NewPipe(lanes *Pool, client net.Conn, direct *socket.Socket, encode func(error) []byte) *Pipe {
 	p := &Pipe{}

@@ -56,11 +56,7 @@ func newSession(s *Server, raw net.Conn) *session {
 	c := newClient(raw, s.cfg.wrap(raw))
 	c.observer, c.origin = s.cfg.Observer, s.started
 	c.holder.Connection = fmt.Sprintf("%s-%d", s.id, s.nextConn.Add(1))
-	direct := c.socket // where what is written to the client isn't encrypted
-	if s.cfg.TLS != nil {
-		direct = nil
-	}
-	pipe := passthrough.NewPipe(s.pool, c, direct, encodeError)
+	pipe := passthrough.NewPipe(s.pool, c, c.direct, encodeError)
 	sess := &session{common: common{client: c, server: s, pipe: pipe}}
 	all, in, x := &sess.common, &sess.in, &sess.x
 	*in = input{client: c, framer: resp.NewFramer(s.cfg.Limits), quota: &s.buffers}
@@ -71,7 +67,7 @@ func newSession(s *Server, raw net.Conn) *session {
 	sess.requests = dispatcher{common: all, in: in, x: x, locks: &sess.locks,
 		ends: lockEnds{common: all}}
 	pipe.Waiter, c.holder.LockLost, c.holder.Login = sess, sess.locks.lockLost, sess.locks.login
-	if _, isTCP := raw.(*net.TCPConn); isTCP && !c.wrapped() {
+	if _, isTCP := raw.(*net.TCPConn); isTCP && c.readsDirectly() {
 		c.reg = s.loops.Load().NewRegistration(sess, c.socket.Raw())
 	}
 	return sess

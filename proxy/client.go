@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -23,6 +22,7 @@ type client struct {
 	control  syscall.RawConn         // raw's socket; nil if it has none
 	from     io.Reader               // reads the Conn's bytes
 	socket   *socket.Socket          // raw's; nil if it has none
+	direct   *socket.Socket          // writes the Conn's bytes; nil if a goroutine has to
 	reg      *eventloop.Registration // lets an event loop read; nil if none does
 	guard    *peer.Guard             // closes raw if its machine is lost; nil if it can't tell
 	holder   held.Holder             // the client as a holder of locks
@@ -34,16 +34,24 @@ type client struct {
 // newClient returns the client at the other end of raw. conn is what wrap put around that.
 func newClient(raw, conn net.Conn) *client {
 	c := &client{Conn: conn, raw: raw, from: conn, socket: socket.New(raw)}
+	c.direct = c.socket
+	secure, isTLS := conn.(*socket.TLS)
+	if isTLS {
+		c.direct = socket.New(secure)
+	}
 	if conn, ok := raw.(syscall.Conn); ok {
 		c.control, _ = conn.SyscallConn()
 	}
 	c.holder.Addr = clientAddr(raw.RemoteAddr())
-	if c.socket != nil && !c.wrapped() { // conn can hold bytes behind a PROXY header
-		c.from = c.socket
+	if c.direct != nil && (isTLS || conn == raw) { // conn can hold bytes behind a PROXY header
+		c.from, c.socket = c.direct, c.direct
 	}
 	c.guard = peer.NewGuard(raw, c.silenceLimit, c.closeRaw)
 	return c
 }
+
+// readsDirectly reports whether an event loop can read the client.
+func (c *client) readsDirectly() bool { return c.direct != nil && c.from == io.Reader(c.direct) }
 
 // wrapped reports whether there is TLS or a PROXY header. Then the kernel carries more bytes than
 // are counted, and the Conn can hold some that are no longer in the socket.
@@ -94,7 +102,7 @@ const lingerTimeout = 250 * time.Millisecond
 
 // closeWrite ends what is sent to the client, which must then close too. Any goroutine can call it.
 func (c *client) closeWrite() (err error) {
-	if conn, ok := c.Conn.(*tls.Conn); ok {
+	if conn, ok := c.Conn.(*socket.TLS); ok {
 		conn.CloseWrite() // its own goodbye
 	}
 	if conn, ok := c.raw.(interface{ CloseWrite() error }); ok {

@@ -25,7 +25,7 @@
 // needs no waiting, in the order in which clients' requests arrive. It also runs the lock commands
 // that never wait, and reads on for more of them while their scripts run (park.go). For anything
 // else, such as LOCK with WAIT, a goroutine resumes the session. Where there are no event loops, or
-// with TLS, the goroutine stays.
+// behind a PROXY header, the goroutine stays.
 //
 // A session that waits for the upstream, or for a lock, watches its client meanwhile (clientWatch):
 // if that closes, the waiting ends. When the session ends, tokens that the client has not read are

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -13,6 +12,7 @@ import (
 	"github.com/pires/go-proxyproto"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/socket"
 )
 
 // wrap wraps a new connection in what it begins with: a PROXY header if it comes from a network
@@ -24,7 +24,7 @@ func (cfg *Config) wrap(raw net.Conn) net.Conn {
 			proxyproto.SetReadHeaderTimeout(0)) // handshake bounds it
 	}
 	if cfg.TLS != nil {
-		nc = tls.Server(nc, cfg.TLS)
+		nc = socket.Server(nc, cfg.TLS)
 	}
 	return nc
 }
@@ -55,7 +55,7 @@ func (s *Server) handshake(ctx context.Context, c *client) bool {
 	defer stop()
 
 	what, err := "PROXY header", c.readHeader()
-	if conn, ok := c.Conn.(*tls.Conn); ok && err == nil {
+	if conn, ok := c.Conn.(*socket.TLS); ok && err == nil {
 		what, err = "TLS handshake", conn.HandshakeContext(ctx)
 	}
 	if err != nil {
@@ -74,9 +74,9 @@ func (s *Server) handshake(ctx context.Context, c *client) bool {
 // readHeader reads the PROXY header, if the client's network is one that sends it.
 func (c *client) readHeader() error {
 	inner := c.Conn
-	conn, isTLS := inner.(*tls.Conn)
+	conn, isTLS := inner.(*socket.TLS)
 	if isTLS {
-		inner = conn.NetConn()
+		inner = conn.Raw()
 	}
 	behind, ok := inner.(*proxyproto.Conn)
 	if !ok {

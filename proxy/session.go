@@ -56,6 +56,9 @@ func (s *session) begin() (parked bool) {
 		s.client.SetReadDeadline(s.idleEnd)
 	}
 	s.in.buf, s.in.socketEmpty = make([]byte, minSessionBuf), true
+	if s.client.wrapped() {
+		s.client.reg.Unseen() // TLS can hold what came behind the handshake
+	}
 	// The loop knows the client before: a request that arrives meanwhile goes ahead of what others
 	// ask later.
 	s.client.reg.Register()

@@ -33,11 +33,11 @@
 // a redirection or a loss, and from each MOVED.
 //
 // An event loop reads the nodes (Options.Loops) and then calls the reader of the Conn
-// (NotifyReader) in the same iteration. Where it can't, as with TLS, goroutines do both.
+// (NotifyReader) in the same iteration. Without loops, goroutines do both.
 //
 // Goroutines: each node has one that opens the connection (node.start), then one that reads unless
-// a loop does (node.Resume, which has an eventloop.Reader read), and one to send what it does not take at once (node.send). A
-// Conn can have one that refreshes the map, and some that wait for a delay. All end with the Conn:
+// a loop does (node.Resume, which has an eventloop.Reader read), and one to send what it does not
+// take at once (node.send). A Conn can have one that refreshes the map, and some that wait for a delay. All end with the Conn:
 // Wait waits for them. Follow runs in its caller's goroutine.
 //
 // Memory of a Conn: requests without an answer up to maxUnanswered, and replies that wait for

@@ -17,7 +17,7 @@ type node struct {
 	c       *Conn
 	addr    string
 	nc      net.Conn         // nil until it is open
-	socket  *socket.Socket   // nc's; nil if its bytes differ, as with TLS
+	socket  *socket.Socket   // nc's; nil if it has none
 	reader  eventloop.Reader // of nc
 	used    bool             // something of the client's was sent
 	id      int64            // by which Cluster.clients has it; 0 if it has not
@@ -192,9 +192,7 @@ func (n *node) start(as settings) {
 	}
 	c.room.Broadcast()
 	c.mu.Unlock()
-	if !n.reader.Reg.Park() {
-		go n.Resume() // ends with the connection, or when it is parked
-	}
+	n.reader.Start(n)
 	n.send(nil)
 }
 

@@ -48,6 +48,15 @@ type Reader struct {
 // ErrLeft is why a Reader has ended whose connection goes on.
 var ErrLeft = errors.New("nothing is read here any more")
 
+// Start lets the loop read, or a goroutine, which ends when the connection does. h is the Handler of
+// Reg, if there is one.
+func (r *Reader) Start(h Handler) {
+	r.Reg.Unseen() // of what came with the login, TLS can hold the rest
+	if !r.Reg.Park() {
+		go h.Resume() // its owner's; it ends or parks again
+	}
+}
+
 // Failed is what has ended the reading in the loop; nil for nothing. Resume calls it.
 func (r *Reader) Failed() error { return r.failed }
 
@@ -73,13 +82,14 @@ func (r *Reader) Ready(it *Iteration, _ bool) Next {
 		buf = r.Room()
 	}
 	n, err := r.Bytes.(interface{ TryRead([]byte) (int, error) }).TryRead(buf)
-	switch {
-	case err == syscall.EAGAIN:
+	if err == syscall.EAGAIN {
 		return Stay
-	case err != nil:
-		r.failed = err
-	default:
+	}
+	if n > 0 {
 		r.failed = r.To.Consume(buf[:n], it)
+	}
+	if r.failed == nil {
+		r.failed = err
 	}
 	switch {
 	case r.failed != nil, r.To.MustWait():

@@ -75,6 +75,14 @@ func (r *Registration) Register() {
 	}
 }
 
+// Unseen makes the next Park call the Handler as if something had arrived: something can have that
+// the kernel does not tell of, since it has been read already, as TLS does.
+func (r *Registration) Unseen() {
+	if r != nil {
+		r.pending.Or(arrival)
+	}
+}
+
 // Park leaves the reading to the loop. The last read must have filled less than its buffer. If Park
 // returns true the goroutine must end and touch nothing: Resume may run already. If it returns
 // false the goroutine reads on: something has arrived that the Handler leaves to it, the peer has

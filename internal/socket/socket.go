@@ -11,6 +11,7 @@ import (
 // Write or TryWrite. It must not be nil.
 type Socket struct {
 	raw                             syscall.RawConn
+	secure                          *TLS // reads and writes; nil without TLS
 	reads, tryWrites, writes, peeks half
 	first                           [1]byte          // for Peek
 	peek                            func(fd uintptr) // Peek's call
@@ -27,10 +28,22 @@ type half struct {
 	calls uint32 // so far; it overflows
 }
 
-// New returns the socket of conn, or nil if conn is not a *net.TCPConn or *net.UnixConn.
+// Above is a connection that another one carries without a change.
+type Above interface{ Below() net.Conn }
+
+// New returns the socket of conn, or nil if conn is not a *net.TCPConn or *net.UnixConn, TLS over
+// one of these, or Above one.
 func New(conn net.Conn) *Socket {
-	switch conn.(type) {
+	switch c := conn.(type) {
 	case *net.TCPConn, *net.UnixConn:
+	case *TLS:
+		s := New(c.records.Conn)
+		if s != nil {
+			s.secure = c
+		}
+		return s
+	case Above:
+		return New(c.Below())
 	default:
 		return nil
 	}
@@ -55,7 +68,7 @@ func New(conn net.Conn) *Socket {
 			if err == syscall.EAGAIN {
 				return false
 			}
-			s.writes.n, s.writes.err = s.writes.n+n, err
+			s.writes.n, s.writes.err = s.writes.n+max(n, 0), err // n is -1 with an error
 		}
 		return true
 	}
@@ -73,13 +86,20 @@ func again(call func(uintptr, []byte) (int, error), fd uintptr, b []byte) (n int
 
 // Read is net.Conn's. b must not be empty.
 func (s *Socket) Read(b []byte) (n int, err error) {
+	if s.secure != nil {
+		return s.secure.Read(b)
+	}
 	s.reads.buf = b
 	return s.reads.result(s.raw.Read(s.reads.call))
 }
 
 // TryRead is Read without waiting: if there is nothing to read, the error is syscall.EAGAIN.
-// Deadlines do not apply to it. b must not be empty.
+// Deadlines do not apply to it. b must not be empty. With TLS there can be bytes and an error: the
+// kernel does not tell of an end that came in the same packet.
 func (s *Socket) TryRead(b []byte) (n int, err error) {
+	if s.secure != nil {
+		return s.secure.tryRead(b)
+	}
 	s.reads.buf = b
 	return s.reads.result(s.raw.Control(s.tryRead))
 }
@@ -103,8 +123,9 @@ func (h *half) result(err error) (int, error) {
 // Raw returns the connection for package syscall.
 func (s *Socket) Raw() syscall.RawConn { return s.raw }
 
-// Peek reports whether there is something to read, without reading or waiting. It can be called
-// while another goroutine reads, but not twice at the same time. If the peer has closed and
+// Peek reports whether there is something to read in the socket, without reading or waiting. With
+// TLS that need not be for the caller. It can be called while another goroutine reads, but not
+// twice at the same time. If the peer has closed and
 // everything has been read, n is 0 and err nil. If the peer can still send, err is syscall.EAGAIN.
 func (s *Socket) Peek() (n int, err error) {
 	if err := s.raw.Control(s.peek); err != nil {
@@ -114,8 +135,11 @@ func (s *Socket) Peek() (n int, err error) {
 }
 
 // TryWrite writes as much of b as the kernel takes at once, which can be nothing. b must not be
-// empty.
+// empty. With TLS, the next TryWrite or Write must begin with what was not written.
 func (s *Socket) TryWrite(b []byte) (n int, err error) {
+	if s.secure != nil {
+		return s.secure.tryWrite(b)
+	}
 	s.tryWrites.buf = b
 	err = s.raw.Write(s.tryWrites.call)
 	s.tryWrites.buf = nil
@@ -132,6 +156,9 @@ func (s *Socket) TryWrite(b []byte) (n int, err error) {
 
 // Write is net.Conn's: it waits until the kernel has taken all of b.
 func (s *Socket) Write(b []byte) (n int, err error) {
+	if s.secure != nil {
+		return s.secure.Write(b)
+	}
 	s.writes.buf, s.writes.n, s.writes.err = b, 0, nil
 	err = s.raw.Write(s.writes.call)
 	s.writes.buf = nil

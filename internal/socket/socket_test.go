@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -12,12 +13,19 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/test/testtls"
 	"lockproxy/internal/test/testwait"
 )
 
-// pair is two ends of a connection of the network.
+// pair is two ends of a connection of the network, which can be tls as well.
 func pair(t testing.TB, network string) (near, far net.Conn) {
 	t.Helper()
+	if network == "tls" {
+		near, far = pair(t, "tcp")
+		server, client := Server(near, testtls.ServerConfig()), tls.Client(far, clientConfig())
+		shake(t, server, client)
+		return server, client
+	}
 	addr := "127.0.0.1:0"
 	if network == "unix" {
 		addr = filepath.Join(t.TempDir(), "s")
@@ -37,10 +45,23 @@ func pair(t testing.TB, network string) (near, far net.Conn) {
 	return near, far
 }
 
+func clientConfig() *tls.Config {
+	return &tls.Config{RootCAs: testtls.Common().Pool, ServerName: "localhost"}
+}
+
+func shake(t testing.TB, server, client interface{ Handshake() error }) {
+	t.Helper()
+	shaken := make(chan error)
+	go func() { shaken <- client.Handshake() }() // ends with the handshake
+	if err := errors.Join(server.Handshake(), <-shaken); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Whole streams go both ways at once, through buffers of the kernel's that are far smaller, and end
 // with EOF.
 func TestStreams(t *testing.T) {
-	for _, network := range []string{"tcp", "unix"} {
+	for _, network := range []string{"tcp", "unix", "tls"} {
 		near, far := pair(t, network)
 		s := New(near)
 		data := bytes.Repeat([]byte("0123456789abcdef"), 1<<18)
@@ -69,31 +90,95 @@ func TestStreams(t *testing.T) {
 
 // TryWrite takes what fits, then nothing, and goes on when the peer has read.
 func TestTryWriteNeverWaits(t *testing.T) {
-	near, far := pair(t, "tcp")
-	s := New(near)
-	sent := 0
-	for {
-		n, err := s.TryWrite(make([]byte, 64<<10))
-		if err != nil {
+	for _, network := range []string{"tcp", "tls"} {
+		near, far := pair(t, network)
+		s := New(near)
+		sent, b := 0, make([]byte, 64<<10)
+		for {
+			n, err := s.TryWrite(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n == 0 {
+				break
+			}
+			sent += n
+		}
+		if _, err := io.CopyN(io.Discard, far, int64(sent)); err != nil {
 			t.Fatal(err)
 		}
-		if n == 0 {
-			break
+		testwait.Until(t, "something is taken, since the peer has read all", func() bool {
+			n, err := s.TryWrite(b)
+			return n > 0 && err == nil
+		})
+	}
+}
+
+// Reads and writes that wait and that don't can follow each other in any way, and lose nothing.
+func TestAnyCallsAfterEachOther(t *testing.T) {
+	for _, network := range []string{"tcp", "unix", "tls"} {
+		near, far := pair(t, network)
+		s, rnd := New(near), rand.New(rand.NewPCG(1, 2))
+		data := make([]byte, 4<<20)
+		for i := range data {
+			data[i] = byte(rnd.Uint32())
 		}
-		sent += n
+		sizes := rand.New(rand.NewPCG(3, 4))
+		go func() { // ends when near has read all, which is waited for below
+			for rest := data; len(rest) > 0; {
+				n := min(1+sizes.IntN(1<<sizes.IntN(18)), len(rest))
+				far.Write(rest[:n])
+				rest = rest[n:]
+			}
+		}()
+		got := make([]byte, 0, len(data))
+		for len(got) < len(data) {
+			room := got[len(got):min(cap(got), len(got)+1+rnd.IntN(1<<rnd.IntN(18)))]
+			n, err := s.TryRead(room)
+			if err == syscall.EAGAIN {
+				n, err = s.Read(room)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = got[:len(got)+n]
+		}
+		if !bytes.Equal(got, data) {
+			t.Fatalf("%s: what was read is not what was written", network)
+		}
+
+		read := make(chan []byte)
+		go func() { // ends at EOF
+			got, _ := io.ReadAll(far)
+			read <- got
+		}()
+		for rest := data; len(rest) > 0; {
+			write := s.TryWrite
+			if rnd.IntN(4) == 0 {
+				write = s.Write
+			}
+			n, err := write(rest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rest = rest[n:]
+		}
+		near.Close()
+		if got := <-read; !bytes.Equal(got, data) {
+			t.Fatalf("%s: the peer has not read what was written", network)
+		}
 	}
-	if _, err := io.CopyN(io.Discard, far, int64(sent)); err != nil {
-		t.Fatal(err)
-	}
-	testwait.Until(t, "something is taken, since the peer has read all", func() bool {
-		n, err := s.TryWrite([]byte("x"))
-		return n == 1 && err == nil
-	})
 }
 
 // Deadlines, closing and resets are told as net.Conn tells them.
 func TestErrors(t *testing.T) {
-	near, far := pair(t, "tcp")
+	for _, network := range []string{"tcp", "tls"} {
+		t.Run(network, func(t *testing.T) { errorsOf(t, network) })
+	}
+}
+
+func errorsOf(t *testing.T, network string) {
+	near, far := pair(t, network)
 	s := New(near)
 	b := make([]byte, 16)
 	near.SetReadDeadline(time.Unix(1, 0))
@@ -101,6 +186,10 @@ func TestErrors(t *testing.T) {
 		t.Errorf("after the deadline: %v", err)
 	}
 	near.SetReadDeadline(time.Time{})
+	raw, isTLS := far.(interface{ NetConn() net.Conn })
+	if isTLS {
+		far = raw.NetConn()
+	}
 	far.(*net.TCPConn).SetLinger(0)
 	far.Close()
 	if _, err := s.Read(b); !errors.Is(err, syscall.ECONNRESET) {
@@ -113,11 +202,47 @@ func TestErrors(t *testing.T) {
 		t.Errorf("write without waiting after a reset: %v", err)
 	}
 	near.Close()
-	if _, err := s.Read(b); !errors.Is(err, net.ErrClosed) {
+	if _, err := s.Read(b); !errors.Is(err, net.ErrClosed) && !isTLS { // TLS tells the first error
 		t.Errorf("after Close: %v", err)
 	}
 	if _, err := s.TryWrite(b); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("write after Close: %v", err)
+	}
+}
+
+// The end that a peer says in TLS ends the reading, and an idle connection is told from one that
+// has something to read or has ended.
+func TestIdleAndEndOfTLS(t *testing.T) {
+	near, far := pair(t, "tcp")
+	secure, peer := Server(near, testtls.ServerConfig()), Client(far, clientConfig())
+	shake(t, secure, peer)
+	s := New(secure)
+	if !secure.Idle() {
+		t.Error("a connection on which nothing has come is not idle")
+	}
+	peer.Write([]byte("ab"))
+	near.SetReadDeadline(testwait.Deadline())
+	b := make([]byte, 1)
+	if n, err := s.Read(b); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	if secure.Idle() {
+		t.Error("a connection with a byte that was not read is idle")
+	}
+	peer.Conn.Write([]byte("c")) // it goes together with the end
+	peer.CloseWrite()
+	testwait.Until(t, "both have come", func() bool { n, _ := s.Peek(); return n > 0 })
+	if n, err := s.TryRead(make([]byte, 2)); n != 1 || err != io.EOF {
+		t.Errorf("a byte and the end: %d, %v", n, err)
+	}
+	if _, err := s.Read(b); err != io.EOF {
+		t.Errorf("after the end: %v", err)
+	}
+	if _, err := s.TryRead(b); err != io.EOF {
+		t.Errorf("after the end, without waiting: %v", err)
+	}
+	if secure.Idle() {
+		t.Error("a connection that has ended is idle")
 	}
 }
 

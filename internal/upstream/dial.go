@@ -7,12 +7,10 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
-	"os"
 	"syscall"
 	"time"
 
@@ -102,25 +100,6 @@ func abort(tcp *net.TCPConn) {
 	tcp.CloseWrite()
 }
 
-// tlsConn is a TLS connection that closes at once, as a plain one does: tls.Conn's own Close may
-// wait five seconds for room for its last message, and callers hold locks. CloseWrite does send it,
-// and Redis takes it for the end of the requests.
-type tlsConn struct {
-	*tls.Conn
-	raw net.Conn
-}
-
-func (c *tlsConn) Close() error { return c.raw.Close() }
-
-// hasRead reports whether something has been read from the socket that no Read has returned yet, or
-// the connection has ended. Nothing else may be reading.
-func (c *tlsConn) hasRead() bool {
-	c.SetReadDeadline(time.Unix(1, 0)) // nothing more is read from the socket
-	defer c.SetReadDeadline(time.Time{})
-	n, err := c.Read(make([]byte, 1))
-	return n > 0 || !errors.Is(err, os.ErrDeadlineExceeded)
-}
-
 // CloseAndWait closes an upstream connection, and returns when nothing of it runs any more: that to a
 // cluster has goroutines. Close alone does not wait.
 func CloseAndWait(conn net.Conn) error {
@@ -132,14 +111,9 @@ func CloseAndWait(conn net.Conn) error {
 	return err
 }
 
-// Raw is how the bytes of an upstream connection are read and written: directly by its socket if
-// there is no TLS.
+// Raw is how the bytes of an upstream connection are read and written: by its socket, if it has one.
 func Raw(conn net.Conn) io.ReadWriter {
-	plain := conn
-	if c, ok := conn.(*serverConn); ok {
-		plain = c.Conn
-	}
-	if s := socket.New(plain); s != nil {
+	if s := socket.New(conn); s != nil {
 		return s
 	}
 	return conn
@@ -161,11 +135,11 @@ func (u *Upstream) secure(ctx context.Context, raw net.Conn, addr string) (net.C
 			verifyEither(cfg, name, host)
 		}
 	}
-	nc := tls.Client(raw, cfg)
+	nc := socket.Client(raw, cfg)
 	if err := nc.HandshakeContext(ctx); err != nil {
 		return nil, &Error{Addr: addr, Err: fmt.Errorf("TLS: %w", err)}
 	}
-	return &tlsConn{Conn: nc, raw: raw}, nil
+	return nc, nil
 }
 
 // announced is the name that a cluster has told for its node at addr, if addr is an address; ""

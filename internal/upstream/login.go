@@ -13,6 +13,7 @@ import (
 
 	"lockproxy/internal/cluster"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/socket"
 )
 
 // probe is a request whose reply doesn't matter.
@@ -38,7 +39,7 @@ func (u *Upstream) send(nc net.Conn, addr string, setup [][]string) error {
 	if u.sentinels != nil {
 		cmds = append(cmds, []string{askRole})
 	}
-	if _, isTLS := nc.(*tlsConn); isTLS && len(cmds) == 0 {
+	if _, isTLS := nc.(*socket.TLS); isTLS && len(cmds) == 0 {
 		// With TLS 1.3 the server refuses a client's certificate only after the handshake: any
 		// reply shows that it didn't.
 		cmds = [][]string{{probe}}
@@ -125,7 +126,7 @@ func roundTrip(conn net.Conn, cmds ...[]string) (replies []reply, err error) {
 		replies = append(replies, reply{head, raw})
 	}
 	// With TLS a push can't be told from a reply before it is read.
-	if _, isTLS := conn.(*tlsConn); !isTLS && !isIdle(conn, true) {
+	if _, isTLS := conn.(*socket.TLS); !isTLS && !isIdle(conn, true) {
 		return replies, errUnexpectedReply
 	}
 	return replies, nil
@@ -161,7 +162,7 @@ var errAfterHandshake = errors.New("ended right after the handshake, as when the
 	"client certificate or doesn't accept it")
 
 func loginLost(nc net.Conn, addr string, err error) error {
-	if _, isTLS := nc.(*tlsConn); isTLS && !errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, isTLS := nc.(*socket.TLS); isTLS && !errors.Is(err, os.ErrDeadlineExceeded) {
 		err = fmt.Errorf("TLS: %w: %w", errAfterHandshake, err)
 	}
 	return &Error{Addr: addr, Err: err}
@@ -183,11 +184,8 @@ func isIdle(conn net.Conn, pushes bool) bool {
 		n, ended := c.Unread()
 		return n == 0 && !ended
 	}
-	if s, ok := conn.(*tlsConn); ok {
-		if s.hasRead() {
-			return false
-		}
-		conn, pushes = s.raw, false
+	if secure, ok := conn.(*socket.TLS); ok {
+		return secure.Idle()
 	}
 	sc, ok := conn.(syscall.Conn)
 	if !ok {

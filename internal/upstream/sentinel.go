@@ -213,6 +213,9 @@ func (c *serverConn) Close() error {
 	return c.Conn.Close()
 }
 
+// Below is the connection itself.
+func (c *serverConn) Below() net.Conn { return c.Conn }
+
 // CloseWrite ends the requests, as a TCP connection's does.
 func (c *serverConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {

@@ -1,0 +1,281 @@
+package socket
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// TLS is one side of a TLS connection. Once the handshake is done, its Socket reads and writes it
+// without waiting, as that of a plain connection does; see New.
+type TLS struct {
+	*tls.Conn
+	records *records
+	server  bool
+
+	writing sync.Mutex // guards what follows
+	buf     *[]byte    // of pending; nil if that is empty
+	pending []byte     // records that the kernel has not taken yet
+	held    int        // bytes of a caller's that are in pending, and were not counted as written
+}
+
+// Client is tls.Client.
+func Client(raw net.Conn, cfg *tls.Config) *TLS {
+	r, cfg := prepare(raw, cfg)
+	return &TLS{Conn: tls.Client(r, cfg), records: r}
+}
+
+// Server is tls.Server.
+func Server(raw net.Conn, cfg *tls.Config) *TLS {
+	r, cfg := prepare(raw, cfg)
+	return &TLS{Conn: tls.Server(r, cfg), records: r, server: true}
+}
+
+func prepare(raw net.Conn, cfg *tls.Config) (*records, *tls.Config) {
+	if !cfg.DynamicRecordSizingDisabled { // see maxRecord
+		cfg = cfg.Clone()
+		cfg.DynamicRecordSizingDisabled = true
+	}
+	return &records{Conn: raw, plain: New(raw), waits: true}, cfg
+}
+
+// Raw is the connection below.
+func (t *TLS) Raw() net.Conn { return t.records.Conn }
+
+// HandshakeContext is tls.Conn's.
+func (t *TLS) HandshakeContext(ctx context.Context) error {
+	err := t.Conn.HandshakeContext(ctx)
+	t.records.gathers.Store(err == nil && t.records.plain != nil)
+	return err
+}
+
+// Handshake is tls.Conn's.
+func (t *TLS) Handshake() error { return t.HandshakeContext(context.Background()) }
+
+// Read waits for at least a byte. It returns all that has come, as far as there is room, and with it
+// the end of the connection.
+func (t *TLS) Read(b []byte) (n int, err error) {
+	t.records.waits = true
+	n, err = t.Conn.Read(b)
+	if err == nil && n < len(b) && t.records.gathers.Load() {
+		var more int
+		if more, err = t.tryRead(b[n:]); err == syscall.EAGAIN {
+			err = nil
+		}
+		n += more
+	}
+	return n, err
+}
+
+// tryRead is Socket.TryRead.
+func (t *TLS) tryRead(b []byte) (n int, err error) {
+	t.records.waits, t.records.emptied = false, false
+	for n < len(b) && err == nil {
+		var k int
+		k, err = t.Conn.Read(b[n:])
+		n += k
+	}
+	switch {
+	case err != errNotYet:
+		return n, err
+	case n > 0:
+		return n, nil
+	}
+	return 0, syscall.EAGAIN
+}
+
+// Idle reports whether the connection is open, and all that has come on it was read. Nothing else
+// may be reading.
+func (t *TLS) Idle() bool {
+	if t.records.gathers.Load() {
+		_, err := t.tryRead(make([]byte, 1))
+		return err == syscall.EAGAIN
+	}
+	t.SetReadDeadline(time.Unix(1, 0)) // nothing more is read from the connection below
+	defer t.SetReadDeadline(time.Time{})
+	_, err := t.Read(make([]byte, 1))
+	return errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// maxRecord is how much one record carries at most, bytes. The peer can read a whole record only,
+// so that bytes of which the kernel has not taken the whole record have not been written.
+const maxRecord = 16 << 10
+
+// Write waits until the kernel has taken all of b.
+func (t *TLS) Write(b []byte) (n int, err error) {
+	if !t.records.gathers.Load() {
+		return t.Conn.Write(b)
+	}
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	return t.write(b, t.records.plain.Write)
+}
+
+// tryWrite is Socket.TryWrite. Of what it has not written, the next call must begin with the same
+// bytes.
+func (t *TLS) tryWrite(b []byte) (n int, err error) {
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	return t.write(b, t.records.plain.TryWrite)
+}
+
+// write writes b as far as the kernel takes it by write. writing is held.
+func (t *TLS) write(b []byte, write func([]byte) (int, error)) (n int, err error) {
+	for n < len(b) {
+		if t.held == 0 {
+			record := b[n:min(n+maxRecord, len(b))]
+			if _, err := t.Conn.Write(record); err != nil {
+				return n, err
+			}
+			t.held = len(record)
+		}
+		if done, err := t.flush(write); !done {
+			return n, err
+		}
+		n += t.held
+		t.held = 0
+	}
+	return n, nil
+}
+
+// flush writes the records that there are, and reports whether the kernel has taken all. writing is
+// held.
+func (t *TLS) flush(write func([]byte) (int, error)) (done bool, err error) {
+	for {
+		if len(t.pending) == 0 {
+			if t.buf != nil {
+				buffers.Put(t.buf)
+			}
+			if t.buf = t.records.take(); t.buf == nil {
+				return true, nil
+			}
+			t.pending = *t.buf
+		}
+		k, err := write(t.pending)
+		t.pending = t.pending[k:]
+		if err != nil || len(t.pending) > 0 {
+			return false, err
+		}
+	}
+}
+
+var errWritten = errors.New("what was written before has not left yet")
+
+// CloseWrite says that nothing more will be written. It does not wait, and fails if there is no
+// room for that.
+func (t *TLS) CloseWrite() error {
+	if !t.records.gathers.Load() {
+		return t.Conn.CloseWrite()
+	}
+	if !t.writing.TryLock() {
+		return errWritten
+	}
+	defer t.writing.Unlock()
+	if err := t.Conn.CloseWrite(); err != nil {
+		return err
+	}
+	done, err := t.flush(t.records.plain.TryWrite)
+	if err == nil && !done {
+		err = errWritten
+	}
+	return err
+}
+
+// Close closes the connection. It does not wait, but for the server's side of one that has no
+// Socket: tls.Conn's Close waits up to five seconds for room for its last message.
+func (t *TLS) Close() error {
+	switch {
+	case t.records.gathers.Load():
+		t.CloseWrite()
+	case t.server:
+		return t.Conn.Close()
+	}
+	return t.records.Conn.Close()
+}
+
+// SetDeadline, SetReadDeadline and SetWriteDeadline are those of the connection below.
+
+func (t *TLS) SetDeadline(at time.Time) error      { return t.records.Conn.SetDeadline(at) }
+func (t *TLS) SetReadDeadline(at time.Time) error  { return t.records.Conn.SetReadDeadline(at) }
+func (t *TLS) SetWriteDeadline(at time.Time) error { return t.records.Conn.SetWriteDeadline(at) }
+
+// records is where a tls.Conn reads and writes its records: directly during the handshake. After
+// that it gathers what is written, for the one who writes, if the connection is a socket. What the
+// tls.Conn writes by itself when it reads, which is rare, waits for the next write.
+type records struct {
+	net.Conn
+	plain   *Socket // Conn's; nil if it has none
+	gathers atomic.Bool
+
+	// Of the reader.
+	waits   bool // for something to read
+	emptied bool // the last read has left nothing
+
+	mu  sync.Mutex
+	out *[]byte // guarded by mu; nil if nothing was written
+}
+
+// errNotYet says that there is nothing to read. A tls.Conn can be read again after it.
+var errNotYet net.Error = notYet{}
+
+type notYet struct{}
+
+func (notYet) Error() string   { return "there is nothing to read yet" }
+func (notYet) Timeout() bool   { return true }
+func (notYet) Temporary() bool { return true }
+
+func (r *records) Read(b []byte) (n int, err error) {
+	switch {
+	case r.waits:
+		return r.Conn.Read(b)
+	case r.emptied:
+		return 0, errNotYet
+	}
+	n, err = r.plain.TryRead(b)
+	r.emptied = n < len(b)
+	if err == syscall.EAGAIN {
+		err = errNotYet
+	}
+	return n, err
+}
+
+// buffers are for records.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, maxRecord+512); return &b }}
+
+func (r *records) Write(b []byte) (n int, err error) {
+	if !r.gathers.Load() {
+		return r.Conn.Write(b)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.out == nil {
+		r.out = buffers.Get().(*[]byte)
+		*r.out = (*r.out)[:0]
+	}
+	*r.out = append(*r.out, b...)
+	return len(b), nil
+}
+
+// take returns what was written; nil is nothing.
+func (r *records) take() *[]byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := r.out
+	r.out = nil
+	return out
+}
+
+// SetWriteDeadline has no effect once records are gathered: a tls.Conn sets it when it says
+// goodbye, and forbids what has not left yet.
+func (r *records) SetWriteDeadline(at time.Time) error {
+	if r.gathers.Load() {
+		return nil
+	}
+	return r.Conn.SetWriteDeadline(at)
+}

@@ -2,6 +2,7 @@ package passthrough
 
 import (
 	"bytes"
+	"slices"
 
 	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
@@ -236,7 +237,9 @@ func (q *pendingQueue) answered(h resp.Head) (pendingReply, bool) {
 	q.shown()
 	if e.kind == relayed {
 		q.skipNext = false
+		doubtful := e.Effect == commands.Exec && hasRun(h) && q.lacksLogin()
 		q.apply(e.Expect, h)
+		q.Untracked, q.stickyState = q.Untracked || doubtful, q.stickyState || doubtful
 	} else {
 		q.admit(commands.NoEffect, h)
 		if e.Effect == logsIn && h.IsError() {
@@ -248,6 +251,18 @@ func (q *pendingQueue) answered(h resp.Head) (pendingReply, bool) {
 		q.pop()
 	}
 	return done, true
+}
+
+// lacksLogin reports whether the reply to EXEC, the next in the queue, can have taken others' replies
+// for its own: Redis as of 7.2 and Valkey leave out that they refuse a login within EXEC, but count
+// it in the array.
+func (q *pendingQueue) lacksLogin() bool {
+	othersReply := q.monitor || slices.ContainsFunc(q.entries.All()[1:],
+		func(e pendingReply) bool { return e.awaitsReply() })
+	return othersReply && slices.ContainsFunc(q.queued, func(e queuedExpect) bool {
+		return e.Effect == commands.Auth ||
+			e.Effect == commands.Hello && (e.Change == nil || e.Change.LoggedIn)
+	})
 }
 
 // shown records that everything that was sent has been answered, or will not be.

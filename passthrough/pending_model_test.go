@@ -75,11 +75,11 @@ func anyCommand(rt *rapid.T, inMulti bool) (c simCommand) {
 		"*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nx\r\n", "$3\r\n+OK\r\n", "*1\r\n$6\r\nQUEUED\r\n",
 	}
 	effects := []commands.Effect{commands.Multi, commands.Exec, commands.Exec, commands.Discard,
-		commands.Select, commands.Auth, commands.Hello, commands.Reset}
+		commands.Select, commands.Hello, commands.Reset}
 	if !inMulti { // there these have other forms, which are tested below
 		effects = append(effects, commands.Subscribe, commands.PSubscribe, commands.SSubscribe,
 			commands.Unsubscribe, commands.PUnsubscribe, commands.SUnsubscribe,
-			commands.Monitor, commands.ReplyOn, commands.ReplyOn, commands.ReplyOff,
+			commands.Auth, commands.Monitor, commands.ReplyOn, commands.ReplyOn, commands.ReplyOff,
 			commands.ReplySkip, commands.ReplySkip)
 	}
 	if rapid.Bool().Draw(rt, "plain") {
@@ -96,7 +96,7 @@ func anyCommand(rt *rapid.T, inMulti bool) (c simCommand) {
 			Password: "pw", LoggedIn: true}
 	case commands.Hello:
 		c.change = &upstream.Identity{Proto: rapid.SampledFrom([]int{0, 2, 3}).Draw(rt, "proto")}
-		if rapid.Bool().Draw(rt, "with auth") {
+		if !inMulti && rapid.Bool().Draw(rt, "with auth") {
 			c.change.User, c.change.Password, c.change.LoggedIn = "eve", "pw", true
 		}
 	case commands.Subscribe, commands.PSubscribe, commands.SSubscribe:

@@ -120,7 +120,7 @@ func (s *State) apply(e Expect, h resp.Head) {
 			s.InMulti, s.inQueue, s.queuedBytes = true, 0, 0
 		}
 	case commands.Exec:
-		if h.Type == '*' && string(h.Line) != "-1" {
+		if hasRun(h) {
 			s.executed(h)
 		}
 		s.leaveMulti(!h.IsError() || s.aborted(h), h)
@@ -139,6 +139,9 @@ func (s *State) apply(e Expect, h resp.Head) {
 		}
 	}
 }
+
+// hasRun reports whether EXEC, whose reply is h, has run the transaction.
+func hasRun(h resp.Head) bool { return h.Type == '*' && string(h.Line) != "-1" }
 
 // leaveMulti applies the reply to EXEC or DISCARD. ended says that transaction and WATCH have
 // ended. Otherwise both go on, unless the error says that there is no transaction.

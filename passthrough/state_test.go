@@ -229,6 +229,59 @@ func TestSubscribeWithinMulti(t *testing.T) {
 	}
 }
 
+// Redis as of 7.2 does not say within EXEC that it refuses a login. So the client is given what
+// comes, and nobody is taken to have logged in, nor gets the connection, if the array can have been
+// filled by replies to what came behind EXEC.
+func TestRefusedLoginWithinMulti(t *testing.T) {
+	login := &upstream.Identity{User: "ann", Password: "wrong", LoggedIn: true}
+	auth := Expect{Effect: commands.Auth, Change: login}
+	hello := Expect{Effect: commands.Hello, Change: login}
+	plain, other := []commands.Effect{commands.NoEffect}, []commands.Effect{commands.Select}
+	for _, test := range []struct {
+		name      string
+		queued    Expect
+		replies   string // to EXEC, and to what is behind it
+		behind    []commands.Effect
+		untracked bool
+	}{
+		{"refused", auth, "*1\r\n+OK\r\n", plain, true},
+		{"refused, as is what is behind", auth, "*1\r\n-ERR no\r\n", other, true},
+		{"HELLO refused", hello, "*1\r\n+OK\r\n", other, true},
+		{"HELLO that could not be read", Expect{Effect: commands.Hello}, "*1\r\n+OK\r\n", other, true},
+		{"accepted, and nothing behind", auth, "*1\r\n+OK\r\n", nil, false},
+		{"refused by Redis 7.0", auth, "*1\r\n-WRONGPASS no\r\n", nil, false},
+		{"not run", auth, "*-1\r\n", plain, false},
+		{"HELLO without a login", Expect{Effect: commands.Hello, Change: &upstream.Identity{Proto: 3}},
+			"*1\r\n*0\r\n", plain, false},
+		{"no login", Expect{Effect: commands.Select}, "*1\r\n+OK\r\n", plain, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			u := newUnplugged(upstream.Identity{Proto: 2})
+			u.ask(commands.Multi)
+			u.Relay(Request{Expect: test.queued}, nil)
+			u.ask(commands.Exec)
+			u.ask(test.behind...)
+			u.answer(t, "+OK\r\n+QUEUED\r\n"+test.replies)
+			if got, want := u.took(), "+OK\r\n+QUEUED\r\n"+test.replies; got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			u.ask(commands.Reset)
+			state, _ := u.State()
+			if state.Untracked != test.untracked {
+				t.Errorf("untracked is %v, want %v", state.Untracked, test.untracked)
+			}
+			if !test.untracked {
+				return
+			}
+			u.answer(t, "+RESET\r\n")
+			if state, _ := u.State(); state.Untracked || state.LoggedIn || state.newByReset() {
+				t.Errorf("after RESET untracked is %v, logged in %v, given to others %v",
+					state.Untracked, state.LoggedIn, state.newByReset())
+			}
+		})
+	}
+}
+
 // Behind SYNC come no replies: what was asked before is still answered.
 func TestReplicationStream(t *testing.T) {
 	u := newUnplugged(upstream.Identity{Proto: 2})

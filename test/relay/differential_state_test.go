@@ -45,12 +45,16 @@ func TestDifferentialStateAfterErrors(t *testing.T) {
 	// A part is every state and some of the commands, each with servers of its own.
 	const parts, random = 3, 25
 	commands := slices.Compact(slices.Clone(stateCommands))
+	unanswered := isUnanswered(t)
 	for part := range parts {
 		t.Run(fmt.Sprintf("part %d", part), func(t *testing.T) {
 			t.Parallel()
 			addrs := stateServers(t, proxytest.Dedicated)
 			for i, before := range statesBefore {
 				for at := (part + i) % parts; at < len(commands); at += parts {
+					if slices.Contains(before, "MULTI") && unanswered(commands[at]) {
+						continue
+					}
 					talk := newStateTalk(t, addrs...)
 					talk.after(before, commands[at])
 					talk.end(fmt.Sprintf("%q, then %s", before, commands[at]))
@@ -58,6 +62,7 @@ func TestDifferentialStateAfterErrors(t *testing.T) {
 			}
 		})
 	}
+	often := slices.DeleteFunc(slices.Clone(stateCommands), unanswered)
 	for _, alone := range []bool{false, true} {
 		t.Run(fmt.Sprintf("at random, dedicated %v", alone), func(t *testing.T) {
 			t.Parallel()
@@ -65,11 +70,20 @@ func TestDifferentialStateAfterErrors(t *testing.T) {
 			for range random {
 				seed := rand.Uint64()
 				talk := newStateTalk(t, addrs...)
-				talk.atRandom(rand.New(rand.NewPCG(seed, 0)))
+				talk.atRandom(rand.New(rand.NewPCG(seed, 0)), often)
 				talk.end(fmt.Sprintf("at random from seed %d", seed))
 			}
 		})
 	}
+}
+
+// isUnanswered says which commands Redis does not answer within EXEC. Redis as of 7.2 and Valkey do
+// not say there that they refuse a login: see TestRefusedLoginWithinMulti.
+func isUnanswered(t *testing.T) func(command string) bool {
+	admin := proxytest.Dial(t, testredis.Start(t).Addr())
+	admin.Send("MULTI", "AUTH bob wrong", "EXEC", "ECHO end")
+	answers := strings.Contains(admin.Until("$3\r\nend\r\n"), "WRONGPASS")
+	return func(command string) bool { return !answers && strings.HasSuffix(command, "AUTH bob wrong") }
 }
 
 // stateServers are a Redis, and a proxy in front of another.
@@ -179,13 +193,13 @@ func (s *stateTalk) after(before []string, command string) {
 	s.say(0, "PING", "MULTI", "PING", "EXEC", "ACL WHOAMI", "CLIENT GETNAME")
 }
 
-func (s *stateTalk) atRandom(random *rand.Rand) {
+func (s *stateTalk) atRandom(random *rand.Rand, commands []string) {
 	for range 30 {
 		i := random.IntN(len(s.clients))
 		if random.IntN(20) == 0 {
 			s.connect(i)
 		}
-		command := stateCommands[random.IntN(len(stateCommands))]
+		command := commands[random.IntN(len(commands))]
 		// Two replies: from then on the clients would not speak in turns.
 		s.say(i, strings.Replace(command, "PUNSUBSCRIBE x y", "PUNSUBSCRIBE x", 1))
 	}

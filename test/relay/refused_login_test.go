@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/wire"
 )
 
@@ -39,6 +40,29 @@ func TestRefusedLoginInAPipeline(t *testing.T) {
 		for _, want := range []string{"+1\r\n", "+2\r\n", "-WRONGPASS no\r\n", "+3\r\n", "+4\r\n"} {
 			k.WantReply(want)
 		}
+	}
+}
+
+// Within EXEC they do not answer it either, but count it in the array. The client gets the bytes that
+// it would get without the proxy, and lock commands are refused until RESET: nobody knows any more
+// which reply is whose.
+func TestRefusedLoginWithinMulti(t *testing.T) {
+	server := testredis.Start(t)
+	p := proxytest.Start(t, server.URL(), nil)
+	for _, login := range []string{"AUTH ann no", "HELLO 2 AUTH ann no"} {
+		requests := []string{"MULTI", "SET a 1", login, "SET a 2", "EXEC", "ECHO 1", "ECHO 2", "ECHO end"}
+		direct, through := proxytest.Dial(t, server.Addr()), proxytest.Dial(t, p.Addr)
+		direct.Send(requests...)
+		through.Send(requests...)
+		want, got := direct.Until("$3\r\nend\r\n"), through.Until("$3\r\nend\r\n")
+		if got != want {
+			t.Errorf("%s: got %q, directly %q", login, got, want)
+		}
+		if !strings.Contains(want, "WRONGPASS") {
+			through.Expect("LOCK k 300", "-ERR lock commands can't be used on a connection whose…")
+		}
+		through.Expect("RESET", "+RESET\r\n")
+		through.Expect(proxytest.Unlock("k", through.Lock("k 300")), ":1\r\n")
 	}
 }
 

@@ -128,6 +128,36 @@ func (c *client) expect(line, want string) {
 	}
 }
 
+// mayNot expects that Redis refuses a user a command.
+func (c *client) mayNot(command string) {
+	c.t.Helper()
+	end := " has no permissions to run the '" + strings.ToLower(command) + "' command\r\n"
+	if got := c.ask(command); !strings.HasPrefix(got, "-NOPERM ") || !strings.HasSuffix(got, end) {
+		c.t.Errorf("%s: %q", command, got)
+	}
+}
+
+// directly returns what a node answers a client of its own.
+func directly(t *testing.T, node *testredis.Server, lines ...string) (replies []string) {
+	t.Helper()
+	nc, err := net.Dial("tcp", node.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	nc.SetReadDeadline(testwait.Deadline())
+	in := bufio.NewReader(nc)
+	for _, line := range lines {
+		nc.Write(wire.Append(nil, strings.Fields(line)...))
+		reply, err := wire.ReadReply(in, wire.Either)
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		replies = append(replies, reply)
+	}
+	return replies
+}
+
 func TestPipelineOverSlotsKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	c := open(t, six(t))
@@ -167,10 +197,11 @@ func TestSplitsAndJoins(t *testing.T) {
 	c.expect("MSETNX {x}a 1 {x}b 2", ":1\r\n")
 	c.expect("PING", "+PONG\r\n")
 	c.expect("SELECT 0", "+OK\r\n")
-	c.expect("SELECT 1", "-ERR SELECT is not allowed in cluster mode\r\n")
+	refused := []string{"SELECT 1", "EVALSHA ffffffffffffffffffffffffffffffffffffffff 0"}
+	for i, want := range directly(t, six(t).Nodes[0], refused...) {
+		c.expect(refused[i], want)
+	}
 	c.expect("EVAL return{KEYS[1],ARGV[1]} 1 a b", "*2\r\n$1\r\na\r\n$1\r\nb\r\n")
-	c.expect("EVALSHA ffffffffffffffffffffffffffffffffffffffff 1 a",
-		"-NOSCRIPT No matching script. Please use EVAL.\r\n")
 	sha := "e0e1f9fabfc9d4800c877a703b823ac0578ff8db"
 	c.send("SCRIPT FLUSH")
 	c.reply()

@@ -56,9 +56,9 @@ func TestTransactions(t *testing.T) {
 	k.send("MULTI", "SET {a}1", "EXEC", "EXEC", "DISCARD")
 	k.replies(ok, "-ERR wrong number of arguments for 'set' command\r\n", aborted,
 		"-ERR EXEC without MULTI\r\n", "-ERR DISCARD without MULTI\r\n")
-	k.send("MULTI", "MULTI", "WATCH a", "SET {b}1 z", "EXEC")
-	k.replies(ok, "-ERR MULTI calls can not be nested\r\n",
-		"-ERR WATCH inside MULTI is not allowed\r\n", queued, "*1\r\n+OK\r\n")
+	nested := []string{"MULTI", "MULTI", "WATCH {b}1", "SET {b}1 z", "EXEC"}
+	k.send(nested...)
+	k.replies(directly(t, six(t).MasterOf(six(t).Slot("{b}1")), nested...)...)
 	k.send("MULTI", "DBSIZE", "EXEC")
 	k.replies(ok, "-ERR DBSIZE can't be part of a transaction on a cluster, which is run by one "+
 		"node\r\n", aborted)

@@ -83,7 +83,9 @@ func isUnanswered(t *testing.T) func(command string) bool {
 	admin := proxytest.Dial(t, testredis.Start(t).Addr())
 	admin.Send("MULTI", "AUTH bob wrong", "EXEC", "ECHO end")
 	answers := strings.Contains(admin.Until("$3\r\nend\r\n"), "WRONGPASS")
-	return func(command string) bool { return !answers && strings.HasSuffix(command, "AUTH bob wrong") }
+	return func(command string) bool {
+		return !answers && strings.HasSuffix(command, "AUTH bob wrong")
+	}
 }
 
 // stateServers are a Redis, and a proxy in front of another.

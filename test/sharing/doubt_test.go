@@ -38,17 +38,19 @@ func letInByAnOlderAnswer(t *testing.T, p *proxytest.Proxy, servers []*testredis
 	everywhere("ACL SETUSER ann on >pw ~* &* +@all")
 	for _, last := range []string{"GET a", "CLIENT SETNAME me", "SUBSCRIBE c", "MULTI", "WATCH a", "CLIENT ID"} {
 		for letIn := 0; letIn == 0; {
-			proxytest.Dial(t, p.Addr).Expect("SET a b", "+OK\r\n")
+			early := proxytest.Dial(t, p.Addr)
+			early.Expect("SET a b", "+OK\r\n")
 			everywhere("ACL SETUSER default off")
-			var late []*proxytest.Conn
+			clients := []*proxytest.Conn{early}
 			for range 3 {
 				c := proxytest.Dial(t, p.Addr)
 				if got := c.Do("GET a"); !strings.HasPrefix(got, "-NOAUTH") {
 					letIn++
 				}
 				c.Do(last)
-				late = append(late, c)
+				clients = append(clients, c)
 			}
+			late := clients[1:]
 			testwait.Until(t, last+": nobody stays who came too late", func() bool {
 				// Others come meanwhile.
 				new := proxytest.Dial(t, p.Addr)
@@ -58,6 +60,9 @@ func letInByAnOlderAnswer(t *testing.T, p *proxytest.Proxy, servers []*testredis
 				return len(late) == 0
 			})
 			everywhere("ACL SETUSER default on")
+			for _, c := range clients { // there can be many rounds
+				c.Close()
+			}
 		}
 	}
 }

@@ -41,13 +41,14 @@ gzip -9n >"$stage/changelog.gz" <<-END
 END
 mkdir -p "$stage"/{examples,deploy/{alerts,grafana,kubernetes}} # and docs: what the README leads to
 cp -r docs "$stage/docs"
-cp -r examples/clients examples/adapters "$stage/examples/"
+cp -r examples/adapters "$stage/examples/"
+cp -r clients "$stage/clients"
 cp deploy/alerts/lockproxy.yml "$stage/deploy/alerts/"
 cp deploy/grafana/lockproxy.json "$stage/deploy/grafana/"
 cp deploy/kubernetes/lockproxy.yaml "$stage/deploy/kubernetes/"
-find "$stage/examples" -name __pycache__ -prune -exec rm -r {} +
+find "$stage/examples" "$stage/clients" -name __pycache__ -prune -exec rm -r {} +
 "$TOOLS/links" "$stage" # what is for those who change lockproxy is not in a package
-chmod -R u=rwX,go=rX "$stage/docs" "$stage/examples" "$stage/deploy" "$stage"/*.md
+chmod -R u=rwX,go=rX "$stage/docs" "$stage/examples" "$stage/clients" "$stage/deploy" "$stage"/*.md
 
 # The licences of what is built into the binary want to be passed on with it.
 shopt -s nullglob
@@ -96,7 +97,7 @@ for platform in "${platforms[@]}"; do
 		continue
 	fi
 	mkdir "$stage/$name"
-	cp -r "$stage"/lockproxy{,.1,.toml,.service,.socket} "$stage"/{*.md,copyright,third-party.txt,completion.*,docs,examples,deploy} "$stage/$name/"
+	cp -r "$stage"/lockproxy{,.1,.toml,.service,.socket} "$stage"/{*.md,copyright,third-party.txt,completion.*,docs,examples,clients,deploy} "$stage/$name/"
 	archive "$stage/$name" "$out/$name.tar.gz"
 	bill "$out/$name.cdx.json"
 	if [ "$os" = linux ]; then debian "$arch"; fi

@@ -64,7 +64,7 @@ done
 for want in '-rwxr-xr-x root/root .* ./usr/bin/lockproxy$' '-rw-r--r-- .* ./usr/lib/systemd/system/lockproxy.service$' \
 	'-rw-r--r-- .* ./usr/lib/systemd/system/lockproxy.socket$' \
 	'-rw-r----- .* ./etc/lockproxy/lockproxy.toml$' 'drwxr-x--- .* ./etc/lockproxy/$' '.* ./usr/share/man/man1/lockproxy.1.gz$' '.* ./usr/lib/sysusers.d/lockproxy.conf$' \
-	'.* ./usr/share/doc/lockproxy/'{README.md,docs/operations.md,examples/clients/README.md,deploy/alerts/lockproxy.yml,copyright,third-party.txt.gz,changelog.gz}'$' \
+	'.* ./usr/share/doc/lockproxy/'{README.md,docs/operations.md,clients/README.md,deploy/alerts/lockproxy.yml,copyright,third-party.txt.gz,changelog.gz}'$' \
 	'.* ./usr/share/'{bash-completion/completions/lockproxy,zsh/vendor-completions/_lockproxy,fish/vendor_completions.d/lockproxy.fish}'$'; do
 	grep -Eq -- "^$want" "$work/contents" || fail "the package lacks $want: $(cat "$work/contents")"
 done

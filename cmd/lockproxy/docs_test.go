@@ -44,7 +44,8 @@ var unplain = regexp.MustCompile(`(?i)\bwithout\s+end\b|\btime\s+is\s+over\b|\bs
 func TestPlainWords(t *testing.T) {
 	texts := pages(t)
 	for _, pattern := range []string{"../../internal/admin/page/*", "../../examples/*/*.*",
-		"../../examples/*/*/*", "../../lockcmd/*/help.txt", "../../lockcmd/*/*.json"} {
+		"../../examples/*/*/*", "../../clients/*/*.*", "../../lockcmd/*/help.txt",
+		"../../lockcmd/*/*.json"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("no %s, %v", pattern, err)

@@ -26,7 +26,7 @@ import (
 	"lockproxy/internal/test/testwait"
 )
 
-// helperPrograms use the files of examples/clients with real libraries. That of Go has tests of its
+// helperPrograms use the files of clients with real libraries. That of Go has tests of its
 // own, next to it, for what differs between languages.
 var helperPrograms = []clientProgram{
 	{name: "redis-py", dir: "helpers", run: []string{"/usr/bin/python3", "python.py"},
@@ -41,15 +41,15 @@ var helperPrograms = []clientProgram{
 	{name: "node-redis", dir: "node", run: []string{"node", "helper.mjs"},
 		protocols: []string{"node-redis"}, waits: true},
 	{name: "java", dir: "helpers", build: []string{"javac", "-d", "{out}",
-		"../../../../examples/clients/java/Lockproxy.java", "LockproxyTest.java"},
+		"../../../../clients/java/Lockproxy.java", "LockproxyTest.java"},
 		run: []string{"java", "-cp", "{out}", "LockproxyTest"}, waits: true},
 	{name: "rust", dir: "helpers", build: []string{"rustc", "--edition", "2021", "-D", "warnings",
 		"-o", "{out}", "rust.rs"}, run: []string{"{out}"}, waits: true},
 	{name: "dotnet", dir: "helpers", build: []string{"mcs", "-warnaserror", "-out:{out}",
-		"../../../../examples/clients/dotnet/Lockproxy.cs", "LockproxyTest.cs"},
+		"../../../../clients/dotnet/Lockproxy.cs", "LockproxyTest.cs"},
 		run: []string{"mono", "{out}"}, waits: true},
 	{name: "go", dir: "helpers", build: []string{"go", "test", "-c", "-vet=off", "-o", "{out}",
-		"lockproxy/examples/clients/go"}, run: []string{"{out}"}, waits: true, tested: true},
+		"lockproxy/clients/go"}, run: []string{"{out}"}, waits: true, tested: true},
 }
 
 // helperSteps are what every program must report: the lock, its queue, an exception inside, a
@@ -101,13 +101,13 @@ func TestHelperOnPages(t *testing.T) {
 	upstream := testredis.Start(t)
 	port := strconv.Itoa(testredis.FreePort(t))
 	startForClients(t, port, bin, "--listen", "127.0.0.1:"+port, "--upstream", upstream.URL())
-	helpers, err := filepath.Abs("../../examples/clients/python")
+	helpers, err := filepath.Abs("../../clients/python")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for page, writes := range map[string][2]string{
 		"../../README.md":                  {"report:state", "done"},
-		"../../examples/clients/README.md": {"report:state", "done"},
+		"../../clients/README.md": {"report:state", "done"},
 		"../../docs/once.md":               {"report:7", "all is well"},
 	} {
 		text, err := os.ReadFile(page)
@@ -290,6 +290,6 @@ func TestHelperTypes(t *testing.T) {
 		"--typeRoots", "none", "types.mts", "types.cts"}}
 	c.builds(t, "")
 	c.command(t, "", []string{"node", "-e", `const { withLock, Lost, NotAcquired } =
-		require("../../../../examples/clients/node/lockproxy.cjs");
+		require("../../../../clients/node/lockproxy.cjs");
 		if (!(withLock && new Lost("a") instanceof Error && new NotAcquired("a"))) process.exit(1)`})
 }

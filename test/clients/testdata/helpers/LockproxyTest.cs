@@ -1,4 +1,4 @@
-// examples/clients/dotnet/Lockproxy.cs.
+// clients/dotnet/Lockproxy.cs.
 //
 // usage: mono LockproxyTest.exe HOST PORT            every step
 //        mono LockproxyTest.exe HOST PORT hold KEY   holds KEY until it is killed; wait KEY SECONDS waits

@@ -1,4 +1,4 @@
-// examples/clients/java/Lockproxy.java.
+// clients/java/Lockproxy.java.
 //
 // usage: java LockproxyTest HOST PORT          every step
 //        java LockproxyTest HOST PORT hold KEY holds KEY until it is killed; wait KEY SECONDS waits for it

@@ -1,5 +1,5 @@
 <?php
-// examples/clients/php/Lockproxy.php with phpredis.
+// clients/php/Lockproxy.php with phpredis.
 //
 // usage: php php.php HOST PORT          every step
 //        php php.php HOST PORT hold KEY holds KEY until it is killed; fork KEY also has a child;
@@ -7,7 +7,7 @@
 
 declare(strict_types=1);
 
-require __DIR__ . '/../../../../examples/clients/php/Lockproxy.php';
+require __DIR__ . '/../../../../clients/php/Lockproxy.php';
 
 use Lockproxy\{Claim, Held, Lost, NotAcquired};
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""examples/clients/python/lockproxy.py with redis-py.
+"""clients/python/lockproxy.py with redis-py.
 
 usage: python.py HOST PORT          every step
        python.py HOST PORT hold KEY holds KEY until it is killed; wait KEY SECONDS waits for it
@@ -16,7 +16,7 @@ import time
 
 import redis
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../../../examples/clients/python"))
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../../../clients/python"))
 import lockproxy
 
 r = redis.Redis(sys.argv[1], int(sys.argv[2]))

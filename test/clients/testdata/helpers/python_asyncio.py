@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""examples/clients/python/lockproxy_asyncio.py with redis.asyncio.
+"""clients/python/lockproxy_asyncio.py with redis.asyncio.
 
 usage: python_asyncio.py HOST PORT          every step
        python_asyncio.py HOST PORT hold KEY holds KEY until it is killed; wait KEY SECONDS
@@ -14,7 +14,7 @@ import time
 
 import redis.asyncio
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../../../examples/clients/python"))
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../../../clients/python"))
 import lockproxy_asyncio as lockproxy
 
 r = redis.asyncio.Redis(host=sys.argv[1], port=int(sys.argv[2]))

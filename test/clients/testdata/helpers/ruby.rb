@@ -1,9 +1,9 @@
-# examples/clients/ruby/lockproxy.rb with redis-rb.
+# clients/ruby/lockproxy.rb with redis-rb.
 #
 # usage: ruby ruby.rb HOST PORT          every step
 #        ruby ruby.rb HOST PORT hold KEY holds KEY until it is killed; fork KEY also has a child;
 #                                wait KEY SECONDS waits for it before
-require_relative "../../../../examples/clients/ruby/lockproxy"
+require_relative "../../../../clients/ruby/lockproxy"
 
 HOST, PORT, = ARGV
 OPTIONS = { host: HOST, port: Integer(PORT) }.freeze

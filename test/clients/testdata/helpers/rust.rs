@@ -1,9 +1,9 @@
-// examples/clients/rust/lockproxy.rs.
+// clients/rust/lockproxy.rs.
 //
 // usage: rust HOST PORT            every step
 //        rust HOST PORT hold KEY   holds KEY until it is killed; wait KEY SECONDS waits for it
 
-#[path = "../../../../examples/clients/rust/lockproxy.rs"]
+#[path = "../../../../clients/rust/lockproxy.rs"]
 #[allow(dead_code)]
 mod lockproxy;
 

@@ -1,4 +1,4 @@
-// examples/clients/node/lockproxy.cjs with ioredis and node-redis, as they connect by default.
+// clients/node/lockproxy.cjs with ioredis and node-redis, as they connect by default.
 //
 // usage: node helper.mjs HOST PORT ioredis|node-redis            every step
 //        node helper.mjs HOST PORT ioredis|node-redis hold KEY   holds KEY until it is killed;
@@ -10,7 +10,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { createClient } from "redis";
 import { Lost, NotAcquired, once as shared, withLock }
-  from "../../../../examples/clients/node/lockproxy.cjs";
+  from "../../../../clients/node/lockproxy.cjs";
 
 const [host, port, library, hold, holdKey, seconds] = process.argv.slice(2);
 const prefix = `helper:${library}:`;

@@ -1,7 +1,7 @@
 // Not run: the types of the Node helper, used as a program in TypeScript would.
 import { Redis } from "ioredis";
 import { createClient } from "redis";
-import { Lost, NotAcquired, once, withLock } from "../../../../examples/clients/node/lockproxy.cjs";
+import { Lost, NotAcquired, once, withLock } from "../../../../clients/node/lockproxy.cjs";
 
 const done: string = await withLock(new Redis(), "a", { wait: 5, max: 60 }, async (held) => {
   const token: number = held.token;

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	lockproxy "lockproxy/examples/clients/go"
+	lockproxy "lockproxy/clients/go"
 	"lockproxy/internal/test/testwait"
 )
 

@@ -139,7 +139,7 @@ func (c clientProgram) command(t *testing.T, out string, words []string) string 
 	t.Helper()
 	words = withOut(words, out)
 	cmd := exec.Command(words[0], words[1:]...)
-	cmd.Dir, cmd.Env = filepath.Join("testdata", c.dir), append(os.Environ(), c.env...)
+	cmd.Dir, cmd.Env = filepath.Join("testdata", c.dir), append(os.Environ(), withOut(c.env, out)...)
 	stdout, stderr, err := runToEnd(t, cmd)
 	if err != nil {
 		t.Fatalf("%s: %v\n%s%s", strings.Join(words, " "), err, stdout, stderr)

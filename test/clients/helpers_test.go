@@ -4,6 +4,7 @@ package clients_test
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"net"
@@ -29,10 +30,6 @@ import (
 // helperPrograms use the files of clients with real libraries. That of Go has tests of its
 // own, next to it, for what differs between languages.
 var helperPrograms = []clientProgram{
-	{name: "redis-py", dir: "helpers", run: []string{"/usr/bin/python3", "python.py"},
-		waits: true, forks: true},
-	{name: "redis-py asyncio", dir: "helpers",
-		run: []string{"/usr/bin/python3", "python_asyncio.py"}, waits: true, forks: true},
 	{name: "redis-rb", dir: "helpers", run: []string{"/usr/bin/ruby", "ruby.rb"}, forks: true},
 	{name: "phpredis", dir: "helpers", run: []string{"/usr/bin/php", "php.php"}, silent: true,
 		forks: true},
@@ -106,9 +103,9 @@ func TestHelperOnPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for page, writes := range map[string][2]string{
-		"../../README.md":                  {"report:state", "done"},
-		"../../clients/README.md": {"report:state", "done"},
-		"../../docs/once.md":               {"report:7", "all is well"},
+		"../../README.md":                {"report:state", "done"},
+		"../../clients/python/README.md": {"report:state", "done"},
+		"../../docs/once.md":             {"report:7", "all is well"},
 	} {
 		text, err := os.ReadFile(page)
 		if err != nil {
@@ -156,6 +153,7 @@ func endsByItself(*testing.T, *redis.Client, string) {}
 // holder is a program that holds a lock, or waits for it.
 type holder struct {
 	*exec.Cmd
+	stdin  io.WriteCloser
 	stdout *bufio.Reader
 }
 
@@ -166,11 +164,13 @@ func (c clientProgram) start(t *testing.T, out string, args []string) *holder {
 	h := &holder{Cmd: exec.Command(words[0], words[1:]...)}
 	h.Dir = filepath.Join("testdata", c.dir)
 	h.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	h.Stderr = t.Output()
+	h.Env, h.Stderr = append(os.Environ(), withOut(c.env, out)...), t.Output()
+	stdin, failed := h.StdinPipe()
 	stdout, err := h.StdoutPipe()
-	if err == nil {
+	if err = cmp.Or(err, failed); err == nil {
 		err = h.Start()
 	}
+	h.stdin = stdin
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,11 +58,10 @@ func cookFor(t *testing.T, upstream string, files map[string]string) *recipes {
 		}
 	}
 	for name, path := range map[string]string{
-		"lockproxy.py": "clients/python/lockproxy.py", "lockproxy.rb": "clients/ruby/lockproxy.rb",
-		"lockproxy.cjs":         "clients/node/lockproxy.cjs",
-		"lockproxy_redis_py.py": "adapters/lockproxy_redis_py.py",
+		"lockproxy.rb": "clients/ruby/lockproxy.rb", "lockproxy.cjs": "clients/node/lockproxy.cjs",
+		"lockproxy_redis_py.py": "examples/adapters/lockproxy_redis_py.py",
 	} {
-		text, err := os.ReadFile("../../examples/" + path)
+		text, err := os.ReadFile("../../" + path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,11 +81,23 @@ func cookFor(t *testing.T, upstream string, files map[string]string) *recipes {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Symlink(bin, filepath.Join(r.dir, "lockproxy")); err != nil {
-		t.Fatal(err)
+	for name, to := range map[string]string{
+		"bin/lockproxy": bin, "lockproxy": "../../clients/python/lockproxy",
+	} {
+		path := filepath.Join(r.dir, name)
+		to, err := filepath.Abs(to)
+		if err == nil {
+			err = os.MkdirAll(filepath.Dir(path), 0o700)
+		}
+		if err == nil {
+			err = os.Symlink(to, path)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	r.env = append(os.Environ(), "LOCKPROXY_URL=redis://127.0.0.1:"+port,
-		"PATH="+r.dir+":/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1")
+		"PATH="+r.dir+"/bin:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1")
 	return r
 }
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs the missing ones of the Redis clients that clients_test.go runs.
+# Installs the missing ones of the Redis clients and the tools that the tests of clients use.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -11,6 +11,7 @@ needed=(
   'command -v cc | gcc libc6-dev'
   'test -e /usr/include/hiredis/hiredis.h | libhiredis-dev'
   '/usr/bin/python3 -I -c "import redis" | python3-redis'
+  '/usr/bin/python3 -I -c "import setuptools, wheel, pip" | python3-pip python3-setuptools python3-wheel'
   '/usr/bin/php -r "exit((int) !class_exists(\"Redis\"));" | php-cli php-redis'
   '/usr/bin/php -r "require \"Predis/autoload.php\";" | php-cli php-predis'
   '/usr/bin/php -r "require \"Symfony/Component/Lock/autoload.php\";" | php-cli php-symfony-lock'

@@ -1,69 +1,55 @@
-"""Locks of lockproxy for redis.asyncio: copy this file into your program. Python 3.11 or later.
+"""Locks of lockproxy for redis.asyncio. Python 3.11 or later.
 
-    import redis.asyncio, lockproxy_asyncio
+    import redis.asyncio, lockproxy.aio
 
     r = redis.asyncio.Redis(port=6380)
-    async with lockproxy_asyncio.lock(r, "report", wait=5) as held:
+    async with lockproxy.aio.lock(r, "report", wait=5) as held:
         await held.fence("SET", "report:state", "done")  # refused if the lock was lost
 
-    @lockproxy_asyncio.locked(r, "nightly")
+    @lockproxy.aio.locked(r, "nightly")
     async def nightly(): ...
 
-    body = await lockproxy_asyncio.once(r, "report:7", make, ttl=300, wait=20)  # await make(claim)
+    body = await lockproxy.aio.once(r, "report:7", make, ttl=300, wait=20)  # await make(claim)
 
 If the lock is lost, the block is cancelled at its next await, and Lost is raised. A lock has a
-connection of its own, made like those of r.
+connection of its own, made like those of r. Durations are seconds or timedeltas.
 """
+from __future__ import annotations
+
 import asyncio
-import builtins
 import contextlib
 import functools
-import numbers
 import os
-import random
-import secrets
-import socket
-import sys
 import time
+from typing import Any, Awaitable, Callable, Optional, TypeVar
 
 import redis
+import redis.asyncio
 
-PING_EVERY = 1  # seconds: balancers cut connections on which nothing moves
-ANSWER_WITHIN = 10
-NOT_LOCKPROXY = ("this is a Redis, not lockproxy: connect to lockproxy's port, "
-                 "6380 by default")
-AWAY_WITHIN = 30  # a proxy that is being restarted or replaced is back by then
+from ._shared import (ANSWER_WITHIN, FENCE_SQL, PING_EVERY, Lost, NotAcquired, Request, Seconds,
+                      connection_options, done, explained, in_seconds, is_fenced, must_be,
+                      not_held_yet, silence)
 
+__all__ = ["Claim", "Held", "Lost", "NotAcquired", "lock", "locked", "once"]
 
-class NotAcquired(Exception):
-    """Another client holds the lock, or still held it when the wait ended."""
-
-    def __init__(self, key, does="holds the lock"):
-        super().__init__(f"another client {does} {key!r}")
-
-
-class Lost(Exception):
-    """The lock was lost while the block ran: another client can hold it."""
-
-    def __init__(self, key):
-        super().__init__(f"the lock {key!r} was lost")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Claim:
     """The right to make a value. `token` rises with every claim: it fences other databases."""
 
-    def __init__(self, key, token):
+    def __init__(self, key: Any, token: int):
         self.key, self.token = key, token
 
 
 class Held(Claim):
     """A lock that is held. `token` rises with every acquisition: it fences other databases too."""
 
-    def __init__(self, r, key, token):
+    def __init__(self, r: redis.asyncio.Redis, key: Any, token: int):
         super().__init__(key, token)
         self._redis = r
 
-    async def fence(self, *command):
+    async def fence(self, *command: Any) -> Any:
         """Runs a command in Redis only if the lock is still held."""
         try:
             return await self._redis.execute_command("FENCE", self.key, self.token, *command)
@@ -72,21 +58,46 @@ class Held(Claim):
                 raise Lost(self.key) from e
             raise
 
+    async def fence_sql(self, cursor: Any) -> None:
+        """Begins what a transaction of PostgreSQL writes under the lock, by psycopg's AsyncCursor.
 
-def lock(r, key, timeout=10, wait=None, owner=None, max=None):
+        If a later holder has begun to write already, Lost is raised, and the transaction can only
+        be rolled back. Until it ends, a later holder waits here.
+        """
+        try:
+            await cursor.execute(FENCE_SQL, (self.key, self.token))
+        except Exception as e:
+            if is_fenced(e):
+                raise Lost(self.key) from e
+            raise
+
+    async def extend(self, timeout: Seconds) -> None:
+        """From now on a crashed proxy can leave the lock behind for so long. Lost if it is lost."""
+        if await self._redis.execute_command("RELOCK", self.key, self.token,
+                                             in_seconds("timeout", timeout)) != 1:
+            raise Lost(self.key)
+
+
+def lock(r: redis.asyncio.Redis, key: Any, timeout: Seconds = 10, wait: Optional[Seconds] = None,
+         owner: Optional[str] = None, max_hold: Optional[Seconds] = None) -> _Lock:
     """Holds a lock while the block runs. wait: seconds, 0 waits forever, None doesn't wait.
 
     timeout is how long a crashed proxy can leave the lock behind, in seconds. owner is who holds
-    the lock, for people: this program's name, host and process if it is None. max is how long the
-    lock is held at most, in seconds, also if the block hangs; None is forever.
+    the lock, for people: this program's name, host and process if it is None. max_hold is how long
+    the lock is held at most, in seconds, also if the block hangs; None is forever. Cancelling the
+    task ends the wait.
     """
-    _check_seconds(timeout=timeout, wait=wait, max=max)
-    return _Lock(_hold(r, key, timeout, wait, owner, max))
+    must_be(redis.asyncio.Redis, r)
+    timeout = in_seconds("timeout", timeout)
+    request = functools.partial(Request, "LOCK", key, timeout, wait=wait, max_hold=max_hold,
+                                owner=owner)
+    request()  # complains here of what is wrong
+    return _Lock(_hold(r, key, timeout, request))
 
 
 @contextlib.asynccontextmanager
-async def _hold(r, key, timeout, wait, owner, max):
-    session, token = await _ask(r, wait, max, owner, "LOCK", key, timeout)
+async def _hold(r, key, timeout, request):
+    session, token = await _ask(r, request())
     try:
         if token is None:
             raise NotAcquired(key)
@@ -99,29 +110,23 @@ async def _hold(r, key, timeout, wait, owner, max):
 class _Lock:
     """What lock() returns. The lock is taken where the block begins."""
 
-    def __init__(self, block):
+    def __init__(self, block: contextlib.AbstractAsyncContextManager[Held]):
         self._block = block
 
-    async def __aenter__(self):
+    async def __aenter__(self) -> Held:
         return await self._block.__aenter__()
 
-    async def __aexit__(self, *error):
+    async def __aexit__(self, *error: Any) -> Optional[bool]:
         return await self._block.__aexit__(*error)
 
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise TypeError("the lock is not held yet: write 'async with lock(...) as held:', "
-                        f"and held.{name} within the block")
+    def __getattr__(self, name: str) -> Any:
+        raise not_held_yet(name, "async with")
 
 
-def _check_seconds(**options):
-    for name, value in options.items():
-        if value is not None and not isinstance(value, numbers.Real):
-            raise TypeError(f"{name} wants seconds, a number, not {value!r}")
-
-
-async def once(r, key, make, ttl=None, timeout=10, wait=None, early=None, owner=None, max=None):
+async def once(r: redis.asyncio.Redis, key: Any, make: Callable[[Claim], Awaitable[Any]],
+               ttl: Optional[Seconds] = None, timeout: Seconds = 10,
+               wait: Optional[Seconds] = None, early: Optional[Seconds] = None,
+               owner: Optional[str] = None, max_hold: Optional[Seconds] = None) -> Any:
     """Returns the value of key. If there is none, one client makes it, and all have it.
 
     await make(claim) is the value, which is stored for ttl seconds (None: until it is deleted). If
@@ -131,25 +136,28 @@ async def once(r, key, make, ttl=None, timeout=10, wait=None, early=None, owner=
     the present one. If the claim is lost make is cancelled, nothing is stored, and Lost is raised.
     The rest is as for lock: the claim is a lock with a connection of its own.
     """
-    _check_seconds(ttl=ttl, timeout=timeout, wait=wait, early=early, max=max)
+    must_be(redis.asyncio.Redis, r)
+    timeout, ttl = in_seconds("timeout", timeout), in_seconds("ttl", ttl)
+    early = in_seconds("early", early)
+    request = Request("ONCE", key, timeout, *(() if early is None else ("EARLY", early)),
+                      wait=wait, max_hold=max_hold, owner=owner)
     if early is None:
         value, lives = await r.get(key), -1
     else:
         value, lives = await r.pipeline(transaction=False).get(key).pttl(key).execute()
     if value is not None and not 0 <= lives < (early or 0) * 1000:
         return value
-    command = ["ONCE", key, timeout] + ([] if early is None else ["EARLY", early])
-    session, got = await _ask(r, wait, max, owner, *command)
+    session, got = await _ask(r, request)
     try:
         if got is None:
             raise NotAcquired(key, "makes the value of")
         if not isinstance(got, int):
             return got
-        encoder, done = session.connection.encoder, ["DONE", key, got]  # which gives up
+        encoder, end = session.connection.encoder, ["DONE", key, got]  # which gives up
         try:
-            async with _holding(session, key, timeout, done):
+            async with _holding(session, key, timeout, end):
                 value = encoder.encode(await make(Claim(key, got)))
-                done += [value] + ([] if ttl is None else ["PX", round(ttl * 1000)])
+                end[:] = done(key, got, value, ttl)
         except Lost as e:
             raise e.__cause__ or e  # what DONE was answered
         return encoder.decode(value)  # as GET would
@@ -193,51 +201,23 @@ async def _holding(session, key, timeout, end):
         raise Lost(key) from (released if isinstance(released, Exception) else None)
 
 
-async def _ask(r, wait, max, owner, *command):
-    """Returns a new connection and its reply to LOCK or ONCE.
-
-    If the proxy is restarted or replaced meanwhile, it asks again for the rest of the wait, by the
-    same owner. A command whose wait was ended has had no effect; a lock whose connection is lost is
-    released, or given to its owner again.
-    """
-    owner, began = owner or my_name(), time.monotonic()
-    away, rest = began, wait
+async def _ask(r, request):
+    """Returns a new connection and its reply to LOCK or ONCE."""
     while True:
         session = asked = None
         try:
             session = await _Session.open(r)
             asked = time.monotonic()
-            return session, await session.ask_for(rest, max, owner, *command)
+            return session, await session.ask(request.within(), *request.words())
         except BaseException as e:
             if session is not None:
                 await session.close()
-            now = time.monotonic()
-            if asked is not None and now - asked > ANSWER_WITHIN:
-                away = now  # it has been there meanwhile
-            ends = away + AWAY_WITHIN
-            if wait:
-                ends = min(ends, began + wait)
-            if wait is None or now >= ends or not _is_away(e):
+            pause = request.pause_after(e, asked)
+            if pause is None:
+                if isinstance(e, redis.ResponseError):
+                    raise explained(e) from e
                 raise
-        pause = random.uniform(0.05, 0.5)  # not all who wait at once
-        await asyncio.sleep(min(pause, ends - now))
-        if wait:
-            rest = round(builtins.max(began + wait - time.monotonic(), 0.001), 3)
-
-
-def _is_away(error):
-    """Whether the proxy has ended a wait, or cannot be reached."""
-    if isinstance(error, (redis.AuthenticationError,
-                          redis.exceptions.AuthorizationError)):
-        return False
-    return (isinstance(error, (redis.ConnectionError, redis.TimeoutError, OSError))
-            or type(error).__name__ == "TryAgainError" or str(error).startswith("TRYAGAIN"))
-
-
-def my_name():
-    """Says which program this is; the random part is this lock's, since owners share theirs."""
-    program = os.path.basename(sys.argv[0]) or "python"
-    return f"{program}@{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        await asyncio.sleep(pause)
 
 
 class _Session:
@@ -248,10 +228,7 @@ class _Session:
     @classmethod
     async def open(cls, r):
         session, pool = cls(), r.connection_pool
-        # A health check would read the replies that others wait for.
-        options = {**pool.connection_kwargs, "socket_timeout": None, "health_check_interval": 0}
-        if "path" not in options:  # of a Unix socket
-            options["socket_keepalive"] = True
+        options = connection_options(pool, None)
         session.connection = pool.connection_class(**options)
         await session.connection.connect()
         session.began = time.monotonic()
@@ -270,19 +247,6 @@ class _Session:
         await self.connection.send_command(*command)
         self._ping_later()
         return await asyncio.wait_for(self.connection.read_response(), within)
-
-    async def ask_for(self, wait, max, owner, *command):
-        """Returns the reply to LOCK or ONCE, for as long as this connection lasts."""
-        command += ("SESSION",) + (() if max is None else ("MAX", max))
-        command += () if wait is None else ("WAIT", wait)
-        # The read timeout must be longer than the wait.
-        within = None if wait == 0 else (wait or 0) + ANSWER_WITHIN
-        try:
-            return await self.ask(within, *command, "OWNER", owner)
-        except redis.ResponseError as e:
-            if "unknown command" in str(e):
-                raise redis.ResponseError(NOT_LOCKPROXY) from e
-            raise
 
     async def last_reply(self):
         """The reply, or the error, that comes behind those to all pings."""
@@ -328,26 +292,19 @@ class _Session:
         cls.opened.clear()
 
 
-def silence(sock):
-    """Closes a socket in this process alone; its number stays taken, for who knows it."""
-    if sock is not None and sock.fileno() >= 0:
-        with open(os.devnull, "rb+", buffering=0) as nothing:
-            os.dup2(nothing.fileno(), sock.fileno(), inheritable=False)
-
-
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_Session.leave_to_parent)
 
 
-def locked(r, key, **options):
+def locked(r: redis.asyncio.Redis, key: Any, **options: Any) -> Callable[[F], F]:
     """A decorator: the coroutine function runs under the lock."""
 
-    def decorate(function):
+    def decorate(function: F) -> F:
         @functools.wraps(function)
         async def run(*args, **kwargs):
             async with lock(r, key, **options):
                 return await function(*args, **kwargs)
 
-        return run
+        return run  # type: ignore[return-value]
 
     return decorate

@@ -1,4 +1,4 @@
-"""Locks of lockproxy for redis-py: copy this file into your program.
+"""Locks of lockproxy for redis-py.
 
     import redis, lockproxy
 
@@ -13,52 +13,40 @@
     body = lockproxy.once(r, "report:7", lambda claim: build(7), ttl=300, wait=20)
 
 A lock lasts until the block ends, however that is, or until the program dies. It has a connection
-of its own, made like those of r. lockproxy_asyncio.py has the same for asyncio.
+of its own, made like those of r. Durations are seconds or timedeltas. lockproxy.aio has the same
+for asyncio.
 """
-import builtins
+from __future__ import annotations
+
 import contextlib
 import functools
-import numbers
 import os
-import random
-import secrets
 import selectors
 import socket
-import sys
 import threading
 import time
+from typing import Any, Callable, Optional, TypeVar
 
 import redis
 
-PING_EVERY = 1  # seconds: balancers cut connections on which nothing moves
-ANSWER_WITHIN = 10
-NOT_LOCKPROXY = ("this is a Redis, not lockproxy: connect to lockproxy's port, "
-                 "6380 by default")
-AWAY_WITHIN = 30  # a proxy that is being restarted or replaced is back by then
+from ._shared import (ANSWER_WITHIN, FENCE_SQL, PING_EVERY, Cancelled, Lost, NotAcquired, Request,
+                      Seconds, connection_options, done, explained, in_seconds, is_fenced, must_be,
+                      not_held_yet, silence)
 
+__all__ = ["Cancelled", "Claim", "Held", "Lost", "NotAcquired", "lock", "locked", "once"]
 
-class NotAcquired(Exception):
-    """Another client holds the lock, or still held it when the wait ended."""
-
-    def __init__(self, key, does="holds the lock"):
-        super().__init__(f"another client {does} {key!r}")
-
-
-class Lost(Exception):
-    """The lock was lost while the block ran: another client can hold it."""
-
-    def __init__(self, key):
-        super().__init__(f"the lock {key!r} was lost")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Claim:
     """The right to make a value. `token` rises with every claim: it fences other databases."""
 
-    def __init__(self, key, token):
+    def __init__(self, key: Any, token: int):
         self.key, self.token = key, token
         self.lost = threading.Event()
 
-    def check(self):
+    def check(self) -> None:
+        """Raises Lost if the lock was lost."""
         if self.lost.is_set():
             raise Lost(self.key)
 
@@ -66,11 +54,11 @@ class Claim:
 class Held(Claim):
     """A lock that is held. `token` rises with every acquisition: it fences other databases too."""
 
-    def __init__(self, r, key, token):
+    def __init__(self, r: redis.Redis, key: Any, token: int):
         super().__init__(key, token)
         self._redis = r
 
-    def fence(self, *command):
+    def fence(self, *command: Any) -> Any:
         """Runs a command in Redis only if the lock is still held."""
         try:
             return self._redis.execute_command("FENCE", self.key, self.token, *command)
@@ -79,22 +67,48 @@ class Held(Claim):
                 raise Lost(self.key) from e
             raise
 
+    def fence_sql(self, cursor: Any) -> None:
+        """Begins what a transaction of PostgreSQL writes under the lock: psycopg or psycopg2.
 
-def lock(r, key, timeout=10, wait=None, owner=None, on_lost=None, max=None):
+        If a later holder has begun to write already, Lost is raised, and the transaction can only
+        be rolled back. Until it ends, a later holder waits here.
+        """
+        try:
+            cursor.execute(FENCE_SQL, (self.key, self.token))
+        except Exception as e:
+            if is_fenced(e):
+                raise Lost(self.key) from e
+            raise
+
+    def extend(self, timeout: Seconds) -> None:
+        """From now on a crashed proxy can leave the lock behind for so long. Lost if it is lost."""
+        if self._redis.execute_command("RELOCK", self.key, self.token,
+                                       in_seconds("timeout", timeout)) != 1:
+            raise Lost(self.key)
+
+
+def lock(r: redis.Redis, key: Any, timeout: Seconds = 10, wait: Optional[Seconds] = None,
+         owner: Optional[str] = None, on_lost: Optional[Callable[[Held], Any]] = None,
+         max_hold: Optional[Seconds] = None, cancel: Optional[threading.Event] = None) -> _Lock:
     """Holds a lock while the block runs. wait: seconds, 0 waits forever, None doesn't wait.
 
     timeout is how long a crashed proxy can leave the lock behind, in seconds. owner is who holds
     the lock, for people: this program's name, host and process if it is None. on_lost is called
     from another thread as soon as the lock is lost. At the end of the block Lost is raised then.
-    max is how long the lock is held at most, in seconds, also if the block hangs; None is forever.
+    max_hold is how long the lock is held at most, in seconds, also if the block hangs; None is
+    forever. Setting cancel, from another thread or a signal handler, ends the wait with Cancelled.
     """
-    _check_seconds(timeout=timeout, wait=wait, max=max)
-    return _Lock(_hold(r, key, timeout, wait, owner, on_lost, max))
+    must_be(redis.Redis, r)
+    timeout = in_seconds("timeout", timeout)
+    request = functools.partial(Request, "LOCK", key, timeout, wait=wait, max_hold=max_hold,
+                                owner=owner)
+    request()  # complains here of what is wrong
+    return _Lock(_hold(r, key, timeout, request, on_lost, cancel))
 
 
 @contextlib.contextmanager
-def _hold(r, key, timeout, wait, owner, on_lost, max):
-    session, token = _ask(r, wait, max, owner, "LOCK", key, timeout)
+def _hold(r, key, timeout, request, on_lost, cancel):
+    session, token = _ask(r, key, request(), cancel)
     try:
         if token is None:
             raise NotAcquired(key)
@@ -113,29 +127,23 @@ def _hold(r, key, timeout, wait, owner, on_lost, max):
 class _Lock:
     """What lock() returns. The lock is taken where the block begins."""
 
-    def __init__(self, block):
+    def __init__(self, block: contextlib.AbstractContextManager[Held]):
         self._block = block
 
-    def __enter__(self):
+    def __enter__(self) -> Held:
         return self._block.__enter__()
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: Any) -> Optional[bool]:
         return self._block.__exit__(*error)
 
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise TypeError("the lock is not held yet: write 'with lock(...) as held:', "
-                        f"and held.{name} within the block")
+    def __getattr__(self, name: str) -> Any:
+        raise not_held_yet(name, "with")
 
 
-def _check_seconds(**options):
-    for name, value in options.items():
-        if value is not None and not isinstance(value, numbers.Real):
-            raise TypeError(f"{name} wants seconds, a number, not {value!r}")
-
-
-def once(r, key, make, ttl=None, timeout=10, wait=None, early=None, owner=None, max=None):
+def once(r: redis.Redis, key: Any, make: Callable[[Claim], Any], ttl: Optional[Seconds] = None,
+         timeout: Seconds = 10, wait: Optional[Seconds] = None, early: Optional[Seconds] = None,
+         owner: Optional[str] = None, max_hold: Optional[Seconds] = None,
+         cancel: Optional[threading.Event] = None) -> Any:
     """Returns the value of key. If there is none, one client makes it, and all have it.
 
     make(claim) returns the value, which is stored for ttl seconds (None: until it is deleted). If
@@ -145,15 +153,18 @@ def once(r, key, make, ttl=None, timeout=10, wait=None, early=None, owner=None, 
     the present one. If the claim is lost nothing is stored, and Lost is raised. The rest is as for
     lock: the claim is a lock with a connection of its own.
     """
-    _check_seconds(ttl=ttl, timeout=timeout, wait=wait, early=early, max=max)
+    must_be(redis.Redis, r)
+    timeout, ttl = in_seconds("timeout", timeout), in_seconds("ttl", ttl)
+    early = in_seconds("early", early)
+    request = Request("ONCE", key, timeout, *(() if early is None else ("EARLY", early)),
+                      wait=wait, max_hold=max_hold, owner=owner)
     if early is None:
         value, lives = r.get(key), -1
     else:
         value, lives = r.pipeline(transaction=False).get(key).pttl(key).execute()
     if value is not None and not 0 <= lives < (early or 0) * 1000:
         return value
-    command = ["ONCE", key, timeout] + ([] if early is None else ["EARLY", early])
-    session, got = _ask(r, wait, max, owner, *command)
+    session, got = _ask(r, key, request, cancel)
     try:
         if got is None:
             raise NotAcquired(key, "makes the value of")
@@ -168,9 +179,8 @@ def once(r, key, make, ttl=None, timeout=10, wait=None, early=None, owner=None, 
             _release(session, claim, "DONE")
             raise
         claim.check()
-        command = ["DONE", key, got, value] + ([] if ttl is None else ["PX", round(ttl * 1000)])
         try:
-            stored = session.ask(ANSWER_WITHIN, *command) == 1
+            stored = session.ask(ANSWER_WITHIN, *done(key, got, value, ttl)) == 1
         except (redis.ConnectionError, redis.TimeoutError) as e:
             raise Lost(key) from e
         if not stored:
@@ -180,64 +190,42 @@ def once(r, key, make, ttl=None, timeout=10, wait=None, early=None, owner=None, 
         session.close()
 
 
-def _ask(r, wait, max, owner, *command):
-    """Returns a new connection and its reply to LOCK or ONCE.
-
-    If the proxy is restarted or replaced meanwhile, it asks again for the rest of the wait, by the
-    same owner. A command whose wait was ended has had no effect; a lock whose connection is lost is
-    released, or given to its owner again.
-    """
-    owner, began = owner or my_name(), time.monotonic()
-    away, rest = began, wait
+def _ask(r, key, request, cancel):
+    """Returns a new connection and its reply to LOCK or ONCE."""
     while True:
         session = asked = None
         try:
             session = _Session(r)
             asked = time.monotonic()
-            return session, session.ask_for(rest, max, owner, *command)
+            reply = session.ask(request.within(), *request.words(), cancel=cancel)
+            if reply is _CANCELLED:
+                raise Cancelled(key)
+            return session, reply
         except BaseException as e:
             if session is not None:
                 session.close()
-            now = time.monotonic()
-            if asked is not None and now - asked > ANSWER_WITHIN:
-                away = now  # it has been there meanwhile
-            ends = away + AWAY_WITHIN
-            if wait:
-                ends = min(ends, began + wait)
-            if wait is None or now >= ends or not _is_away(e):
+            pause = request.pause_after(e, asked)
+            if pause is None:
+                if isinstance(e, redis.ResponseError):
+                    raise explained(e) from e
                 raise
-        pause = random.uniform(0.05, 0.5)  # not all who wait at once
-        time.sleep(min(pause, ends - now))
-        if wait:
-            rest = round(builtins.max(began + wait - time.monotonic(), 0.001), 3)
+        if cancel is None:
+            time.sleep(pause)
+        elif cancel.wait(pause):
+            raise Cancelled(key)
 
 
-def _is_away(error):
-    """Whether the proxy has ended a wait, or cannot be reached."""
-    if isinstance(error, (redis.AuthenticationError,
-                          redis.exceptions.AuthorizationError)):
-        return False
-    return (isinstance(error, (redis.ConnectionError, redis.TimeoutError, OSError))
-            or type(error).__name__ == "TryAgainError" or str(error).startswith("TRYAGAIN"))
-
-
-def my_name():
-    """Says which program this is; the random part is this lock's, since owners share theirs."""
-    program = os.path.basename(sys.argv[0]) or "python"
-    return f"{program}@{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+_CANCELLED = object()
 
 
 class _Session:
     """The connection of a lock. One thread uses it at a time."""
 
-    opened = set()
+    opened: set[_Session] = set()
 
     def __init__(self, r):
         pool = r.connection_pool
-        options = {**pool.connection_kwargs, "socket_timeout": ANSWER_WITHIN,
-                   "health_check_interval": 0}
-        if "path" not in options:  # of a Unix socket
-            options["socket_keepalive"] = True
+        options = connection_options(pool, ANSWER_WITHIN)
         self.connection, self.held = pool.connection_class(**options), None
         self.connection.connect()
         self.pings, self.asked = 0, None  # unanswered, since when
@@ -247,34 +235,27 @@ class _Session:
         self.opened.discard(self)
         self.connection.disconnect()
 
-    def ask(self, within, *command):
+    def ask(self, within, *command, cancel=None):
         """Returns the reply. A proxy reads pings while LOCK waits, and answers them behind it."""
         before, self.pings, asked = self.pings, 0, time.monotonic()
         self.connection.send_command(*command)
+        pinged = asked
         while True:
-            waited = time.monotonic() - asked
+            now = time.monotonic()
             # The proxy keeps the pings of a long wait.
-            if self.connection.can_read(min(max(waited / 60, PING_EVERY), 15)):
+            ping_in = pinged + min(max((now - asked) / 60, PING_EVERY), 15) - now
+            if self.connection.can_read(max(min(ping_in, 0.1), 0) if cancel else max(ping_in, 0)):
                 if before == 0:
                     return self.connection.read_response()
                 before -= 1
                 self._skip()
-            elif within is not None and waited > within:
+            elif cancel is not None and cancel.is_set():
+                return _CANCELLED
+            elif within is not None and now - asked > within:
                 raise redis.TimeoutError("lockproxy does not answer")
-            else:
+            elif ping_in <= 0:
                 self.ping()
-
-    def ask_for(self, wait, max, owner, *command):
-        """Returns the reply to LOCK or ONCE, for as long as this connection lasts."""
-        command += ("SESSION",) + (() if max is None else ("MAX", max))
-        command += () if wait is None else ("WAIT", wait)
-        within = None if wait == 0 else (wait or 0) + ANSWER_WITHIN
-        try:
-            return self.ask(within, *command, "OWNER", owner)
-        except redis.ResponseError as e:
-            if "unknown command" in str(e):
-                raise redis.ResponseError(NOT_LOCKPROXY) from e
-            raise
+                pinged = now
 
     def ping(self):
         self.connection.send_command("PING")
@@ -301,13 +282,6 @@ class _Session:
             if session.held is not None:
                 session.held.lost.set()
         cls.opened.clear()
-
-
-def silence(sock):
-    """Closes a socket in this process alone; its number stays taken, for who knows it."""
-    if sock is not None and sock.fileno() >= 0:
-        with open(os.devnull, "rb+", buffering=0) as nothing:
-            os.dup2(nothing.fileno(), sock.fileno(), inheritable=False)
 
 
 if hasattr(os, "register_at_fork"):
@@ -359,15 +333,15 @@ def _watch(session, held, on_lost, timeout):
         wake.close()
 
 
-def locked(r, key, **options):
+def locked(r: redis.Redis, key: Any, **options: Any) -> Callable[[F], F]:
     """A decorator: the function runs under the lock."""
 
-    def decorate(function):
+    def decorate(function: F) -> F:
         @functools.wraps(function)
         def run(*args, **kwargs):
             with lock(r, key, **options):
                 return function(*args, **kwargs)
 
-        return run
+        return run  # type: ignore[return-value]
 
     return decorate

@@ -33,10 +33,6 @@ var helperPrograms = []clientProgram{
 	{name: "redis-rb", dir: "helpers", run: []string{"/usr/bin/ruby", "ruby.rb"}, forks: true},
 	{name: "phpredis", dir: "helpers", run: []string{"/usr/bin/php", "php.php"}, silent: true,
 		forks: true},
-	{name: "ioredis", dir: "node", run: []string{"node", "helper.mjs"},
-		protocols: []string{"ioredis"}, waits: true},
-	{name: "node-redis", dir: "node", run: []string{"node", "helper.mjs"},
-		protocols: []string{"node-redis"}, waits: true},
 	{name: "java", dir: "helpers", build: []string{"javac", "-d", "{out}",
 		"../../../../clients/java/Lockproxy.java", "LockproxyTest.java"},
 		run: []string{"java", "-cp", "{out}", "LockproxyTest"}, waits: true},
@@ -280,16 +276,4 @@ func (c *pingCounter) relay(to, from net.Conn) {
 			return
 		}
 	}
-}
-
-// The types of the Node helper fit those of both libraries, and CommonJS can require it.
-func TestHelperTypes(t *testing.T) {
-	t.Parallel()
-	c := clientProgram{dir: "node", build: []string{"node", "node_modules/typescript/bin/tsc",
-		"--noEmit", "--strict", "--skipLibCheck", "--target", "es2022", "--module", "nodenext",
-		"--typeRoots", "none", "types.mts", "types.cts"}}
-	c.builds(t, "")
-	c.command(t, "", []string{"node", "-e", `const { withLock, Lost, NotAcquired } =
-		require("../../../../clients/node/lockproxy.cjs");
-		if (!(withLock && new Lost("a") instanceof Error && new NotAcquired("a"))) process.exit(1)`})
 }

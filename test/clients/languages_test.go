@@ -37,6 +37,12 @@ var languages = []language{
 		dir: "conformance", run: []string{"/usr/bin/python3", "driver_asyncio.py"},
 		env: []string{"PYTHONPATH={out}"}}, lacks: []string{"prefix"},
 		own: []string{"/usr/bin/python3", "python_asyncio.py"}},
+	{column: "Node", install: installNode, clientProgram: clientProgram{name: "ioredis",
+		run: []string{"node", "{out}/driver.mjs"}, protocols: []string{"ioredis"}},
+		lacks: []string{"fork"}, own: []string{"node", "{out}/node.mjs", "ioredis"}},
+	{column: "Node", install: installNode, clientProgram: clientProgram{name: "node-redis",
+		run: []string{"node", "{out}/driver.mjs"}, protocols: []string{"node-redis"}},
+		lacks: []string{"fork"}, own: []string{"node", "{out}/node.mjs", "node-redis"}},
 }
 
 // source copies a package of clients to a new folder, since tools write to where they build.
@@ -64,6 +70,53 @@ func installPython(t *testing.T, out string) {
 	does(t, out, "/usr/bin/python3", "-m", "pip", "install", "--quiet", "--no-index", "--no-deps",
 		"--no-build-isolation", "--disable-pip-version-check", "--root-user-action=ignore", "--target",
 		out, source(t, "python"))
+}
+
+// installNode has npm pack the package and install it into a project, next to the clients that are
+// there already.
+func installNode(t *testing.T, out string) {
+	does(t, out, "npm", "pack", "--silent", source(t, "node"))
+	does(t, out, "npm", "install", "--silent", "--offline", "--no-audit", "--omit=peer",
+		"--legacy-peer-deps", "./lockproxy-1.0.0.tgz")
+	linkNodeClients(t, out, "ioredis", "redis", "@redis", "typescript")
+	copyTo(t, out, "driver.mjs", "node.mjs", "types.mts", "types.cts")
+}
+
+// linkNodeClients gives a project some of the packages that are installed for these tests.
+func linkNodeClients(t *testing.T, project string, names ...string) {
+	t.Helper()
+	modules, err := filepath.Abs("testdata/node/node_modules")
+	for _, name := range names {
+		if err == nil {
+			err = os.Symlink(filepath.Join(modules, name), filepath.Join(project, "node_modules", name))
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// copyTo copies programs, which find packages by where they are.
+func copyTo(t *testing.T, folder string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		text, err := os.ReadFile(filepath.Join("testdata/conformance", name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(folder, name), text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The types of the Node package fit those of both libraries, also where CommonJS requires it.
+func TestHelperTypes(t *testing.T) {
+	t.Parallel()
+	out := t.TempDir()
+	installNode(t, out)
+	does(t, out, "node", "node_modules/typescript/bin/tsc", "--noEmit", "--strict", "--skipLibCheck",
+		"--target", "es2022", "--module", "nodenext", "--typeRoots", "none", "types.mts", "types.cts")
 }
 
 // ends waits for the program to end by itself.

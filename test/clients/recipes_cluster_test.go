@@ -3,8 +3,6 @@
 package clients_test
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -62,13 +60,7 @@ const queue = new Queue("reports", { connection, prefix: "{bull}" });
 for (let i = 0; i < 6; i++) await queue.add("report", { day: "monday" });
 process.exit();
 `})
-	modules, err := filepath.Abs("testdata/node/node_modules")
-	if err == nil {
-		err = os.Symlink(modules, filepath.Join(r.dir, "node_modules"))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	linkNodeClients(t, r.dir, "bullmq", "ioredis")
 	for _, name := range []string{"one", "two"} {
 		r.start(name, "node worker.mjs")
 	}

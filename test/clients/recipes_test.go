@@ -58,7 +58,7 @@ func cookFor(t *testing.T, upstream string, files map[string]string) *recipes {
 		}
 	}
 	for name, path := range map[string]string{
-		"lockproxy.rb": "clients/ruby/lockproxy.rb", "lockproxy.cjs": "clients/node/lockproxy.cjs",
+		"lockproxy.rb":          "clients/ruby/lockproxy.rb",
 		"lockproxy_redis_py.py": "examples/adapters/lockproxy_redis_py.py",
 	} {
 		text, err := os.ReadFile("../../" + path)
@@ -83,6 +83,7 @@ func cookFor(t *testing.T, upstream string, files map[string]string) *recipes {
 	}
 	for name, to := range map[string]string{
 		"bin/lockproxy": bin, "lockproxy": "../../clients/python/lockproxy",
+		"node_modules/lockproxy": "../../clients/node",
 	} {
 		path := filepath.Join(r.dir, name)
 		to, err := filepath.Abs(to)

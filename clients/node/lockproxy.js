@@ -1,7 +1,6 @@
-// Locks of lockproxy for ioredis and for node-redis (the npm package "redis"): copy this file into
-// your program, for TypeScript with lockproxy.d.cts.
+// Locks of lockproxy for ioredis and for node-redis (the npm package "redis").
 //
-//   import { withLock } from "./lockproxy.cjs"; // or const { withLock } = require("./lockproxy.cjs")
+//   import { withLock, once } from "lockproxy";
 //   await withLock(redis, "report", { wait: 5 }, async ({ token, fence, signal }) => {
 //     await fetch(url, { signal });              // aborted if the lock is lost
 //     await fence("SET", "report:state", "done"); // refused if the lock was lost
@@ -9,23 +8,24 @@
 //   const body = await once(redis, "report:7", { ttl: 300, wait: 20 }, () => build(7));
 //
 // The lock lasts until the function's promise settles, or until the program dies. It has a
-// connection of its own, a duplicate of the client's, and the client's keyPrefix.
-"use strict";
+// connection of its own, a duplicate of the client's, and the client's keyPrefix. Times are seconds.
 
-const { randomBytes } = require("node:crypto");
-const { hostname } = require("node:os");
-const { basename } = require("node:path");
-const { setTimeout: sleep } = require("node:timers/promises");
+import { randomBytes } from "node:crypto";
+import { hostname } from "node:os";
+import { basename } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 
 /** Another client holds the lock, or still held it when the wait ended. */
-class NotAcquired extends Error {
+export class NotAcquired extends Error {
   name = "NotAcquired";
+  code = "LOCKPROXY_NOT_ACQUIRED";
   constructor(key, does = "holds the lock") { super(`another client ${does} "${key}"`); }
 }
 
 /** The lock was lost while the function ran: another client can hold it. */
-class Lost extends Error {
+export class Lost extends Error {
   name = "Lost";
+  code = "LOCKPROXY_LOST";
   constructor(key, options) { super(`the lock "${key}" was lost`, options); }
 }
 
@@ -40,10 +40,14 @@ const AWAY_WITHIN = 30; // seconds: a proxy that is being restarted or replaced 
  * wait: seconds; 0 waits forever, undefined doesn't wait.
  * max: how long the lock is held at most, in seconds, also if work hangs; undefined is forever.
  * owner: who holds the lock, for people; this program's name, host and process if undefined.
- * work: gets the token, which rises with every acquisition; fence(command, ...), which runs a
- * command only if the lock is still held; and a signal that is aborted when the lock is lost.
+ * signal: ends the wait when it is aborted; the promise rejects with its reason.
+ * work: gets the token, which rises with every acquisition; a signal that is aborted when the lock is
+ * lost; and three functions. fence(command, ...) runs a command only if the lock is still held;
+ * fenceSql(client) does so for what a transaction of PostgreSQL goes on to write, by a client of the
+ * package pg that has begun it; and extend(timeout) sets the timeout anew. They reject with Lost.
  */
-async function withLock(client, key, { timeout = 10, ...options } = {}, work) {
+export async function withLock(client, key, { timeout = 10, ...options } = {}, work) {
+  checkClient(client);
   checkSeconds({ timeout, ...options });
   key = prefixOf(client) + key;
   const command = ["LOCK", key, timeout];
@@ -56,9 +60,20 @@ async function withLock(client, key, { timeout = 10, ...options } = {}, work) {
         throw err.message.startsWith("FENCED") ? new Lost(key, { cause: err }) : err;
       }
     };
+    const fenceSql = async (pg) => {
+      try {
+        await pg.query("SELECT lockproxy_fence($1, $2)", [key, token]);
+      } catch (err) {
+        throw err.code === "LP001" ? new Lost(key, { cause: err }) : err;
+      }
+    };
+    const extend = async (seconds) => {
+      checkSeconds({ timeout: seconds });
+      if (await ask(["RELOCK", key, token, seconds]) !== 1) throw new Lost(key);
+    };
     let released;
     try {
-      return await work({ token, fence, signal: abort.signal });
+      return await work({ token, fence, fenceSql, extend, signal: abort.signal });
     } finally {
       released = !abort.signal.aborted && await ask(["UNLOCK", key, token]).catch(() => 0) === 1;
       // Even if work has thrown: most likely because of the loss.
@@ -78,7 +93,8 @@ async function withLock(client, key, { timeout = 10, ...options } = {}, work) {
  * the present one.
  * The rest is as for withLock; at the end of the wait the promise rejects with NotAcquired.
  */
-async function once(client, key, { timeout = 10, ttl, early = 0, ...options } = {}, make) {
+export async function once(client, key, { timeout = 10, ttl, early = 0, ...options } = {}, make) {
+  checkClient(client);
   checkSeconds({ timeout, ttl, early, ...options });
   const lives = early > 0 ? send(client, ["PTTL", prefixOf(client) + key]) : -1;
   const [there, left] = await Promise.all([client.get(key), lives]);
@@ -124,20 +140,23 @@ async function inSession(client, key, command, options, work) {
 // Asks by a new connection. If the proxy is restarted or replaced meanwhile, it asks again for the
 // rest of the wait, by the same owner. A command whose wait was ended has had no effect; a lock
 // whose connection is lost is released, or given to its owner again.
-async function asking(client, key, command, { wait, max, owner = myName() }) {
+async function asking(client, key, command, { wait, max, owner = myName(), signal }) {
   command = [...command, "SESSION", "OWNER", owner, ...max === undefined ? [] : ["MAX", max]];
   const began = seconds();
   for (let away = began, rest = wait; ;) {
     let asked;
     try {
-      return await attempt(client, key, command, rest, () => { asked = seconds(); });
+      signal?.throwIfAborted();
+      return await attempt(client, key, command, rest, signal, () => { asked = seconds(); });
     } catch (err) {
+      signal?.throwIfAborted();
       const now = seconds();
       if (asked !== undefined && now - asked > ANSWER_WITHIN) away = now; // it has been there
       const ends = Math.min(away + AWAY_WITHIN, wait > 0 ? began + wait : Infinity);
       if (wait === undefined || now >= ends || !isAway(err)) throw err;
       const pause = 0.05 + 0.45 * Math.random(); // not all who wait at once
-      await sleep(1000 * Math.min(pause, ends - now));
+      await sleep(1000 * Math.min(pause, ends - now), undefined, { signal })
+        .catch(() => signal.throwIfAborted());
     }
     if (wait > 0) rest = Math.max(Math.round(1000 * (began + wait - seconds())), 1) / 1000;
   }
@@ -152,20 +171,24 @@ function isAway(err) {
   return isReply ? message.startsWith("TRYAGAIN") : !(err instanceof TypeError);
 }
 
-async function attempt(client, key, command, wait, connected) {
+async function attempt(client, key, command, wait, signal, connected) {
   const abort = new AbortController();
   const session = await connect(client, () => abort.abort(new Lost(key)));
   connected();
   const pings = pinging(session);
   const end = () => {
+    signal?.removeEventListener("abort", end);
     pings.stop();
     session.removeAllListeners();
     session.on("error", () => {});
     close(session);
   };
+  signal?.addEventListener("abort", end);
   try {
     const reply = await within(wait === 0 ? Infinity : (wait ?? 0) + ANSWER_WITHIN,
       send(session, wait === undefined ? command : [...command, "WAIT", wait]));
+    signal?.removeEventListener("abort", end); // from now on it is not waiting
+    signal?.throwIfAborted();
     pings.mustBeAnsweredWithin(Math.max(command[2], ANSWER_WITHIN));
     return { reply, abort, end, ask: (words) => within(ANSWER_WITHIN, send(session, words)) };
   } catch (err) {
@@ -178,7 +201,13 @@ async function attempt(client, key, command, wait, connected) {
   }
 }
 
-function checkSeconds({ owner, ...options }) {
+function checkClient(client) {
+  if (typeof client?.duplicate !== "function" || client.isCluster) {
+    throw new TypeError("a lock wants a client of ioredis or node-redis for one address, lockproxy's");
+  }
+}
+
+function checkSeconds({ owner, signal, ...options }) {
   for (const [name, value] of Object.entries(options)) {
     if (value !== undefined && typeof value !== "number") {
       throw new TypeError(`${name} wants seconds, a number, not ${JSON.stringify(value)}`);
@@ -290,8 +319,3 @@ async function withPrefix(client, words) {
   }
   return words;
 }
-
-exports.withLock = withLock;
-exports.once = once;
-exports.NotAcquired = NotAcquired;
-exports.Lost = Lost;

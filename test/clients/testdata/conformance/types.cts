@@ -1,5 +1,5 @@
 // Not run: the same from CommonJS.
 import { Redis } from "ioredis";
-import lockproxy = require("../../../../clients/node/lockproxy.cjs");
+import lockproxy = require("lockproxy");
 
 lockproxy.withLock(new Redis(), "a", {}, ({ token }) => token).then((token: number) => token);

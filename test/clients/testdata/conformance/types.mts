@@ -1,12 +1,16 @@
 // Not run: the types of the Node helper, used as a program in TypeScript would.
 import { Redis } from "ioredis";
 import { createClient } from "redis";
-import { Lost, NotAcquired, once, withLock } from "../../../../clients/node/lockproxy.cjs";
+import { Lost, NotAcquired, once, withLock } from "lockproxy";
 
-const done: string = await withLock(new Redis(), "a", { wait: 5, max: 60 }, async (held) => {
+const done: string = await withLock(new Redis(), "a", {
+  wait: 5, max: 60, signal: AbortSignal.timeout(1000),
+}, async (held) => {
   const token: number = held.token;
   held.signal.addEventListener("abort", () => console.log(token));
   await held.fence("SET", "b", 1);
+  await held.extend(60);
+  await held.fenceSql({ query: async () => {} });
   return "done";
 });
 const sum: number = await withLock(createClient(), done, undefined, () => 1);

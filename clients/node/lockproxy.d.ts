@@ -12,6 +12,8 @@ export interface LockOptions {
   max?: number;
   /** Who holds the lock, for people; this program's name, host and process if undefined. */
   owner?: string;
+  /** Ends the wait when it is aborted. */
+  signal?: AbortSignal;
 }
 
 export interface OnceOptions extends LockOptions {
@@ -31,15 +33,21 @@ export interface Claim {
 export interface Held extends Claim {
   /** Runs a command in Redis only if the lock is still held; otherwise it rejects with Lost. */
   fence(command: string, ...args: (string | number)[]): Promise<unknown>;
+  /** Begins what a transaction of PostgreSQL writes under the lock; see clients/postgresql. */
+  fenceSql(client: { query(sql: string, values: unknown[]): Promise<unknown> }): Promise<void>;
+  /** From now on a crashed proxy can leave the lock behind for so many seconds. */
+  extend(timeout: number): Promise<void>;
 }
 
 /** Another client holds the lock, or still held it when the wait ended. */
 export class NotAcquired extends Error {
+  code: "LOCKPROXY_NOT_ACQUIRED";
   constructor(key: string, does?: string);
 }
 
 /** The lock was lost while the function ran: another client can hold it. */
 export class Lost extends Error {
+  code: "LOCKPROXY_LOST";
   constructor(key: string, options?: { cause?: unknown });
 }
 

@@ -84,7 +84,6 @@ test-faults: deps-faults ## 3 min: what docs/guarantees.md promises, with faults
 test-clients: deps-clients ## 3 min: client libraries in nine languages, the helpers, adapters and recipes
 	$(NORACE) $(GO) test -tags clients -vet=off -count=1 -timeout 10m \
 		-parallel 4 -run 'TestClients|TestHelper|TestAdapter|TestRecipe' -v ./test/clients
-	$(NORACE) $(GO) test -vet=off -count=1 ./clients/go
 
 test-admin: deps-admin ## 2 min: the live page in Chromium, dashboard and alerts in a real Prometheus
 	$(NORACE) $(GO) test -tags admin -vet=off -count=1 -timeout 5m -run 'TestAlert|TestPrometheus' ./internal/admin
@@ -107,6 +106,7 @@ lint: format ## 5 min: gofmt, go vet and CHECKS (staticcheck, govulncheck), of t
 	$(NORACE) GO="$(GO)" sh internal/test/lint.sh 'admin clients faults memory pages' $(CHECKS)
 	$(RACE) $(GO) -C cmd/lockbench vet ./...
 	$(NORACE) $(GO) -C test/browser vet .
+	$(NORACE) $(GO) -C clients/go vet .
 
 LONG = internal/test/long.mk
 include $(LONG)

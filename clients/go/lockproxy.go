@@ -1,17 +1,18 @@
-// Package lockproxy takes locks of lockproxy with go-redis: copy this file into your program.
+// Package lockproxy takes locks of lockproxy with go-redis.
 //
 //	err := lockproxy.Do(ctx, rdb, "report", lockproxy.Options{Wait: 5 * time.Second},
 //		func(ctx context.Context, held *lockproxy.Held) error { // ctx ends if the lock is lost
 //			return held.Fence(ctx, "SET", "report:state", "done").Err()
 //		})
 //
-// Once, in once.go, makes a value once for all who ask for it.
+// Once makes a value once for all who ask for it.
 package lockproxy
 
 import (
 	"bufio"
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -35,8 +36,9 @@ var (
 	ErrLost = errors.New("lockproxy: the lock was lost")
 )
 
-// WaitForever is a Wait that does not end by itself.
-const WaitForever = time.Duration(-1)
+// FenceQuery is what Held.FenceSQL runs, for drivers that are not database/sql's: its arguments are
+// the lock's key and token.
+const FenceQuery = "SELECT lockproxy_fence($1, $2)"
 
 const (
 	pingEvery    = time.Second // balancers cut connections on which nothing moves
@@ -48,7 +50,7 @@ const (
 // Options of a lock.
 type Options struct {
 	Timeout time.Duration // how long a crashed proxy can leave the lock behind; 0 is 10 s
-	Wait    time.Duration // 0 doesn't wait, as if it were left out; WaitForever waits forever
+	Wait    time.Duration // how long Do waits at most; 0 is forever, or until its context ends
 	Max     time.Duration // how long the lock is held at most, also if work hangs; 0 is forever
 	Owner   string        // who holds it, for people; "" is this program, its host and its process
 }
@@ -70,12 +72,47 @@ func (h *Held) Fence(ctx context.Context, command ...any) *redis.Cmd {
 	return cmd
 }
 
-// Do runs work under a lock, which lasts until work returns, or until the program dies. The context
-// of work is cancelled with the cause ErrLost as soon as the lock is lost; then Do returns ErrLost,
-// joined with the error of work. The lock has a separate connection, made like those of rdb.
+// FenceSQL begins what a transaction of PostgreSQL writes under the lock. If a later holder has begun
+// to write already, the error is ErrLost, and the transaction can only be rolled back. Until it ends,
+// a later holder waits here.
+func (h *Held) FenceSQL(ctx context.Context, tx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}) error {
+	_, err := tx.ExecContext(ctx, FenceQuery, h.Key, h.Token)
+	var refused interface{ SQLState() string }
+	if errors.As(err, &refused) && refused.SQLState() == "LP001" {
+		return fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	return err
+}
+
+// Extend sets the timeout anew: from now on a crashed proxy can leave the lock behind for so long.
+func (h *Held) Extend(ctx context.Context, timeout time.Duration) error {
+	n, err := h.rdb.Do(ctx, "RELOCK", h.Key, h.Token, seconds(timeout)).Int64()
+	if err == nil && n != 1 {
+		err = ErrLost
+	}
+	return err
+}
+
+// Do waits for a lock and runs work under it. The lock lasts until work returns, or until the program
+// dies. The context of work is cancelled with the cause ErrLost as soon as the lock is lost; then Do
+// returns ErrLost, joined with the error of work. The lock has a separate connection, made like those
+// of rdb. If another client still holds it at the end of the wait, the error is ErrNotAcquired.
 func Do(ctx context.Context, rdb *redis.Client, key string, o Options,
+	work func(context.Context, *Held) error) error {
+	return do(ctx, rdb, key, o.request(true), work)
+}
+
+// TryDo is Do without the wait: the error is ErrNotAcquired at once if another client holds the lock.
+func TryDo(ctx context.Context, rdb *redis.Client, key string, o Options,
+	work func(context.Context, *Held) error) error {
+	return do(ctx, rdb, key, o.request(false), work)
+}
+
+func do(ctx context.Context, rdb *redis.Client, key string, r request,
 	work func(context.Context, *Held) error) (err error) {
-	s, reply, err := ask(ctx, rdb, o, "LOCK", key)
+	s, reply, err := ask(ctx, rdb, r, "LOCK", key)
 	if err != nil {
 		return err
 	}
@@ -95,34 +132,43 @@ func Do(ctx context.Context, rdb *redis.Client, key string, o Options,
 	return work(working, &Held{Key: key, Token: token, rdb: rdb})
 }
 
-func (o Options) timeout() time.Duration { return cmp.Or(o.Timeout, 10*time.Second) }
+// request is what LOCK and ONCE are asked for.
+type request struct {
+	Options
+	waits bool
+}
+
+func (o Options) request(waits bool) request {
+	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+	o.Owner = cmp.Or(o.Owner, myName())
+	return request{o, waits}
+}
 
 // command is LOCK or ONCE with what both take.
-func (o Options) command(name, key string, more ...string) []string {
-	command := append([]string{name, key, seconds(o.timeout())}, more...)
+func (r request) command(name, key string, more ...string) []string {
+	command := append([]string{name, key, seconds(r.Timeout)}, more...)
 	command = append(command, "SESSION")
-	if o.Max != 0 {
-		command = append(command, "MAX", seconds(o.Max))
+	if r.Max != 0 {
+		command = append(command, "MAX", seconds(r.Max))
 	}
-	if o.Wait != 0 {
-		command = append(command, "WAIT", seconds(max(o.Wait, 0)))
+	if r.waits {
+		command = append(command, "WAIT", seconds(r.Wait))
 	}
-	return append(command, "OWNER", o.Owner)
+	return append(command, "OWNER", r.Owner)
 }
 
 // ask asks by a new connection, which it returns with the reply to LOCK or ONCE: a token's line, or
 // "=" and a value. If the proxy is restarted or replaced meanwhile, it asks again for the rest of
 // the wait, by the same owner. A command whose wait was ended has had no effect; a lock whose
 // connection is lost is released, or given to its owner again.
-func ask(ctx context.Context, rdb *redis.Client, o Options, name, key string, more ...string) (
+func ask(ctx context.Context, rdb *redis.Client, r request, name, key string, more ...string) (
 	s *session, reply string, err error) {
-	o.Owner = cmp.Or(o.Owner, myName())
-	wait, began := o.Wait, time.Now()
+	wait, began := r.Wait, time.Now()
 	for away := began; ; {
 		asked := time.Time{}
 		if s, err = dial(ctx, rdb); err == nil {
 			asked = time.Now()
-			if reply, err = s.acquire(ctx, o, name, key, more...); err == nil {
+			if reply, err = s.acquire(ctx, r, name, key, more...); err == nil {
 				return s, reply, nil
 			}
 			s.close()
@@ -134,7 +180,7 @@ func ask(ctx context.Context, rdb *redis.Client, o Options, name, key string, mo
 		if wait > 0 {
 			left = min(left, time.Until(began.Add(wait)))
 		}
-		if wait == 0 || left <= 0 || !isAway(err) || ctx.Err() != nil {
+		if !r.waits || left <= 0 || !isAway(err) || ctx.Err() != nil {
 			return nil, "", err
 		}
 		pause := time.Second/20 + rand.N(time.Second/2) // not all who wait at once
@@ -145,7 +191,7 @@ func ask(ctx context.Context, rdb *redis.Client, o Options, name, key string, mo
 		}
 		if wait > 0 {
 			rest := time.Until(began.Add(wait)).Truncate(time.Millisecond)
-			o.Wait = max(rest, time.Millisecond)
+			r.Wait = max(rest, time.Millisecond)
 		}
 	}
 }
@@ -314,16 +360,16 @@ func (e replyError) Error() string { return string(e) }
 func (e replyError) RedisError() {}
 
 // acquire returns the reply to LOCK or ONCE: a token's line, or "=" and a value.
-func (s *session) acquire(ctx context.Context, o Options, name, key string, more ...string) (
+func (s *session) acquire(ctx context.Context, r request, name, key string, more ...string) (
 	string, error) {
 	waiting := ctx
-	if o.Wait >= 0 {
+	if !r.waits || r.Wait > 0 {
 		var cancel context.CancelFunc
-		waiting, cancel = context.WithTimeoutCause(ctx, o.Wait+answerWithin,
+		waiting, cancel = context.WithTimeoutCause(ctx, r.Wait+answerWithin,
 			errors.New("lockproxy does not answer"))
 		defer cancel()
 	}
-	line, err := s.ask(waiting, o.command(name, key, more...)...)
+	line, err := s.ask(waiting, r.command(name, key, more...)...)
 	switch {
 	case ctx.Err() != nil:
 		return "", ctx.Err()
@@ -337,7 +383,7 @@ func (s *session) acquire(ctx context.Context, o Options, name, key string, more
 	case line == "$-1":
 		return "", ErrNotAcquired
 	}
-	s.mustAnswerWithin(max(o.timeout(), answerWithin))
+	s.mustAnswerWithin(max(r.Timeout, answerWithin))
 	return line, nil
 }
 

@@ -14,7 +14,7 @@ import (
 type OnceOptions struct {
 	TTL     time.Duration // how long the value is stored; 0 is until it is deleted
 	Early   time.Duration // so long before it expires one client makes it again; others get it
-	Wait    time.Duration // for a value that another client makes; as in Options
+	Wait    time.Duration // for a value that another client makes: at most; 0 is forever
 	Timeout time.Duration // how long a crashed proxy can leave the claim behind; 0 is 10 s
 	Max     time.Duration // how long the claim is held at most; 0 is forever
 	Owner   string        // who makes it, for people; "" is this program, its host and its process
@@ -35,6 +35,17 @@ type Claim struct {
 //		TTL: 5 * time.Minute, Wait: 20 * time.Second,
 //	}, func(ctx context.Context, _ lockproxy.Claim) (string, error) { return build(ctx, 7) })
 func Once(ctx context.Context, rdb *redis.Client, key string, o OnceOptions,
+	work func(context.Context, Claim) (string, error)) (string, error) {
+	return once(ctx, rdb, key, o, true, work)
+}
+
+// TryOnce is Once without the wait: the error is ErrNotAcquired at once if another client makes it.
+func TryOnce(ctx context.Context, rdb *redis.Client, key string, o OnceOptions,
+	work func(context.Context, Claim) (string, error)) (string, error) {
+	return once(ctx, rdb, key, o, false, work)
+}
+
+func once(ctx context.Context, rdb *redis.Client, key string, o OnceOptions, waits bool,
 	work func(context.Context, Claim) (string, error)) (value string, err error) {
 	value, there, err := present(ctx, rdb, key, o.Early)
 	if there || err != nil {
@@ -44,7 +55,8 @@ func Once(ctx context.Context, rdb *redis.Client, key string, o OnceOptions,
 	if o.Early > 0 {
 		early = []string{"EARLY", seconds(o.Early)}
 	}
-	s, reply, err := ask(ctx, rdb, Options{o.Timeout, o.Wait, o.Max, o.Owner}, "ONCE", key, early...)
+	r := Options{o.Timeout, o.Wait, o.Max, o.Owner}.request(waits)
+	s, reply, err := ask(ctx, rdb, r, "ONCE", key, early...)
 	if err != nil {
 		return "", err
 	}

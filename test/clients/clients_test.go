@@ -32,7 +32,6 @@ type clientProgram struct {
 	silent    bool     // it sends no pings while it holds a lock
 	waits     bool     // it sends pings while it waits for one
 	forks     bool     // it can fork while it holds one
-	tested    bool     // it has tests of its own for most
 }
 
 // Debian's libraries belong to the interpreters in /usr/bin: others can come first on PATH.

@@ -451,6 +451,17 @@ func (c *conformance) replaced() {
 	}
 }
 
+// silent: a lock is lost once its proxy has answered nothing for 10 s, though the connection is open.
+func (c *conformance) silent() {
+	proxy := proxytest.StartProcess(c.T, "--upstream", testredis.Start(c).URL())
+	p := c.startAt(proxy.Addr)
+	p.does("lock silent", aToken)
+	p.tell("await")
+	proxy.Cmd.Process.Signal(syscall.SIGSTOP) // until the test kills it
+	p.says("told")
+	p.does("leave", "lost")
+}
+
 // noLockproxy: a program that connects to a Redis without lockproxy says so. Without anything there
 // its wait ends with an error, which says nothing of other clients.
 func (c *conformance) noLockproxy() {
@@ -498,8 +509,14 @@ func TestHelperConformance(t *testing.T) {
 			if program.own != nil {
 				host, port, _ := net.SplitHostPort(c.addr)
 				own := program.clientProgram
-				own.command(t, c.out, append(slices.Clone(program.own), host, port))
+				own.command(t, c.out, slices.Concat(program.own, []string{host, port}, program.ownLast))
 			}
+			t.Run("silent-proxy", func(t *testing.T) {
+				t.Parallel() // it takes 10 s
+				of := *c
+				of.T = t
+				of.silent()
+			})
 			c.replaced()
 			c.noLockproxy()
 		})

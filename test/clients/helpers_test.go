@@ -27,8 +27,7 @@ import (
 	"lockproxy/internal/test/testwait"
 )
 
-// helperPrograms use the files of clients with real libraries. That of Go has tests of its
-// own, next to it, for what differs between languages.
+// helperPrograms use the files of clients that are no packages yet.
 var helperPrograms = []clientProgram{
 	{name: "redis-rb", dir: "helpers", run: []string{"/usr/bin/ruby", "ruby.rb"}, forks: true},
 	{name: "phpredis", dir: "helpers", run: []string{"/usr/bin/php", "php.php"}, silent: true,
@@ -41,8 +40,6 @@ var helperPrograms = []clientProgram{
 	{name: "dotnet", dir: "helpers", build: []string{"mcs", "-warnaserror", "-out:{out}",
 		"../../../../clients/dotnet/Lockproxy.cs", "LockproxyTest.cs"},
 		run: []string{"mono", "{out}"}, waits: true},
-	{name: "go", dir: "helpers", build: []string{"go", "test", "-c", "-vet=off", "-o", "{out}",
-		"lockproxy/clients/go"}, run: []string{"{out}"}, waits: true, tested: true},
 }
 
 // helperSteps are what every program must report: the lock, its queue, an exception inside, a
@@ -62,9 +59,6 @@ func TestHelpers(t *testing.T) {
 			c.builds(t, out)
 			c.testReplaced(t, out)
 			c.testNoLockproxy(t, out)
-			if c.tested {
-				return
-			}
 			args := append([]string{"127.0.0.1", port}, c.protocols...)
 			printed := c.command(t, out, slices.Concat(c.run, args))
 			for _, step := range helperSteps {

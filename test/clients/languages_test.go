@@ -24,7 +24,8 @@ type language struct {
 	column     string   // of the table in clients/README.md
 	lacks      []string // the features that the language or the library cannot have
 	silentWait bool     // it sends no pings while it waits
-	own        []string // what shows that which no other language has
+	own        []string // what shows that which no other language has, by host and port
+	ownLast    []string // words behind these
 	install    func(t *testing.T, out string)
 }
 
@@ -43,6 +44,28 @@ var languages = []language{
 	{column: "Node", install: installNode, clientProgram: clientProgram{name: "node-redis",
 		run: []string{"node", "{out}/driver.mjs"}, protocols: []string{"node-redis"}},
 		lacks: []string{"fork"}, own: []string{"node", "{out}/node.mjs", "node-redis"}},
+	{column: "Go", install: installGo, clientProgram: clientProgram{name: "go-redis",
+		run: []string{"{out}/driver"}}, lacks: []string{"prefix", "fork"},
+		own: []string{"{out}/driver"}, ownLast: []string{"own"}},
+}
+
+// installGo has a module of its own require the module, from a folder.
+func installGo(t *testing.T, out string) {
+	module := source(t, "go")
+	for _, name := range []string{"main.go", "own.go"} {
+		copyTo(t, out, "go/"+name)
+	}
+	sums, err := os.ReadFile(filepath.Join(module, "go.sum"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(out, "go.sum"), sums, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	does(t, out, "go", "mod", "init", "example")
+	does(t, out, "go", "mod", "edit", "-require=lockproxy/clients/go@v1.0.0",
+		"-require=github.com/redis/go-redis/v9@v9.23.0", "-replace=lockproxy/clients/go="+module)
+	does(t, out, "go", "build", "-race", "-mod=mod", "-o", "driver", ".")
 }
 
 // source copies a package of clients to a new folder, since tools write to where they build.
@@ -102,7 +125,7 @@ func copyTo(t *testing.T, folder string, names ...string) {
 	for _, name := range names {
 		text, err := os.ReadFile(filepath.Join("testdata/conformance", name))
 		if err == nil {
-			err = os.WriteFile(filepath.Join(folder, name), text, 0o600)
+			err = os.WriteFile(filepath.Join(folder, filepath.Base(name)), text, 0o600)
 		}
 		if err != nil {
 			t.Fatal(err)

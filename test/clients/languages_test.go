@@ -4,6 +4,7 @@ package clients_test
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -47,6 +48,9 @@ var languages = []language{
 	{column: "Go", install: installGo, clientProgram: clientProgram{name: "go-redis",
 		run: []string{"{out}/driver"}}, lacks: []string{"prefix", "fork"},
 		own: []string{"{out}/driver"}, ownLast: []string{"own"}},
+	{column: "Java", install: installJava, clientProgram: clientProgram{name: "java",
+		run: []string{"java", "-cp", javaPath, "app.Driver"}}, lacks: []string{"prefix", "fork"},
+		own: []string{"java", "-cp", javaPath, "app.Driver"}, ownLast: []string{"own"}},
 }
 
 // installGo has a module of its own require the module, from a folder.
@@ -66,6 +70,29 @@ func installGo(t *testing.T, out string) {
 	does(t, out, "go", "mod", "edit", "-require=lockproxy/clients/go@v1.0.0",
 		"-require=github.com/redis/go-redis/v9@v9.23.0", "-replace=lockproxy/clients/go="+module)
 	does(t, out, "go", "build", "-race", "-mod=mod", "-o", "driver", ".")
+}
+
+const javaPath = "{out}/target/classes:{out}/m2/lockproxy/lockproxy/1.0.0/lockproxy-1.0.0.jar"
+
+// debianMaven has Maven take its plugins from Debian's packages, and put what it installs elsewhere.
+const debianMaven = `<settings><localRepository>%s/m2</localRepository><profiles><profile><id>debian</id>
+<repositories><repository><id>central</id><url>file:///usr/share/maven-repo</url></repository>
+</repositories><pluginRepositories><pluginRepository><id>central</id>
+<url>file:///usr/share/maven-repo</url></pluginRepository></pluginRepositories></profile></profiles>
+<activeProfiles><activeProfile>debian</activeProfile></activeProfiles></settings>`
+
+// installJava has Maven install the package, and a project of its own depend on it.
+func installJava(t *testing.T, out string) {
+	err := os.CopyFS(out, os.DirFS("testdata/conformance/java"))
+	settings := filepath.Join(out, "settings.xml")
+	if err == nil {
+		err = os.WriteFile(settings, fmt.Appendf(nil, debianMaven, out), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	does(t, source(t, "java"), "mvn", "-B", "-q", "-s", settings, "install")
+	does(t, out, "mvn", "-B", "-q", "-s", settings, "compile")
 }
 
 // source copies a package of clients to a new folder, since tools write to where they build.

@@ -25,6 +25,8 @@ needed=(
   '/usr/bin/ruby -e "require %q(rails); require %q(active_record); require %q(sqlite3)" | ruby ruby-railties ruby-activerecord ruby-sqlite3'
   '/usr/bin/perl -MRedis -e 1 | libredis-perl'
   'command -v javac | default-jdk-headless'
+  'command -v mvn | maven'
+  'ls /usr/share/maven-repo/org/apache/maven/plugins/maven-{compiler,jar,resources,install,surefire}-plugin | libmaven-compiler-plugin-java libmaven-jar-plugin-java libmaven-resources-plugin-java libmaven-install-plugin-java libsurefire-java'
   'command -v rustc | rustc'
   'command -v mcs | mono-mcs mono-runtime'
   'command -v npm | nodejs npm'

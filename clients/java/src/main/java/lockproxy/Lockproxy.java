@@ -1,3 +1,5 @@
+package lockproxy;
+
 import static java.nio.charset.StandardCharsets.UTF_8;
 
 import java.io.BufferedInputStream;
@@ -5,8 +7,14 @@ import java.io.ByteArrayOutputStream;
 import java.io.EOFException;
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.InterruptedIOException;
 import java.lang.management.ManagementFactory;
+import java.math.BigDecimal;
 import java.net.Socket;
+import java.sql.Connection;
+import java.sql.PreparedStatement;
+import java.sql.SQLException;
+import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -21,18 +29,19 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
 /**
- * A lock of lockproxy: copy this file into your program. It needs no library, since a lock has a
- * connection of its own; next to Jedis, Lettuce or Spring Data Redis use it as it is.
+ * A lock of lockproxy. It needs no library, since a lock has a connection of its own; next to
+ * Jedis, Lettuce or Spring Data Redis use it as it is.
  *
  * <pre>
- * try (Lockproxy lock = Lockproxy.lock(() -> new Socket("127.0.0.1", 6380), "report", 10, 5.0)) {
+ * Lockproxy.Options options = new Lockproxy.Options().wait(Duration.ofSeconds(5));
+ * try (Lockproxy lock = Lockproxy.lock(() -> new Socket("127.0.0.1", 6380), "report", options)) {
  *     lock.fence("SET", "report:state", "done"); // refused if the lock was lost
  *     lock.check();                              // throws Lost if the lock was lost
  * }
  * </pre>
  *
- * The lock lasts until close(), or until the program dies. It is for one thread. once() makes a value
- * once for all who ask for it.
+ * The lock lasts until close(), or until the program dies. It is for one thread. once() makes a
+ * value once for all who ask for it. Interrupting a thread ends its wait: InterruptedIOException.
  */
 public final class Lockproxy implements AutoCloseable {
     /** Another client holds the lock, or still held it when the wait ended. */
@@ -45,6 +54,9 @@ public final class Lockproxy implements AutoCloseable {
     /** The lock was lost while it was in use: another client can hold it. */
     public static final class Lost extends RuntimeException {
         Lost(String key) { super("the lock \"" + key + "\" was lost"); }
+        Lost(String key, Throwable cause) {
+            super("the lock \"" + key + "\" was lost", cause);
+        }
     }
 
     /** An error reply. */
@@ -54,6 +66,16 @@ public final class Lockproxy implements AutoCloseable {
 
     /** Makes a value. Its claim is a lock: pass on its token, and look whether it is lost. */
     public interface Make { String make(Lockproxy claim) throws Exception; }
+
+    /** Reads values by your client library, for example as jedis::get. */
+    public interface Values {
+        /** The value of a key, or null if there is none. */
+        String get(String key) throws Exception;
+        /** PTTL of the key. It is asked for if options have early. */
+        default long pttl(String key) throws Exception {
+            throw new UnsupportedOperationException("early wants to know pttl, too");
+        }
+    }
 
     /** Makes a connection, for example of an SSLSocketFactory. */
     public interface Connect { Socket connect() throws IOException; }
@@ -73,47 +95,50 @@ public final class Lockproxy implements AutoCloseable {
     private volatile double most = Double.MAX_VALUE; // seconds without an answer; then it is lost
     private volatile long heard = System.nanoTime();
 
-    /** What LOCK is asked for. */
+    /** What LOCK is asked for. Whatever is left out is as its method says. */
     public static final class Options {
-        double timeout = 10;
-        Double wait, max, ttl, early;
+        Duration timeout = Duration.ofSeconds(10), wait, max, ttl, early;
         String owner;
         String[] auth = {};
 
-        /** How long a crashed proxy can leave the lock behind, in seconds. */
-        public Options timeout(double seconds) { timeout = seconds; return this; }
-        /** In seconds; 0 waits forever. Without it a held lock is refused at once. */
-        public Options wait(double seconds) { wait = seconds; return this; }
-        /** The same; otherwise wait(5) would be Object's. */
-        public Options wait(int seconds) { return wait((double) seconds); }
-        /** How long the lock is held at most, in seconds, also if the work hangs. */
-        public Options max(double seconds) { max = seconds; return this; }
-        /** For once: how long the value is stored, in seconds; without it until it is deleted. */
-        public Options ttl(double seconds) { ttl = seconds; return this; }
-        /** For once: so many seconds before it expires one client makes it again. */
-        public Options early(double seconds) { early = seconds; return this; }
-        /** Who holds the lock, for people; without it the program, its host and its process. */
+        /** How long a crashed proxy can leave the lock behind; 10 s. */
+        public Options timeout(Duration time) { timeout = time; return this; }
+        /** How long to wait. Without it a held lock is refused at once. */
+        public Options wait(Duration time) {
+            if (time.toMillis() <= 0) {
+                throw new IllegalArgumentException("wait wants more than " + time
+                    + ": leave it out not to wait, or use waitForever()");
+            }
+            wait = time;
+            return this;
+        }
+        /** Waits until the lock is free, or the thread is interrupted. */
+        public Options waitForever() { wait = Duration.ZERO; return this; }
+        /** How long the lock is held at most, also if the work hangs; forever. */
+        public Options max(Duration time) { max = time; return this; }
+        /** For once: how long the value is stored; until it is deleted. */
+        public Options ttl(Duration time) { ttl = time; return this; }
+        /** For once: so long before the value expires one client makes it again. */
+        public Options early(Duration time) { early = time; return this; }
+        /** Who holds the lock, for people; the program, its host and its process. */
         public Options owner(String name) { owner = name; return this; }
-        /** A password, or a user and a password. */
+        /** A password, or a user and a password; none. */
         public Options auth(String... words) { auth = words; return this; }
     }
 
-    /**
-     * Takes a lock.
-     *
-     * @param timeout how long a crashed proxy can leave the lock behind, in seconds
-     * @param wait in seconds; 0 waits forever, null doesn't wait
-     * @param auth a password, or a user and a password, or nothing
-     */
-    public static Lockproxy lock(Connect to, String key, double timeout, Double wait,
-            String... auth) throws IOException {
-        Options options = new Options().timeout(timeout).auth(auth);
-        return lock(to, key, wait == null ? options : options.wait(wait));
+    /** A duration as seconds, with the thousandths that lockproxy knows. */
+    private static String seconds(Duration time) {
+        return BigDecimal.valueOf(time.toMillis(), 3).toPlainString();
+    }
+
+    /** Takes a lock without waiting. */
+    public static Lockproxy lock(Connect to, String key) throws IOException {
+        return lock(to, key, new Options());
     }
 
     /** Takes a lock. */
     public static Lockproxy lock(Connect to, String key, Options options) throws IOException {
-        Lockproxy lock = ask(to, key, options, "LOCK", key, "" + options.timeout);
+        Lockproxy lock = ask(to, key, options, "LOCK", key, seconds(options.timeout));
         if (lock.token == 0) {
             throw new NotAcquired("holds the lock", key);
         }
@@ -123,16 +148,25 @@ public final class Lockproxy implements AutoCloseable {
     /**
      * Returns the value of key. If there is none, one client makes it, and all have it.
      *
-     * <p>It has a connection of its own: ask your client library for the value first. If make
-     * throws, the claim is given up and the error passed on. Clients that ask meanwhile wait for
-     * the value, as long as options say; then NotAcquired is thrown. If the claim is lost nothing
-     * is stored, and Lost is thrown.
+     * <p>The value is read by your client library first, by values; making it has a connection of
+     * its own. If make throws, the claim is given up and the error passed on. Clients that ask
+     * meanwhile wait for the value, as long as options say; then NotAcquired is thrown. If the
+     * claim is lost nothing is stored, and Lost is thrown.
      */
-    public static String once(Connect to, String key, Options options, Make make)
+    public static String once(Connect to, Values values, String key, Options options, Make make)
             throws Exception {
-        String[] command = {"ONCE", key, "" + options.timeout};
+        String there = values.get(key);
+        if (there != null && options.early == null) {
+            return there;
+        } else if (there != null) {
+            long lives = values.pttl(key);
+            if (lives < 0 || lives >= options.early.toMillis()) {
+                return there;
+            }
+        }
+        String[] command = {"ONCE", key, seconds(options.timeout)};
         if (options.early != null) {
-            command = concat("ONCE", key, command[2], "EARLY", "" + options.early);
+            command = concat("ONCE", key, command[2], "EARLY", seconds(options.early));
         }
         Lockproxy claim = ask(to, key, options, command);
         if (claim.value != null) {
@@ -153,7 +187,7 @@ public final class Lockproxy implements AutoCloseable {
             throw e;
         }
         claim.close(options.ttl == null ? new String[] {"DONE", key, token, value}
-            : new String[] {"DONE", key, token, value, "PX", "" + Math.round(options.ttl * 1000)});
+            : new String[] {"DONE", key, token, value, "PX", "" + options.ttl.toMillis()});
         return value;
     }
 
@@ -165,7 +199,8 @@ public final class Lockproxy implements AutoCloseable {
     private static Lockproxy ask(Connect to, String key, Options options, String... words)
             throws IOException {
         String owner = options.owner == null ? myName() : options.owner;
-        Double wait = options.wait, rest = wait;
+        Double wait = options.wait == null ? null : options.wait.toMillis() / 1000.0;
+        Duration rest = options.wait;
         double began = now(), away = began;
         while (true) {
             double asked = Double.MAX_VALUE;
@@ -206,7 +241,7 @@ public final class Lockproxy implements AutoCloseable {
                 throw failed;
             }
             if (wait > 0) {
-                rest = Math.max(Math.round(1000 * (began + wait - now())), 1) / 1000.0;
+                rest = Duration.ofMillis(Math.max(Math.round(1000 * (began + wait - now())), 1));
             }
         }
     }
@@ -214,7 +249,7 @@ public final class Lockproxy implements AutoCloseable {
     /** The time in seconds, by a clock that is never set back. */
     private static double now() { return System.nanoTime() / 1e9; }
 
-    private Lockproxy(Socket socket, String key, Options options, Double wait, String owner,
+    private Lockproxy(Socket socket, String key, Options options, Duration wait, String owner,
             String... words) throws IOException {
         this.socket = socket;
         this.key = key;
@@ -233,14 +268,14 @@ public final class Lockproxy implements AutoCloseable {
             List<String> command = new ArrayList<>(Arrays.asList(words));
             command.add("SESSION");
             if (options.max != null) {
-                Collections.addAll(command, "MAX", "" + options.max);
+                Collections.addAll(command, "MAX", seconds(options.max));
             }
             if (wait != null) {
-                Collections.addAll(command, "WAIT", "" + wait);
+                Collections.addAll(command, "WAIT", seconds(wait));
             }
             Collections.addAll(command, "OWNER", owner);
             double within = wait == null ? ANSWER_WITHIN
-                : wait == 0 ? Long.MAX_VALUE / 1e9 : wait + ANSWER_WITHIN;
+                : wait.isZero() ? Long.MAX_VALUE / 1e9 : wait.toMillis() / 1000.0 + ANSWER_WITHIN;
             Object reply = call(within, command.toArray(new String[0]));
             token = reply instanceof Long ? (Long) reply : 0;
             value = reply instanceof String ? (String) reply : null;
@@ -248,7 +283,7 @@ public final class Lockproxy implements AutoCloseable {
                 end();
             }
             heard = System.nanoTime();
-            most = Math.max(options.timeout, ANSWER_WITHIN);
+            most = Math.max(options.timeout.toMillis() / 1000.0, ANSWER_WITHIN);
         } catch (RuntimeException | IOException e) {
             end();
             throw e;
@@ -277,6 +312,33 @@ public final class Lockproxy implements AutoCloseable {
             return call(ANSWER_WITHIN, concat("FENCE", concat(key, concat("" + token, command))));
         } catch (RedisError e) {
             throw e.getMessage().startsWith("FENCED") ? new Lost(key) : e;
+        }
+    }
+
+    /**
+     * Begins what a transaction of PostgreSQL writes under the lock. If a later holder has begun to
+     * write already, Lost is thrown, and the transaction can only be rolled back. Until it ends, a
+     * later holder waits here.
+     */
+    public void fence(Connection transaction) throws SQLException {
+        try (PreparedStatement call =
+                transaction.prepareStatement("SELECT lockproxy_fence(?, ?)")) {
+            call.setString(1, key);
+            call.setLong(2, token);
+            call.execute();
+        } catch (SQLException e) {
+            if ("LP001".equals(e.getSQLState())) {
+                throw new Lost(key, e);
+            }
+            throw e;
+        }
+    }
+
+    /** From now on a crashed proxy can leave the lock behind for so long. */
+    public void extend(Duration timeout) throws IOException {
+        if (!Long.valueOf(1).equals(call(ANSWER_WITHIN, "RELOCK", key, "" + token,
+                seconds(timeout)))) {
+            throw new Lost(key);
         }
     }
 
@@ -331,7 +393,7 @@ public final class Lockproxy implements AutoCloseable {
             throw new Lost(key); // the connection has closed
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
-            throw new IOException("interrupted", e);
+            throw (IOException) new InterruptedIOException("interrupted").initCause(e);
         }
     }
 

@@ -29,7 +29,6 @@ import (
 
 // helperPrograms use the files of clients that are no packages yet.
 var helperPrograms = []clientProgram{
-	{name: "redis-rb", dir: "helpers", run: []string{"/usr/bin/ruby", "ruby.rb"}, forks: true},
 	{name: "phpredis", dir: "helpers", run: []string{"/usr/bin/php", "php.php"}, silent: true,
 		forks: true},
 	{name: "rust", dir: "helpers", build: []string{"rustc", "--edition", "2021", "-D", "warnings",

@@ -51,6 +51,10 @@ var languages = []language{
 	{column: "Java", install: installJava, clientProgram: clientProgram{name: "java",
 		run: []string{"java", "-cp", javaPath, "app.Driver"}}, lacks: []string{"prefix", "fork"},
 		own: []string{"java", "-cp", javaPath, "app.Driver"}, ownLast: []string{"own"}},
+	{column: "Ruby", install: installRuby, silentWait: true, clientProgram: clientProgram{
+		name: "redis-rb", dir: "conformance", run: []string{"/usr/bin/ruby", "driver.rb"},
+		env: []string{"GEM_HOME={out}"}}, lacks: []string{"prefix"},
+		own: []string{"/usr/bin/ruby", "ruby.rb"}},
 }
 
 // installGo has a module of its own require the module, from a folder.
@@ -93,6 +97,14 @@ func installJava(t *testing.T, out string) {
 	}
 	does(t, source(t, "java"), "mvn", "-B", "-q", "-s", settings, "install")
 	does(t, out, "mvn", "-B", "-q", "-s", settings, "compile")
+}
+
+// installRuby builds the gem and installs it into a folder.
+func installRuby(t *testing.T, out string) {
+	does(t, source(t, "ruby"), "/usr/bin/gem", "build", "--silent", "--output", out+"/lockproxy.gem",
+		"lockproxy.gemspec")
+	does(t, out, "/usr/bin/gem", "install", "--silent", "--local", "--no-document", "--install-dir",
+		out, "--ignore-dependencies", out+"/lockproxy.gem")
 }
 
 // source copies a package of clients to a new folder, since tools write to where they build.

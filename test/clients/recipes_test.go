@@ -58,7 +58,7 @@ func cookFor(t *testing.T, upstream string, files map[string]string) *recipes {
 		}
 	}
 	for name, path := range map[string]string{
-		"lockproxy.rb":          "clients/ruby/lockproxy.rb",
+		"lockproxy.rb":          "clients/ruby/lib/lockproxy.rb",
 		"lockproxy_redis_py.py": "examples/adapters/lockproxy_redis_py.py",
 	} {
 		text, err := os.ReadFile("../../" + path)

@@ -1,4 +1,4 @@
-# Locks of lockproxy for redis-rb: copy this file into your program.
+# Locks of lockproxy for redis-rb.
 #
 #   Lockproxy.lock("report", redis: { port: 6380 }, wait: 5) do |held|
 #     held.fence("SET", "report:state", "done")  # refused if the lock was lost
@@ -7,11 +7,10 @@
 #   body = Lockproxy.once(r, "report:7", redis: { port: 6380 }, ttl: 300, wait: 20) { build(7) }
 #
 # The lock lasts until the block ends, however that is, or until the program dies. It has a
-# connection of its own.
+# connection of its own. Thread#raise ends a wait, as Timeout does.
 require "redis"
 require "securerandom"
 require "socket"
-require "timeout"
 
 module Lockproxy
   # Another client holds the lock, or still held it when the wait ended.
@@ -34,8 +33,6 @@ module Lockproxy
 
     def lost? = @lost
 
-    def by?(session) = @session.equal?(session)
-
     def check = lost? ? raise(Lost, key) : self
 
     # Runs a command in Redis only if the lock is still held.
@@ -43,6 +40,11 @@ module Lockproxy
       call("FENCE", key, token, *command)
     rescue Redis::CommandError => e
       raise e.message.start_with?("FENCED") ? Lost.new(key) : e
+    end
+
+    # From now on a crashed proxy can leave the lock behind for so many seconds.
+    def renew(timeout)
+      call("RELOCK", key, token, timeout) == 1 ? self : raise(Lost, key)
     end
 
     # Whether the lock was held until it was released here.
@@ -65,7 +67,7 @@ module Lockproxy
       answered = false
       raise Lost, key if lost?
 
-      reply = Timeout.timeout(ANSWER_WITHIN, Lost, key) { @session.call(*command) }
+      reply = @session.call(*command) # for ANSWER_WITHIN at most
       answered = true
       reply
     rescue Redis::CommandError
@@ -84,7 +86,8 @@ module Lockproxy
     end
   end
 
-  @held = {} # by their object_id
+  @held = {}.compare_by_identity # locks, by the connections that have them
+  @changing = Mutex.new
 
   # Closes the connections in a child after a fork.
   module Forks
@@ -92,19 +95,16 @@ module Lockproxy
   end
   Process.singleton_class.prepend(Forks)
 
-  class << self
-    attr_reader :held
-
-    def leave_to_parent
-      held.each_value(&:leave_to_parent)
-      held.clear
-    end
+  # Only the thread that has forked goes on in the child.
+  def self.leave_to_parent
+    @changing = Mutex.new
+    @held.each_value(&:leave_to_parent)
+    @held.clear
   end
 
   LOOK_EVERY = 0.25 # seconds
   ANSWER_WITHIN = 10
   AWAY_WITHIN = 30 # a proxy that is being restarted or replaced is back by then
-  FOREVER = 365 * 86_400
   NOT_LOCKPROXY = "this is a Redis, not lockproxy: connect to lockproxy's port, 6380 by default"
 
   # Holds a lock while the block runs, and returns what that returns.
@@ -179,7 +179,7 @@ module Lockproxy
     session, reply = ask(redis, command, wait)
     yield session, reply
   ensure
-    held.delete_if { |_, of| of.by?(session) }
+    @changing.synchronize { @held.delete(session) }
     session&.close
   end
   private_class_method :in_session
@@ -193,23 +193,39 @@ module Lockproxy
     rest = wait
     loop do
       asked = now
-      # The read timeout must be longer than the wait.
-      reading = rest&.zero? ? FOREVER : (rest || 0) + 10
-      session = Redis.new(**redis, reconnect_attempts: 0, read_timeout: reading)
-      return session, session.call(*command, *(["WAIT", rest] if rest))
+      session = Redis.new(**redis, reconnect_attempts: 0, read_timeout: ANSWER_WITHIN)
+      reply = wait_for(session, rest, [*command, *(["WAIT", rest] if rest)])
+      answered = true
+      return session, reply
     rescue Redis::BaseError => e
-      session&.close
       raise e.class, NOT_LOCKPROXY if e.message.start_with?("ERR unknown command")
 
       away = now if now - asked > ANSWER_WITHIN # it has been there meanwhile
       ends = wait&.positive? ? [away + AWAY_WITHIN, began + wait].min : away + AWAY_WITHIN
       raise if wait.nil? || now >= ends || !away?(e)
 
+      session&.close
       sleep [rand(0.05..0.5), ends - now].min.clamp(0, 1) # not all who wait at once
       rest = [began + wait - now, 0.001].max.round(3) if wait.positive?
+    ensure
+      session&.close unless answered
     end
   end
   private_class_method :ask
+
+  # The reply can take as long as the wait, which is nil or in seconds; 0 is forever.
+  def self.wait_for(session, wait, command)
+    return session.call(*command) if wait.nil?
+
+    session._client.then do |client|
+      if client.respond_to?(:blocking_call_v) # of redis-rb 5
+        client.blocking_call_v(wait, command)
+      else
+        client.call_with_timeout(command, wait).tap { |it| raise it if it.is_a?(Exception) }
+      end
+    end
+  end
+  private_class_method :wait_for
 
   # Whether the proxy has ended a wait, or cannot be reached.
   def self.away?(error)
@@ -222,7 +238,7 @@ module Lockproxy
 
   # A lock that a child after a fork leaves to its parent.
   def self.hold(key, token, session)
-    Held.new(key, token, session).tap { |it| held[it.object_id] = it }
+    Held.new(key, token, session).tap { |it| @changing.synchronize { @held[session] = it } }
   end
   private_class_method :hold
 

@@ -29,8 +29,6 @@ import (
 
 // helperPrograms use the files of clients that are no packages yet.
 var helperPrograms = []clientProgram{
-	{name: "phpredis", dir: "helpers", run: []string{"/usr/bin/php", "php.php"}, silent: true,
-		forks: true},
 	{name: "rust", dir: "helpers", build: []string{"rustc", "--edition", "2021", "-D", "warnings",
 		"-o", "{out}", "rust.rs"}, run: []string{"{out}"}, waits: true},
 	{name: "dotnet", dir: "helpers", build: []string{"mcs", "-warnaserror", "-out:{out}",

@@ -55,6 +55,9 @@ var languages = []language{
 		name: "redis-rb", dir: "conformance", run: []string{"/usr/bin/ruby", "driver.rb"},
 		env: []string{"GEM_HOME={out}"}}, lacks: []string{"prefix"},
 		own: []string{"/usr/bin/ruby", "ruby.rb"}},
+	{column: "PHP", install: installPHP, silentWait: true, clientProgram: clientProgram{
+		name: "phpredis", dir: "conformance", run: []string{"/usr/bin/php", "driver.php"},
+		env: []string{"PROJECT={out}"}, silent: true}, lacks: []string{"cancel a wait"}},
 }
 
 // installGo has a module of its own require the module, from a folder.
@@ -105,6 +108,18 @@ func installRuby(t *testing.T, out string) {
 		"lockproxy.gemspec")
 	does(t, out, "/usr/bin/gem", "install", "--silent", "--local", "--no-document", "--install-dir",
 		out, "--ignore-dependencies", out+"/lockproxy.gem")
+}
+
+// installPHP has Composer require the package in a project, from a folder and from nowhere else.
+func installPHP(t *testing.T, out string) {
+	project := fmt.Sprintf(`{"require": {"lockproxy/lockproxy": "1.0.0"}, "repositories": [{"type":
+		"path", "url": %q, "options": {"symlink": false}}, {"packagist.org": false}]}`, source(t, "php"))
+	err := os.WriteFile(filepath.Join(out, "composer.json"), []byte(project), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	does(t, out, "env", "COMPOSER_DISABLE_NETWORK=1", "COMPOSER_ALLOW_SUPERUSER=1",
+		"COMPOSER_HOME="+out, "/usr/bin/php", "/usr/bin/composer", "install", "--quiet")
 }
 
 // source copies a package of clients to a new folder, since tools write to where they build.

@@ -13,6 +13,7 @@ needed=(
   '/usr/bin/python3 -I -c "import redis" | python3-redis'
   '/usr/bin/python3 -I -c "import setuptools, wheel, pip" | python3-pip python3-setuptools python3-wheel'
   '/usr/bin/php -r "exit((int) !class_exists(\"Redis\"));" | php-cli php-redis'
+  'command -v composer | composer'
   '/usr/bin/php -r "require \"Predis/autoload.php\";" | php-cli php-predis'
   '/usr/bin/php -r "require \"Symfony/Component/Lock/autoload.php\";" | php-cli php-symfony-lock'
   '/usr/bin/php -r "require \"Illuminate/Redis/autoload.php\";" | php-cli php-illuminate-cache php-illuminate-redis'

@@ -1,5 +1,5 @@
 <?php
-// Locks of lockproxy for phpredis: copy this file into your program.
+// Locks of lockproxy for phpredis.
 //
 //   $connect = function () { $r = new Redis(); $r->connect('127.0.0.1', 6380); return $r; };
 //   Lockproxy\lock($connect, 'report', function (Lockproxy\Held $held) {
@@ -13,6 +13,7 @@
 
 namespace Lockproxy;
 
+use DateInterval;
 use Redis;
 use RedisException;
 
@@ -96,6 +97,29 @@ class Held extends Claim
             ...withPrefix($this->session, $command));
     }
 
+    /**
+     * Begins what a transaction of PostgreSQL writes under the lock, by PDO. If a later holder has
+     * begun to write already, Lost is thrown, and the transaction can only be rolled back. Until it
+     * ends, a later holder waits here.
+     */
+    public function fenceSql(\PDO $transaction): void
+    {
+        try {
+            $call = $transaction->prepare('SELECT lockproxy_fence(?, ?)');
+            $call->execute([$this->key, $this->token]);
+        } catch (\PDOException $e) {
+            throw $e->getCode() === 'LP001' ? new Lost($this->key, $e) : $e;
+        }
+    }
+
+    /** From now on a crashed proxy can leave the lock behind for so long. */
+    public function extend(float|DateInterval $timeout): void
+    {
+        if ($this->call('RELOCK', $this->key, $this->token, seconds($timeout)) !== 1) {
+            throw new Lost($this->key);
+        }
+    }
+
     /** Whether the lock was held until it was released here. */
     public function release(): bool
     {
@@ -110,16 +134,18 @@ class Held extends Claim
 /**
  * Holds a lock while $work runs, and returns what that returns.
  *
- * $timeout is how long a crashed proxy can leave the lock behind, in seconds. $wait is in seconds;
- * 0 waits forever, null doesn't wait. $owner is who holds the lock, for people: this program's name,
- * host and process if it is null. $max is how long the lock is held at most, in seconds, also if
- * $work hangs; null is forever. The prefix of phpredis (OPT_PREFIX) counts.
+ * Times are seconds or DateIntervals. $timeout is how long a crashed proxy can leave the lock
+ * behind. $wait is how long to wait; 0 waits forever, null doesn't wait. $owner is who holds the
+ * lock, for people: this program's name, host and process if it is null. $max is how long the lock
+ * is held at most, also if $work hangs; null is forever. The prefix of phpredis (OPT_PREFIX) counts.
  */
 function lock(
-    callable $connect, string $key, callable $work, float $timeout = 10, ?float $wait = null,
-    ?string $owner = null, ?float $max = null,
+    callable $connect, string $key, callable $work, float|DateInterval $timeout = 10,
+    float|DateInterval|null $wait = null, ?string $owner = null,
+    float|DateInterval|null $max = null,
 ): mixed {
-    [$session, $token] = acquire($connect, ['LOCK', $key, $timeout], $wait, $owner, $max);
+    [$session, $token] = acquire($connect, ['LOCK', $key, seconds($timeout)], $wait,
+        $owner, $max);
     $key = $session->_prefix($key);
     try {
         if (!is_int($token)) {
@@ -148,16 +174,18 @@ function lock(
  * that are there; the claim has one of its own. The rest is as for lock().
  */
 function once(
-    Redis $redis, callable $connect, string $key, callable $make, ?float $ttl = null,
-    float $timeout = 10, ?float $wait = null, float $early = 0, ?string $owner = null,
-    ?float $max = null,
+    Redis $redis, callable $connect, string $key, callable $make,
+    float|DateInterval|null $ttl = null, float|DateInterval $timeout = 10,
+    float|DateInterval|null $wait = null, float|DateInterval $early = 0, ?string $owner = null,
+    float|DateInterval|null $max = null,
 ): string {
+    [$ttl, $early] = [seconds($ttl), seconds($early)];
     $value = send($redis, 'GET', $redis->_prefix($key));
     $lives = $early > 0 && is_string($value) ? send($redis, 'PTTL', $redis->_prefix($key)) : -1;
     if (is_string($value) && !($lives >= 0 && $lives < $early * 1000)) {
         return $value;
     }
-    $command = ['ONCE', $key, $timeout, ...($early > 0 ? ['EARLY', $early] : [])];
+    $command = ['ONCE', $key, seconds($timeout), ...($early > 0 ? ['EARLY', $early] : [])];
     [$session, $token] = acquire($connect, $command, $wait, $owner, $max);
     $key = $session->_prefix($key);
     try {
@@ -189,8 +217,10 @@ function once(
  * released, or given to its owner again.
  */
 function acquire(
-    callable $connect, array $command, ?float $wait, ?string $owner, ?float $max,
+    callable $connect, array $command, float|DateInterval|null $wait, ?string $owner,
+    float|DateInterval|null $max,
 ): array {
+    [$wait, $max] = [seconds($wait), seconds($max)];
     array_push($command, 'SESSION', 'OWNER', $owner ?? myName());
     array_push($command, ...($max === null ? [] : ['MAX', $max]));
     $began = $away = now();
@@ -242,6 +272,15 @@ function isAway(RedisException $e): bool
     $why = $e->getPrevious() ?? $e;
     return str_starts_with($why->getMessage(), 'TRYAGAIN')
         || !preg_match('/^[A-Z]{2,} /', $why->getMessage());
+}
+
+function seconds(float|DateInterval|null $time): ?float
+{
+    if (!$time instanceof DateInterval) {
+        return $time;
+    }
+    $begin = new \DateTimeImmutable('@0');
+    return (float) $begin->add($time)->format('U.u');
 }
 
 /** The time in seconds, by a clock that is never set back. */

@@ -37,16 +37,19 @@ func (c *Cluster) agrees() bool {
 	return true
 }
 
+// handshake is what CLUSTER NODES says of an address whose node has not told its name yet.
+const handshake = "handshake"
+
 // nodesSeen is the masters that aren't taken for down, with their epochs and slots, and the replicas
-// with their masters, in an answer to CLUSTER NODES. The epochs are a part of it because a node that is given a slot takes a new one
-// only if it doesn't have the greatest that it knows of: given one by a master whose last epoch it
-// has not heard of yet, it would lose it to that master's late messages, and then each of the two
-// would say MOVED to the other.
+// with their masters, in an answer to CLUSTER NODES. The epochs are a part of it because a node that
+// is given a slot takes a new one only if it doesn't have the greatest that it knows of: given one
+// by a master whose last epoch it has not heard of yet, it would lose it to that master's late
+// messages, and then each of the two would say MOVED to the other.
 func nodesSeen(nodes string) string {
 	var lines []string
 	for line := range strings.SplitSeq(nodes, "\n") {
 		fields := strings.Fields(line)
-		if len(fields) < 8 || strings.Contains(fields[2], "fail") {
+		if len(fields) < 8 || strings.Contains(fields[2], "fail") || fields[2] == handshake {
 			continue
 		}
 		if strings.Contains(fields[2], "slave") {
@@ -97,9 +100,13 @@ func (c *Cluster) clusterInfo(s *Server, field string) string {
 const gossipAfter = 20
 
 // gossip has each running node tell each other what it knows. By themselves they do so seldom if
-// they are patient with each other. To be introduced again does them no harm.
+// they are patient with each other. To be introduced again does them no harm, once they have done
+// with the last time: on a busy machine that takes long.
 func (c *Cluster) gossip() {
 	for _, s := range c.alive() {
+		if strings.Contains(s.Ask("CLUSTER", "NODES"), handshake) {
+			continue
+		}
 		for _, other := range c.alive() {
 			if other != s {
 				s.Ask("CLUSTER", "MEET", "127.0.0.1", other.busPort())

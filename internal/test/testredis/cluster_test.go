@@ -1,6 +1,7 @@
 package testredis_test
 
 import (
+	"net"
 	"strconv"
 	"strings"
 	"testing"
@@ -82,4 +83,22 @@ func epoch(t *testing.T, asked *testredis.Server, id string) int {
 	}
 	t.Fatalf("the node at %s doesn't know %s", asked.Addr(), id)
 	return 0
+}
+
+// Nodes agree though one of them has not done with an introduction, which takes a busy machine long.
+func TestAgreeDuringAnIntroduction(t *testing.T) {
+	c := testredis.StartCluster(t, 3, 0)
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	_, port, _ := net.SplitHostPort(silent.Addr().String())
+	if got := c.Nodes[0].Ask("CLUSTER", "MEET", "127.0.0.1", port, port); got != "+OK" {
+		t.Fatal(got)
+	}
+	c.WaitOK()
+	if got := c.Nodes[0].Ask("CLUSTER", "NODES"); !strings.Contains(got, "handshake") {
+		t.Errorf("the introduction has ended: %s", got)
+	}
 }

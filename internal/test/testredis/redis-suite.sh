@@ -10,8 +10,8 @@
 # TRANSPORT=tls or TRANSPORT=unix is how lockproxy reaches the servers; the suite itself knows TCP
 # only. Certificates need openssl. A cluster has no Unix sockets.
 #
-# redis-suite-shared.txt and redis-suite-cluster.txt name the tests that are left out through
-# lockproxy, and why.
+# redis-suite-shared.txt, redis-suite-tls.txt and redis-suite-cluster.txt name the tests that are left
+# out through lockproxy, and why.
 #
 # The suite comes from Debian's source package, which is fetched but not installed.
 set -euo pipefail
@@ -143,6 +143,7 @@ try() {
 	if [ -z "$cluster" ]; then
 		serve
 		[ "$mode" != shared ] || leave_out shared
+		[ "$transport,$mode" != tls,shared ] || leave_out tls
 	else
 		serve --cluster-enabled yes
 		if [ "$mode" != direct ]; then

@@ -31,9 +31,6 @@ import (
 var helperPrograms = []clientProgram{
 	{name: "rust", dir: "helpers", build: []string{"rustc", "--edition", "2021", "-D", "warnings",
 		"-o", "{out}", "rust.rs"}, run: []string{"{out}"}, waits: true},
-	{name: "dotnet", dir: "helpers", build: []string{"mcs", "-warnaserror", "-out:{out}",
-		"../../../../clients/dotnet/Lockproxy.cs", "LockproxyTest.cs"},
-		run: []string{"mono", "{out}"}, waits: true},
 }
 
 // helperSteps are what every program must report: the lock, its queue, an exception inside, a

@@ -58,6 +58,9 @@ var languages = []language{
 	{column: "PHP", install: installPHP, silentWait: true, clientProgram: clientProgram{
 		name: "phpredis", dir: "conformance", run: []string{"/usr/bin/php", "driver.php"},
 		env: []string{"PROJECT={out}"}, silent: true}, lacks: []string{"cancel a wait"}},
+	{column: ".NET", install: installDotNet, clientProgram: clientProgram{name: "dotnet",
+		run: []string{"mono", "{out}/driver.exe"}}, lacks: []string{"prefix", "fork"},
+		own: []string{"mono", "{out}/driver.exe"}, ownLast: []string{"own"}},
 }
 
 // installGo has a module of its own require the module, from a folder.
@@ -120,6 +123,16 @@ func installPHP(t *testing.T, out string) {
 	}
 	does(t, out, "env", "COMPOSER_DISABLE_NETWORK=1", "COMPOSER_ALLOW_SUPERUSER=1",
 		"COMPOSER_HOME="+out, "/usr/bin/php", "/usr/bin/composer", "install", "--quiet")
+}
+
+// installDotNet builds the library and a program that uses it with Mono's compiler, since Debian has
+// no .NET SDK that could read the project file.
+func installDotNet(t *testing.T, out string) {
+	copyTo(t, out, "Driver.cs")
+	library := out + "/Lockproxy.dll"
+	does(t, source(t, "dotnet"), "mcs", "-warnaserror", "-langversion:7", "-target:library",
+		"-out:"+library, "-doc:"+out+"/Lockproxy.xml", "LockClient.cs")
+	does(t, out, "mcs", "-warnaserror", "-r:"+library, "-out:driver.exe", "Driver.cs")
 }
 
 // source copies a package of clients to a new folder, since tools write to where they build.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -33,6 +34,8 @@ import (
 //	fence WORD…  reply TEXT, lost or error TEXT   extend S  extended or lost
 //	check        ok or lost                       await     told, as soon as the lock is lost
 //	fork         child lost, by a child that stays
+//	begin VALUE  begun or lost: a transaction of PostgreSQL that is fenced and inserts the value
+//	commit       written                          sql VALUE   written or lost: both of these
 //	leave        released or lost                 value TEXT  value TEXT or lost
 //	raise        raised: the error of the work    value and raise end the making
 //
@@ -48,6 +51,7 @@ var features = []struct {
 	{"cancel a wait", (*conformance).cancel},
 	{"extend", (*conformance).extend},
 	{"fence", (*conformance).fence},
+	{"fence in PostgreSQL", (*conformance).fenceSQL},
 	{"lost", (*conformance).lost},
 	{"released on every path", (*conformance).release},
 	{"made once", (*conformance).once},
@@ -67,6 +71,7 @@ type conformance struct {
 	addr string
 	seen *relay // what the program says to the proxy
 	p    *told
+	db   *postgres
 	safe string // the address of a proxy with TLS, for clients that log in
 	ca   string
 }
@@ -481,12 +486,24 @@ func TestHelperConformance(t *testing.T) {
 	users.Ask("ACL", "SETUSER", "worker", "on", ">secret", "~*", "&*", "+@all")
 	safe := proxytest.StartProcess(t, "--upstream", users.URL(), "--tls-cert", pair.CertFile,
 		"--tls-key", pair.KeyFile).Addr
-	table := featureTable(t)
+	table, db := featureTable(t), startPostgres(t)
+	installed := map[string]*sync.Once{}
+	for name := range installers {
+		installed[name] = new(sync.Once)
+	}
+	projects := t.TempDir()
 	for _, program := range languages {
 		t.Run(program.name, func(t *testing.T) {
 			t.Parallel() // they mostly wait
-			c := &conformance{T: t, c: program, out: t.TempDir(), safe: safe, ca: ca.File}
-			program.install(t, c.out)
+			project := filepath.Join(projects, program.from)
+			installed[program.from].Do(func() {
+				if err := os.Mkdir(project, 0o700); err != nil {
+					t.Fatal(err)
+				}
+				installers[program.from](t, project)
+			})
+			c := &conformance{T: t, c: program, out: project, safe: safe, ca: ca.File,
+				db: db}
 			c.addr = proxytest.StartProcess(t, "--upstream", testredis.Start(t).URL()).Addr
 			c.rdb, c.seen = proxytest.GoRedis(t, c.addr), newRelay(t, c.addr)
 			c.p = c.start()

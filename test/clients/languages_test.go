@@ -23,66 +23,64 @@ import (
 type language struct {
 	clientProgram
 	column     string   // of the table in clients/README.md
+	from       string   // the package of clients
 	lacks      []string // the features that the language or the library cannot have
 	silentWait bool     // it sends no pings while it waits
 	own        []string // what shows that which no other language has, by host and port
 	ownLast    []string // words behind these
-	install    func(t *testing.T, out string)
 }
 
+// installers build a package and install it into a folder, an empty project, with what the programs
+// need to use it.
+var installers = map[string]func(t *testing.T, out string){"python": installPython, "node": installNode,
+	"go": installGo, "java": installJava, "ruby": installRuby, "php": installPHP,
+	"dotnet": installDotNet}
+
 var languages = []language{
-	{column: "Python", install: installPython, clientProgram: clientProgram{name: "redis-py",
+	{column: "Python", from: "python", clientProgram: clientProgram{name: "redis-py",
 		dir: "conformance", run: []string{"/usr/bin/python3", "driver.py"},
 		env: []string{"PYTHONPATH={out}"}}, lacks: []string{"prefix"},
 		own: []string{"/usr/bin/python3", "python.py"}},
-	{column: "asyncio", install: installPython, clientProgram: clientProgram{name: "redis-py asyncio",
+	{column: "asyncio", from: "python", clientProgram: clientProgram{name: "redis-py asyncio",
 		dir: "conformance", run: []string{"/usr/bin/python3", "driver_asyncio.py"},
 		env: []string{"PYTHONPATH={out}"}}, lacks: []string{"prefix"},
 		own: []string{"/usr/bin/python3", "python_asyncio.py"}},
-	{column: "Node", install: installNode, clientProgram: clientProgram{name: "ioredis",
+	{column: "Node", from: "node", clientProgram: clientProgram{name: "ioredis",
 		run: []string{"node", "{out}/driver.mjs"}, protocols: []string{"ioredis"}},
 		lacks: []string{"fork"}, own: []string{"node", "{out}/node.mjs", "ioredis"}},
-	{column: "Node", install: installNode, clientProgram: clientProgram{name: "node-redis",
+	{column: "Node", from: "node", clientProgram: clientProgram{name: "node-redis",
 		run: []string{"node", "{out}/driver.mjs"}, protocols: []string{"node-redis"}},
 		lacks: []string{"fork"}, own: []string{"node", "{out}/node.mjs", "node-redis"}},
-	{column: "Go", install: installGo, clientProgram: clientProgram{name: "go-redis",
+	{column: "Go", from: "go", clientProgram: clientProgram{name: "go-redis",
 		run: []string{"{out}/driver"}}, lacks: []string{"prefix", "fork"},
 		own: []string{"{out}/driver"}, ownLast: []string{"own"}},
-	{column: "Java", install: installJava, clientProgram: clientProgram{name: "java",
+	{column: "Java", from: "java", clientProgram: clientProgram{name: "java",
 		run: []string{"java", "-cp", javaPath, "app.Driver"}}, lacks: []string{"prefix", "fork"},
 		own: []string{"java", "-cp", javaPath, "app.Driver"}, ownLast: []string{"own"}},
-	{column: "Ruby", install: installRuby, silentWait: true, clientProgram: clientProgram{
+	{column: "Ruby", from: "ruby", silentWait: true, clientProgram: clientProgram{
 		name: "redis-rb", dir: "conformance", run: []string{"/usr/bin/ruby", "driver.rb"},
-		env: []string{"GEM_HOME={out}"}}, lacks: []string{"prefix"},
+		env: []string{"GEM_HOME={out}"}}, lacks: []string{"prefix", "fence in PostgreSQL"},
 		own: []string{"/usr/bin/ruby", "ruby.rb"}},
-	{column: "PHP", install: installPHP, silentWait: true, clientProgram: clientProgram{
+	{column: "PHP", from: "php", silentWait: true, clientProgram: clientProgram{
 		name: "phpredis", dir: "conformance", run: []string{"/usr/bin/php", "driver.php"},
 		env: []string{"PROJECT={out}"}, silent: true}, lacks: []string{"cancel a wait"}},
-	{column: ".NET", install: installDotNet, clientProgram: clientProgram{name: "dotnet",
-		run: []string{"mono", "{out}/driver.exe"}}, lacks: []string{"prefix", "fork"},
-		own: []string{"mono", "{out}/driver.exe"}, ownLast: []string{"own"}},
+	{column: ".NET", from: "dotnet", clientProgram: clientProgram{name: "dotnet",
+		run: []string{"mono", "{out}/driver.exe"}},
+		lacks: []string{"prefix", "fork", "fence in PostgreSQL"},
+		own:   []string{"mono", "{out}/driver.exe"}, ownLast: []string{"own"}},
 }
 
 // installGo has a module of its own require the module, from a folder.
 func installGo(t *testing.T, out string) {
-	module := source(t, "go")
-	for _, name := range []string{"main.go", "own.go"} {
-		copyTo(t, out, "go/"+name)
-	}
-	sums, err := os.ReadFile(filepath.Join(module, "go.sum"))
-	if err == nil {
-		err = os.WriteFile(filepath.Join(out, "go.sum"), sums, 0o600)
-	}
-	if err != nil {
+	if err := os.CopyFS(out, os.DirFS("testdata/conformance/go")); err != nil {
 		t.Fatal(err)
 	}
-	does(t, out, "go", "mod", "init", "example")
-	does(t, out, "go", "mod", "edit", "-require=lockproxy/clients/go@v1.0.0",
-		"-require=github.com/redis/go-redis/v9@v9.23.0", "-replace=lockproxy/clients/go="+module)
-	does(t, out, "go", "build", "-race", "-mod=mod", "-o", "driver", ".")
+	does(t, out, "go", "mod", "edit", "-replace=lockproxy/clients/go="+source(t, "go"))
+	does(t, out, "go", "build", "-race", "-o", "driver", ".")
 }
 
-const javaPath = "{out}/target/classes:{out}/m2/lockproxy/lockproxy/1.0.0/lockproxy-1.0.0.jar"
+const javaPath = "{out}/target/classes:{out}/m2/lockproxy/lockproxy/1.0.0/lockproxy-1.0.0.jar:" +
+	"/usr/share/java/postgresql.jar"
 
 // debianMaven has Maven take its plugins from Debian's packages, and put what it installs elsewhere.
 const debianMaven = `<settings><localRepository>%s/m2</localRepository><profiles><profile><id>debian</id>
@@ -163,13 +161,15 @@ func installPython(t *testing.T, out string) {
 }
 
 // installNode has npm pack the package and install it into a project, next to the clients that are
-// there already.
+// there already. The types of the package fit those of both, also where CommonJS requires it.
 func installNode(t *testing.T, out string) {
 	does(t, out, "npm", "pack", "--silent", source(t, "node"))
 	does(t, out, "npm", "install", "--silent", "--offline", "--no-audit", "--omit=peer",
 		"--legacy-peer-deps", "./lockproxy-1.0.0.tgz")
-	linkNodeClients(t, out, "ioredis", "redis", "@redis", "typescript")
+	linkNodeClients(t, out, "ioredis", "redis", "@redis", "pg", "typescript")
 	copyTo(t, out, "driver.mjs", "node.mjs", "types.mts", "types.cts")
+	does(t, out, "node", "node_modules/typescript/bin/tsc", "--noEmit", "--strict", "--skipLibCheck",
+		"--target", "es2022", "--module", "nodenext", "--typeRoots", "none", "types.mts", "types.cts")
 }
 
 // linkNodeClients gives a project some of the packages that are installed for these tests.
@@ -198,15 +198,6 @@ func copyTo(t *testing.T, folder string, names ...string) {
 			t.Fatal(err)
 		}
 	}
-}
-
-// The types of the Node package fit those of both libraries, also where CommonJS requires it.
-func TestHelperTypes(t *testing.T) {
-	t.Parallel()
-	out := t.TempDir()
-	installNode(t, out)
-	does(t, out, "node", "node_modules/typescript/bin/tsc", "--noEmit", "--strict", "--skipLibCheck",
-		"--target", "es2022", "--module", "nodenext", "--typeRoots", "none", "types.mts", "types.cts")
 }
 
 // ends waits for the program to end by itself.

@@ -26,6 +26,10 @@ needed=(
   '/usr/bin/ruby -e "require %q(rails); require %q(active_record); require %q(sqlite3)" | ruby ruby-railties ruby-activerecord ruby-sqlite3'
   '/usr/bin/perl -MRedis -e 1 | libredis-perl'
   'command -v javac | default-jdk-headless'
+  'ls /usr/lib/postgresql/*/bin/initdb | postgresql'
+  '/usr/bin/python3 -I -c "import psycopg2, psycopg" | python3-psycopg2 python3-psycopg'
+  '/usr/bin/php -r "exit((int) !extension_loaded(\"pdo_pgsql\"));" | php-pgsql'
+  'test -e /usr/share/java/postgresql.jar | libpostgresql-jdbc-java'
   'command -v mvn | maven'
   'ls /usr/share/maven-repo/org/apache/maven/plugins/maven-{compiler,jar,resources,install,surefire}-plugin | libmaven-compiler-plugin-java libmaven-jar-plugin-java libmaven-resources-plugin-java libmaven-install-plugin-java libsurefire-java'
   'command -v rustc | rustc'
@@ -57,4 +61,6 @@ done
 node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' || fail "Node.js 20 or later is needed, not $(node --version)"
 # npm ls fails if node_modules is not what package.json asks for.
 (cd node && { npm ls >/dev/null 2>&1 || npm ci --ignore-scripts; }) || fail "can't install the Node.js clients"
-(cd go && go mod download) || fail "can't download the Go clients"
+for module in go conformance/go; do
+  (cd "$module" && go mod download) || fail "can't download the Go clients of $module"
+done

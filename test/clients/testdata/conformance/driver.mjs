@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { once as event } from "node:events";
 import { createInterface } from "node:readline";
 import { Redis } from "ioredis";
+import pg from "pg";
 import { createClient } from "redis";
 import { Lost, NotAcquired, once, withLock } from "lockproxy";
 
@@ -36,6 +37,17 @@ async function step(held, name, ...words) {
     } else if (name === "await") {
       if (!held.signal.aborted) await event(held.signal, "abort");
       say("told");
+    } else if (name === "sql" || name === "begin") {
+      held.pg = new pg.Client();
+      await held.pg.connect();
+      await held.pg.query("BEGIN");
+      await held.fenceSql(held.pg);
+      await held.pg.query("INSERT INTO writes VALUES ($1)", words);
+      if (name === "sql") await held.pg.query("COMMIT");
+      say(name === "sql" ? "written" : "begun");
+    } else if (name === "commit") {
+      await held.pg.query("COMMIT");
+      say("written");
     } else if (name === "raise") {
       throw new RangeError("mine");
     }

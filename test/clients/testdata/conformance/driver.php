@@ -86,6 +86,23 @@ function step(Claim $held, string $name, string ...$words): void
                     sleep(3600);
                 }
                 break;
+            case 'sql':
+            case 'begin':
+                global $pdo;
+                $pdo = new PDO('pgsql:host=127.0.0.1;dbname=postgres', 'postgres');
+                $pdo->beginTransaction();
+                $held->fenceSql($pdo);
+                $pdo->prepare('INSERT INTO writes VALUES (?)')->execute($words);
+                if ($name === 'sql') {
+                    $pdo->commit();
+                }
+                say($name === 'sql' ? 'written' : 'begun');
+                break;
+            case 'commit':
+                global $pdo;
+                $pdo->commit();
+                say('written');
+                break;
             case 'raise':
                 throw new Mine();
         }

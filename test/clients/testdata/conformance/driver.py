@@ -1,10 +1,13 @@
 """Does what it is told with the Python package: see features in conformance_test.go."""
+import contextlib
 import datetime
+import functools
 import os
 import sys
 import threading
 import time
 
+import psycopg2
 import redis
 
 import lockproxy
@@ -16,6 +19,11 @@ if "CA" in os.environ:
 if "PASSWORD" in os.environ:
     options.update(username=os.environ["USERNAME"], password=os.environ["PASSWORD"])
 r = redis.Redis(decode_responses=True, **options)
+
+
+@functools.cache
+def db():
+    return psycopg2.connect("")
 
 
 class Raised(Exception):
@@ -54,6 +62,15 @@ def step(held, name, *words):
             if os.fork() == 0:
                 say("child", "lost" if held.lost.is_set() else "held")
                 time.sleep(3600)
+        elif name in ("sql", "begin"):
+            with psycopg2.connect("") if name == "sql" else contextlib.nullcontext(db()) as begun:
+                cursor = begun.cursor()
+                held.fence_sql(cursor)
+                cursor.execute("INSERT INTO writes VALUES (%s)", words)
+            say("written" if name == "sql" else "begun")
+        elif name == "commit":
+            db().commit()
+            say("written")
         elif name == "raise":
             raise Raised
     except lockproxy.Lost:

@@ -5,6 +5,7 @@ import os
 import sys
 import time
 
+import psycopg
 import redis.asyncio
 
 import lockproxy.aio
@@ -48,6 +49,17 @@ async def step(held, name, *words):
             if os.fork() == 0:
                 say("child lost")
                 time.sleep(3600)
+        elif name in ("sql", "begin"):
+            held.db = await psycopg.AsyncConnection.connect("")
+            cursor = held.db.cursor()
+            await held.fence_sql(cursor)
+            await cursor.execute("INSERT INTO writes VALUES (%s)", words)
+            if name == "sql":
+                await held.db.commit()
+            say("written" if name == "sql" else "begun")
+        elif name == "commit":
+            await held.db.commit()
+            say("written")
         elif name == "raise":
             raise Raised
     except lockproxy.aio.Lost:
@@ -75,7 +87,12 @@ async def steps(held, last):
         elif line == ["check"]:
             say("lost" if lost else "ok")
         else:
-            await step(held, *line)
+            task = asyncio.ensure_future(step(held, *line))
+            try:
+                await asyncio.shield(task)
+            except asyncio.CancelledError:
+                lost = True
+                await task
 
 
 async def lock(key, *words):

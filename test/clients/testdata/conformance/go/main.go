@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	_ "github.com/lib/pq"
 	"github.com/redis/go-redis/v9"
 
 	lockproxy "lockproxy/clients/go"
@@ -107,6 +109,12 @@ func lock(ctx context.Context, cancel func(), key string, words ...string) error
 				if reply, err = held.Fence(context.Background(), args...).Result(); err == nil {
 					fmt.Println("reply", reply)
 				}
+			case "sql", "begin":
+				err = write(held, words[0] == "sql", words[1])
+			case "commit":
+				if err = tx.Commit(); err == nil {
+					fmt.Println("written")
+				}
 			case "extend":
 				if err = held.Extend(context.Background(), parse([]string{"t=" + words[1]})["t"]); err == nil {
 					fmt.Println("extended")
@@ -123,6 +131,34 @@ func lock(ctx context.Context, cancel func(), key string, words ...string) error
 	})
 	if err == nil {
 		fmt.Println("released")
+	}
+	return err
+}
+
+var tx *sql.Tx
+
+// write inserts a value in a transaction that is fenced.
+func write(held *lockproxy.Held, commit bool, value string) error {
+	ctx := context.Background()
+	db, err := sql.Open("postgres", "sslmode=disable")
+	if err != nil {
+		return err
+	}
+	if tx, err = db.BeginTx(ctx, nil); err != nil {
+		return err
+	}
+	if err = held.FenceSQL(ctx, tx); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	if _, err = tx.ExecContext(ctx, "INSERT INTO writes VALUES ($1)", value); err != nil {
+		return err
+	}
+	if !commit {
+		fmt.Println("begun")
+		return nil
+	}
+	if err = tx.Commit(); err == nil {
+		fmt.Println("written")
 	}
 	return err
 }

@@ -8,6 +8,10 @@ import java.io.InterruptedIOException;
 import java.net.Socket;
 import java.security.KeyStore;
 import java.security.cert.CertificateFactory;
+import java.sql.Connection;
+import java.sql.DriverManager;
+import java.sql.PreparedStatement;
+import java.sql.SQLException;
 import java.time.Duration;
 import java.util.Arrays;
 import javax.net.ssl.SSLContext;
@@ -136,6 +140,14 @@ public final class Driver {
                     lock.extend(Duration.ofSeconds(Long.parseLong(line[1])));
                     say("extended");
                     break;
+                case "sql":
+                case "begin":
+                    write(lock, line[0].equals("sql"), line[1]);
+                    break;
+                case "commit":
+                    db.commit();
+                    say("written");
+                    break;
                 case "check":
                     lock.check();
                     say("ok");
@@ -149,6 +161,23 @@ public final class Driver {
         } catch (Lockproxy.RedisError e) {
             say("error " + e.getMessage());
         }
+    }
+
+    static Connection db;
+
+    static void write(Lockproxy lock, boolean commit, String value) throws SQLException {
+        db = DriverManager.getConnection("jdbc:postgresql://" + System.getenv("PGHOST") + ":"
+            + System.getenv("PGPORT") + "/postgres?user=postgres");
+        db.setAutoCommit(false);
+        lock.fence(db);
+        try (PreparedStatement insert = db.prepareStatement("INSERT INTO writes VALUES (?)")) {
+            insert.setString(1, value);
+            insert.executeUpdate();
+        }
+        if (commit) {
+            db.commit();
+        }
+        say(commit ? "written" : "begun");
     }
 
     static void once(String[] line) throws Exception {

@@ -1,0 +1,17 @@
+module example
+
+go 1.26.0
+
+replace lockproxy/clients/go => ../../../../../clients/go
+
+require (
+	github.com/lib/pq v1.10.9
+	github.com/redis/go-redis/v9 v9.23.0
+	lockproxy/clients/go v1.0.0
+)
+
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
+	golang.org/x/sys v0.48.0 // indirect
+)

@@ -143,11 +143,11 @@ func (c *client) sendLocked(pieces ...[]byte) {
 		c.pushes = nil
 	}
 	ends := c.end == WhenAnswered
-	if ends && (c.pending.empty() && !c.pending.Untracked || c.route == gone) {
+	if ends && (c.pending.empty() && !c.pending.Has(Untracked) || c.route == gone) {
 		c.out.finish(pieces...)
 		return
 	}
-	if ends && c.pending.Untracked && c.allSent {
+	if ends && c.pending.Has(Untracked) && c.allSent {
 		c.closeHomeLocked()
 	}
 	c.out.send(pieces...)

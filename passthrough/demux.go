@@ -146,11 +146,11 @@ func (d *demux) cut(c *client, data []byte, limit int) (at, replies int, err err
 				return at, replies, errUnasked
 			}
 			d.dest = q.destination(data[at])
-			d.undecided = data[at] == '+' && q.monitor && (d.dest != relayed || q.Muted()) ||
+			d.undecided = data[at] == '+' && q.Has(monitoring) && (d.dest != relayed || q.Muted()) ||
 				data[at] == '-' && q.monitorAgain > 0 || data[at] == '*' && q.mutedPing()
 			d.size = 0
 		}
-		if q.Streaming {
+		if q.Has(Streaming) {
 			at = len(data)
 			break
 		}
@@ -177,7 +177,7 @@ func (d *demux) cut(c *client, data []byte, limit int) (at, replies int, err err
 			d.readOnly = true
 		}
 		e, ok := q.complete(d.scan.Head())
-		q.Untracked = q.Untracked || d.scan.Head().PushWithin
+		q.set(Untracked, q.Has(Untracked) || d.scan.Head().PushWithin)
 		if head := d.scan.Head(); ok && e.setsUp && !head.IsOK() && !head.IsError() {
 			cut(at)
 			return at, replies, errSetUp
@@ -209,7 +209,7 @@ func (d *demux) cut(c *client, data []byte, limit int) (at, replies int, err err
 // home that owes nothing but what its client sees goes on, Untracked.
 func (d *demux) scanReply(q *pendingQueue, data []byte) (n int, done bool, err error) {
 	relays := d.dest == relayed && !d.undecided && q.unseen == 0
-	if !d.shared && (q.Untracked || relays) {
+	if !d.shared && (q.Has(Untracked) || relays) {
 		return d.scan.ScanWithPushes(data)
 	}
 	return d.scan.Scan(data)
@@ -302,6 +302,6 @@ func (d *demux) finish(q *pendingQueue, e pendingReply) {
 		if !q.Muted() {
 			d.out = append(d.out, e.local)
 		}
-		q.skipNext = false
+		q.set(skipNext, false)
 	}
 }

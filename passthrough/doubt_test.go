@@ -55,9 +55,11 @@ func TestDoubtsEnd(t *testing.T) {
 		{"another refusal", refused, true, nil, true, true, true},
 		{"refused", loginFirst, false, nil, false, false, true},
 		{"refused, with a spare", loginFirst, true, nil, false, false, true},
-		{"refused, within a transaction", loginFirst, true, func(c *client) { c.pending.InMulti = true },
+		{"refused, within a transaction", loginFirst, true,
+			func(c *client) { c.pending.set(InMulti, true) },
 			true, false, false},
-		{"refused, and known by its number", loginFirst, true, func(c *client) { c.pending.knownID = true },
+		{"refused, and known by its number", loginFirst, true,
+			func(c *client) { c.pending.set(knownID, true) },
 			true, false, false},
 		{"refused, and has logged in", loginFirst, true,
 			func(c *client) {
@@ -183,7 +185,7 @@ func TestDoubtfulSubscriberIsClosed(t *testing.T) {
 			t.Fatal("there is no spare")
 		}
 		c.c.mu.Lock()
-		c.c.pending.subscriptions.Channels = 1
+		c.c.pending.set(subscribed, true)
 		c.c.mu.Unlock()
 		s.lanes.door.says(says, 0)
 		c.homes.closeIdle() // as its timer does

@@ -92,7 +92,7 @@ func (h *home) deliver(data []byte) (rest []byte, err error) {
 	if r.size > largeReply {
 		h.c.needsHome.large = largeFor
 	}
-	h.c.within = r.within() || h.c.pending.Streaming
+	h.c.within = r.within() || h.c.pending.Has(Streaming)
 	if change := h.c.pending.pauses; change.made {
 		h.c.pool.sharing.pause(change.lasts)
 		h.c.pending.pauses = pauseChange{}
@@ -275,7 +275,7 @@ const spareAfter = time.Second
 // one can take its place when it does. mu is held.
 func (h *home) isSpareLocked() bool {
 	return monotonic.Since(h.heardAt) >= spareAfter && !h.c.needsHome.any() && h.c.end < WhenAnswered &&
-		h.c.pending.likeNew() && !h.c.pending.knownID
+		!h.c.pending.Has(unlikeNew|knownID)
 }
 
 // closeClient closes the client without a reply, since Redis has closed its home: by CLIENT KILL,

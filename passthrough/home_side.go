@@ -43,7 +43,7 @@ func (s *homeSide) openHome(ctx context.Context, dialled bool) error {
 		s.c.out.addMustRead(-1)
 	}
 	s.c.mu.Lock()
-	setup, letIn := s.c.pending.setup(), s.c.pending.Admitted
+	setup, letIn := s.c.pending.Setup, s.c.pending.Admitted
 	s.c.mu.Unlock()
 	// The last home may have looked whether Redis answers: see closedAlone. That is part of it.
 	probed := min(time.Since(begun), maxProbe, s.c.pool.DialTimeout/2)
@@ -61,7 +61,7 @@ func (s *homeSide) openHome(ctx context.Context, dialled bool) error {
 // its turn: until a goroutine had opened the home, requests that others send later would overtake it.
 func (s *homeSide) takeHome() (taken bool) {
 	s.c.mu.Lock()
-	setup := s.c.pending.setup()
+	setup := s.c.pending.Setup
 	ready := s.c.pending.Admitted && setup.Identity == s.c.pool.Upstream.Initial &&
 		(s.lastHome == nil || s.lastHome.isEnded())
 	s.c.mu.Unlock()

@@ -20,14 +20,7 @@ const (
 
 // asNew reports whether the connection is as a new one.
 func (s *State) asNew() bool {
-	return s.likeNew() && !s.knownID && !s.spent && s.setup() == upstream.Setup{Identity: s.initial}
-}
-
-// newByReset reports whether upstream.Reset makes the connection as new. That keeps its number, by
-// which others can have been told of it.
-func (s *State) newByReset() bool {
-	return s.Plain() && !s.tracking && !s.unknownState && !s.stickyState && !s.LoginFailed &&
-		!s.knownID && !s.spent
+	return !s.Has(unlikeNew|notForOthers) && s.Setup == upstream.Setup{Identity: s.initial}
 }
 
 // releaseHomeLocked lets clients to come have the home, if they can. Otherwise it returns false, and
@@ -39,7 +32,7 @@ func (c *client) releaseHomeLocked() (released bool) {
 	unread, _, _ := c.out.status()
 	if unread || h == nil || h.closing || !idle || c.within || h.early != nil ||
 		h.replies.scan.Began() || c.needsHome.any() || c.pending.fresh ||
-		!c.pending.newByReset() || !c.pool.numbers.hidden(h.numbersShown) || !c.pool.takesSpare() {
+		c.pending.Has(notForOthers) || !c.pool.numbers.hidden(h.numbersShown) || !c.pool.takesSpare() {
 		return false
 	}
 	h.given = spare{Conn: h.Conn, server: c.where.server, term: c.where.term, used: true,

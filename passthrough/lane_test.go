@@ -116,7 +116,8 @@ func TestFailedHelloIsNotShared(t *testing.T) {
 			t.Errorf("%s: shareable %v, want %v", c.what, s.Shareable(), c.shared)
 		}
 		s = newState(upstream.Identity{Proto: 2})
-		s.Admitted, s.InMulti = true, true
+		s.Admitted = true
+		s.set(InMulti, true)
 		s.apply(c.expect, resp.Head{Type: '+', Line: []byte("QUEUED")})
 		if c.reply.Type == '-' && c.what != "a server without HELLO" {
 			s.apply(Expect{Effect: commands.Exec},

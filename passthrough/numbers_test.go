@@ -26,11 +26,11 @@ func TestNumbersAreShown(t *testing.T) {
 			u.ask(commands.Exec)
 		}, "*1\r\n$2\r\nid\r\n"},
 		"untracked, then lost": {"", func(u *unplugged) {
-			u.c.pending.Untracked = true
+			u.c.pending.set(Untracked, true)
 			u.Relay(list, nil)
 		}, ""},
 		"untracked twice, then reset": {"", func(u *unplugged) {
-			u.c.pending.Untracked = true
+			u.c.pending.set(Untracked, true)
 			u.Relay(list, nil)
 			u.Relay(list, nil)
 			u.ask(commands.Reset)

@@ -72,25 +72,25 @@ type pendingQueue struct {
 // reply can be told (or an error that names it); while it is Streaming, none.
 func (q *pendingQueue) uncounted(e *pendingReply) bool {
 	switch {
-	case q.Streaming:
+	case q.Has(Streaming):
 		return e.awaitsReply() && e.kind != internal && e.Effect != commands.Replicate
 	case !q.empty() && q.head() != e || !e.awaitsReply() || e.kind == internal:
 		return false
-	case q.Untracked:
+	case q.Has(Untracked):
 		return e.Effect != commands.Reset
 	}
-	return q.monitor && !q.InMulti && !q.Subscribed() && e.Effect == commands.Monitor &&
+	return q.Has(monitoring) && !q.Has(InMulti) && !q.Subscribed() && e.Effect == commands.Monitor &&
 		e.Count == 0
 }
 
 // skipUncounted records an uncounted request, which gets no entry.
 func (q *pendingQueue) skipUncounted(e *pendingReply) {
-	q.skipNext = false
+	q.set(skipNext, false)
 	if e.shows != nil && q.showing == nil {
 		q.showing = e.shows
 		q.showing.asks()
 	}
-	if e.Effect == commands.Monitor && !q.Untracked {
+	if e.Effect == commands.Monitor && !q.Has(Untracked) {
 		q.monitorAgain++
 	}
 }
@@ -112,12 +112,12 @@ func (q *pendingQueue) push(e pendingReply) {
 func (q *pendingQueue) destination(kind byte) replyKind {
 	e := q.head()
 	if e != nil && e.Effect == commands.Replicate && kind != '-' && kind != '>' {
-		q.Streaming = true
+		q.set(Streaming, true)
 	}
 	switch {
 	case kind == '*' && q.mutedPing():
 		return discarded
-	case q.Streaming || q.Untracked || kind == '>' || kind == '*' && q.Subscribed():
+	case q.Has(Streaming|Untracked) || kind == '>' || kind == '*' && q.Subscribed():
 		return relayed
 	case e == nil:
 		return relayed
@@ -125,16 +125,16 @@ func (q *pendingQueue) destination(kind byte) replyKind {
 		return e.kind
 	case e.Effect.Subscribes() && kind == '*':
 		return relayed // Redis sends confirmations even under CLIENT REPLY OFF
-	case kind == '+' && !q.InMulti && e.Effect == commands.ReplyOn:
+	case kind == '+' && !q.Has(InMulti) && e.Effect == commands.ReplyOn:
 		return relayed // SKIP doesn't hide it
-	case q.skipNext:
+	case q.Has(skipNext):
 		return discarded
-	case kind == '+' && !q.InMulti && (e.Effect == commands.ReplyOff ||
+	case kind == '+' && !q.Has(InMulti) && (e.Effect == commands.ReplyOff ||
 		e.Effect == commands.ReplySkip):
 		return discarded // the OK of the CLIENT REPLY ON that was sent in its place
 	case kind == '+' && e.Effect == commands.Reset:
 		return relayed // it ends OFF before the reply
-	case q.replyOff:
+	case q.Has(replyOff):
 		return discarded
 	}
 	return relayed
@@ -144,19 +144,19 @@ func (q *pendingQueue) destination(kind byte) replyKind {
 // comes without a request.
 func (q *pendingQueue) unasked(kind byte) bool {
 	switch {
-	case !q.empty(), q.Streaming, q.Untracked, kind == '>':
+	case !q.empty(), q.Has(Streaming | Untracked), kind == '>':
 		return false
 	case kind == '*':
 		return !q.Subscribed()
 	}
-	return !q.monitor
+	return !q.Has(monitoring)
 }
 
 // mutedPing reports whether an array can be the reply to a PING, which CLIENT REPLY OFF hides. In
 // RESP2's subscribe mode that is an array, as confirmations and messages are, which nothing hides.
 func (q *pendingQueue) mutedPing() bool {
 	e := q.head()
-	return q.replyOff && !q.Untracked && q.Subscribed() && e != nil && e.kind == relayed &&
+	return q.Has(replyOff) && !q.Has(Untracked) && q.Subscribed() && e != nil && e.kind == relayed &&
 		e.Effect == commands.NoEffect
 }
 
@@ -171,17 +171,17 @@ func (q *pendingQueue) batchAhead() bool {
 func (q *pendingQueue) nextIsPlain() bool {
 	e := q.head()
 	return e != nil && e.kind == relayed && e.Effect == commands.NoEffect && e.Replied == nil &&
-		q.Admitted && !q.skipNext && !q.replyOff && !q.InMulti && !q.Streaming && !q.Untracked &&
-		!q.monitor && (e.count > 1 || q.len() == 1 || q.entries.All()[1].awaitsReply())
+		q.Admitted && !q.Has(repliesDiffer&^subscribed) &&
+		(e.count > 1 || q.len() == 1 || q.entries.All()[1].awaitsReply())
 }
 
 // complete records a whole reply. It returns the entry that it answered, for the caller to act on
 // its local or answer. ok is false for what answers nothing: pushes, messages and MONITOR's lines.
 func (q *pendingQueue) complete(h resp.Head) (e pendingReply, ok bool) {
 	switch {
-	case q.Streaming:
+	case q.Has(Streaming):
 		return pendingReply{}, false
-	case q.Untracked:
+	case q.Has(Untracked):
 		if e := q.head(); e != nil && e.Effect == commands.Reset &&
 			(h.Type == '+' && string(h.Line) == "RESET" ||
 				h.IsError() && bytes.Contains(h.Line, []byte("'reset'"))) {
@@ -197,7 +197,7 @@ func (q *pendingQueue) complete(h resp.Head) (e pendingReply, ok bool) {
 		if h.Type == '>' || q.Subscribed() && commands.IsMessage(h.Elem) {
 			return pendingReply{}, false
 		}
-	case h.Type == '+' && q.monitor && commands.IsMonitorLine(h.Line):
+	case h.Type == '+' && q.Has(monitoring) && commands.IsMonitorLine(h.Line):
 		return pendingReply{}, false
 	case q.monitorAgain > 0 && h.IsError() && bytes.HasPrefix(h.Line, []byte("NOPERM")) &&
 		bytes.Contains(h.Line, []byte("'monitor'")):
@@ -221,11 +221,12 @@ func (q *pendingQueue) confirm(kind commands.Effect, h resp.Head) {
 			e.Count = -1 // counted
 		}
 		if e.count--; e.count == 0 {
-			q.skipNext = false
+			q.set(skipNext, false)
 			q.pop()
 		}
 	}
 	q.subscriptions.Confirmed(kind, h.Last)
+	q.set(subscribed, q.subscriptions.All() > 0)
 }
 
 func (q *pendingQueue) answered(h resp.Head) (pendingReply, bool) {
@@ -236,14 +237,17 @@ func (q *pendingQueue) answered(h resp.Head) (pendingReply, bool) {
 	q.monitorAgain = 0 // replies come in order: earlier MONITORs got none
 	q.shown()
 	if e.kind == relayed {
-		q.skipNext = false
+		q.set(skipNext, false)
 		doubtful := e.Effect == commands.Exec && hasRun(h) && q.lacksLogin()
 		q.apply(e.Expect, h)
-		q.Untracked, q.stickyState = q.Untracked || doubtful, q.stickyState || doubtful
+		if doubtful {
+			q.set(Untracked|stickyState, true)
+		}
 	} else {
 		q.admit(commands.NoEffect, h)
 		if e.Effect == logsIn && h.IsError() {
-			q.LoginFailed, q.Admitted = true, false
+			q.set(LoginFailed, true)
+			q.Admitted = false
 		}
 	}
 	done := *e
@@ -257,7 +261,7 @@ func (q *pendingQueue) answered(h resp.Head) (pendingReply, bool) {
 // for its own: Redis as of 7.2 and Valkey leave out that they refuse a login within EXEC, but count
 // it in the array.
 func (q *pendingQueue) lacksLogin() bool {
-	othersReply := q.monitor || slices.ContainsFunc(q.entries.All()[1:],
+	othersReply := q.Has(monitoring) || slices.ContainsFunc(q.entries.All()[1:],
 		func(e pendingReply) bool { return e.awaitsReply() })
 	return othersReply && slices.ContainsFunc(q.queued, func(e queuedExpect) bool {
 		return e.Effect == commands.Auth ||

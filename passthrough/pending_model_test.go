@@ -167,7 +167,7 @@ func (m *queueMachine) lock(rt *rapid.T) {
 	text := fmt.Sprintf("+lock %d\r\n", m.locals)
 	m.locals++
 	switch {
-	case state.InMulti:
+	case state.Has(InMulti):
 		m.redis.aborted = true
 		m.redis.up = append(m.redis.up, "-ERR wrong number of arguments for 'get' command\r\n"...)
 		m.redis.locally(text)
@@ -227,8 +227,8 @@ func (m *queueMachine) checkAll() {
 
 func (m *queueMachine) sameState(rt *rapid.T, state State) {
 	r := m.redis
-	if state.Identity != r.Identity || state.InMulti != r.inMulti ||
-		state.Subscribed() != r.subscribed() || state.Untracked || state.Streaming {
+	if state.Identity != r.Identity || state.Has(InMulti) != r.inMulti ||
+		state.Subscribed() != r.subscribed() || state.Has(Untracked|Streaming) {
 		rt.Fatalf("state %+v, Redis is %+v", state, r)
 	}
 	plain := !r.inMulti && !r.monitor && !r.off && !r.skip &&

@@ -256,7 +256,7 @@ func (p *Pipe) Pin(hold Hold) {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	if hold == ForGood {
-		p.c.pending.stickyState = true
+		p.c.pending.set(stickyState, true)
 		return
 	}
 	p.c.needsHome.pinned, p.c.needsHome.kept = hold == Pinned, hold == Kept

@@ -93,8 +93,8 @@ func TestPushWithinAReplyAtHome(t *testing.T) {
 		u.answer(t, said[:at])
 		u.answer(t, said[at:])
 		state, settled := u.State()
-		if got := u.took(); got != said || !state.Untracked || !settled {
-			t.Errorf("cut at %d: given %q, untracked %v, settled %v", at, got, state.Untracked,
+		if got := u.took(); got != said || !state.Has(Untracked) || !settled {
+			t.Errorf("cut at %d: given %q, untracked %v, settled %v", at, got, state.Has(Untracked),
 				settled)
 		}
 	}

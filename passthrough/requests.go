@@ -115,12 +115,13 @@ func (p *Pipe) logInAgainLocked() {
 // then Flush logs the home in by that.
 func (p *Pipe) RenewLogin() (again bool) {
 	loopguard.MayWait() // the password is read from a file
-	if state, _ := p.State(); !state.LoginFailed {
+	if state, _ := p.State(); !state.Has(LoginFailed) {
 		return false
 	}
 	if _, again = p.c.pool.Upstream.LoginAfter(p.login); again {
 		p.c.mu.Lock()
-		p.c.pending.LoginFailed, p.c.pending.fresh = false, true
+		p.c.pending.set(LoginFailed, false)
+		p.c.pending.fresh = true
 		p.c.mu.Unlock()
 	}
 	return again
@@ -222,7 +223,7 @@ func (p *Pipe) Reply(text []byte, when When) (given bool) {
 		if p.c.pending.Muted() {
 			text = nil
 		}
-		p.c.pending.skipNext = false
+		p.c.pending.set(skipNext, false)
 		p.c.sendLocked(text) // reading the client shows a failure
 	}
 	return true

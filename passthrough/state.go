@@ -12,87 +12,91 @@ import (
 
 // State is the state of a home according to its replies. It is pure: no I/O, no clock.
 type State struct {
-	upstream.Identity
-	upstream.Labels
-	Admitted  bool // Redis has sent a reply that is no error, so this login may use it
-	InMulti   bool // within MULTI
-	Watching  bool // a WATCH of the client is in force
-	Untracked bool // replies can't be matched with requests any more: lock commands are impossible
-	Streaming bool // the connection carries a replication stream instead of replies
-	// LoginFailed says that the one after RESET has: Identity is wrong.
-	LoginFailed bool
+	upstream.Setup
+	Admitted bool // Redis has sent a reply that is no error, so this login may use it
 
+	traits        Traits
 	initial       upstream.Identity
 	queued        []queuedExpect // what EXEC will make true
 	inQueue       int            // commands that EXEC will run
 	queuedBytes   int            // of queued; more than maxQueued if commands were left out
 	subscriptions commands.Subscriptions
-	monitor       bool
-	tracking      bool
-	unknownState  bool // see commands.UnknownState, and so on
-	stickyState   bool
-	knownID       bool
 	number        int64 // that CLIENT ID has told the client; 0 if it has not
-	// spent says that the connection must serve no other client: HELLO has told its number, or
-	// invalidations can still come.
-	spent              bool
-	pauses             pauseChange
-	fresh              bool // nothing was sent since RESET
-	replyOff, skipNext bool
+	pauses        pauseChange
+	fresh         bool // nothing was sent since RESET
 }
+
+// Traits are what a connection has that a new one with the same settings has not.
+type Traits uint16
+
+const (
+	InMulti     Traits = 1 << iota // within MULTI
+	Watching                       // a WATCH of the client is in force
+	Untracked                      // replies can't be matched with requests: no lock commands
+	Streaming                      // it carries a replication stream instead of replies
+	LoginFailed                    // the one after RESET has: Identity is wrong
+	subscribed                     // to any channel
+	monitoring
+	replyOff
+	skipNext
+	tracking
+	unknownState // see commands.UnknownState, and so on
+	stickyState
+	knownID
+	// it must serve no other client: HELLO has told its number, or invalidations can still come
+	spent
+
+	// The connection replies in another way than a new one.
+	repliesDiffer = InMulti | Untracked | Streaming | subscribed | monitoring | replyOff | skipNext
+	// Requests have another effect on it, or are answered in another way.
+	unlikeNew = repliesDiffer | Watching | LoginFailed | tracking | unknownState | stickyState
+	// RESET leaves these.
+	outliveReset = stickyState | knownID | spent
+	// No other client may get the connection, be it by RESET.
+	notForOthers = unlikeNew&^Watching | knownID | spent
+)
 
 func newState(initial upstream.Identity) State {
-	return State{Identity: initial, initial: initial}
-}
-
-func (s *State) setup() upstream.Setup {
-	return upstream.Setup{Identity: s.Identity, Labels: s.Labels}
+	return State{Setup: upstream.Setup{Identity: initial}, initial: initial}
 }
 
 // Muted reports whether CLIENT REPLY keeps the next command's reply from the client.
-func (s *State) Muted() bool { return s.replyOff || s.skipNext }
+func (s *State) Muted() bool { return s.Has(replyOff | skipNext) }
+
+// Has reports whether the connection has any of some traits.
+func (s *State) Has(any Traits) bool { return s.traits&any != 0 }
+
+// set has the connection have some traits, or none of them.
+func (s *State) set(some Traits, has bool) {
+	if s.traits &^= some; has {
+		s.traits |= some
+	}
+}
 
 // Shareable reports whether the next request can go by a lane with the same Identity.
-func (s *State) Shareable() bool {
-	return s.likeNew() && s.Admitted
-}
+func (s *State) Shareable() bool { return s.Admitted && !s.Has(unlikeNew) }
 
 // onlyTracks reports whether requests could go by a lane if the connection did not track keys.
-func (s *State) onlyTracks() bool {
-	return s.tracking && s.likeNewOrTracks() && s.Admitted
-}
+func (s *State) onlyTracks() bool { return s.Admitted && s.traits&unlikeNew == tracking }
 
 // replaceable reports whether a new home can take the place of this one.
-func (s *State) replaceable() bool {
-	return s.likeNew() && !s.knownID && !s.own()
-}
+func (s *State) replaceable() bool { return !s.Has(unlikeNew|knownID) && !s.own() }
 
 // own reports whether the client has logged in as somebody else than a new one is.
 func (s *State) own() bool {
 	return s.LoggedIn && (s.User != s.initial.User || s.Password != s.initial.Password)
 }
 
-// likeNew reports whether the connection differs from a new one only by what setup says.
-func (s *State) likeNew() bool { return s.likeNewOrTracks() && !s.tracking }
-
-// likeNewOrTracks is likeNew, also of a connection that tracks keys.
-func (s *State) likeNewOrTracks() bool {
-	return s.Plain() && !s.Watching && !s.unknownState && !s.stickyState && !s.LoginFailed
-}
-
 // Subscribed reports whether the connection is in RESP2's subscribe mode, in which few commands are
 // allowed.
-func (s *State) Subscribed() bool { return s.Proto == 2 && s.subscriptions.All() > 0 }
+func (s *State) Subscribed() bool { return s.Proto == 2 && s.Has(subscribed) }
 
 // Plain reports whether the connection replies as a new one with the same Identity does.
-func (s *State) Plain() bool {
-	return !s.InMulti && !s.Untracked && !s.Streaming && s.subscriptions.All() == 0 && !s.monitor &&
-		!s.replyOff && !s.skipNext
-}
+func (s *State) Plain() bool { return !s.Has(repliesDiffer) }
 
 // apply applies the reply to a request.
 func (s *State) apply(e Expect, h resp.Head) {
-	if s.InMulti && h.Type == '+' && string(h.Line) == "QUEUED" {
+	if s.Has(InMulti) && h.Type == '+' && string(h.Line) == "QUEUED" {
 		if e.Effect != commands.NoEffect {
 			if s.queuedBytes += queuedSize + e.held; s.queuedBytes <= maxQueued {
 				s.queued = append(s.queued, queuedExpect{e, s.inQueue})
@@ -112,12 +116,13 @@ func (s *State) apply(e Expect, h resp.Head) {
 			s.succeeded(e)
 		}
 	case commands.Watch:
-		s.Watching = s.Watching || h.IsOK()
+		s.set(Watching, s.Has(Watching) || h.IsOK())
 	case commands.Unwatch:
-		s.Watching = s.Watching && !h.IsOK()
+		s.set(Watching, s.Has(Watching) && !h.IsOK())
 	case commands.Multi:
 		if h.IsOK() {
-			s.InMulti, s.inQueue, s.queuedBytes = true, 0, 0
+			s.set(InMulti, true)
+			s.inQueue, s.queuedBytes = 0, 0
 		}
 	case commands.Exec:
 		if hasRun(h) {
@@ -125,7 +130,7 @@ func (s *State) apply(e Expect, h resp.Head) {
 		}
 		s.leaveMulti(!h.IsError() || s.aborted(h), h)
 	case commands.Discard:
-		lost := s.InMulti && bytes.HasPrefix(h.Line, []byte(upstream.Prefix)) // with its node
+		lost := s.Has(InMulti) && bytes.HasPrefix(h.Line, []byte(upstream.Prefix)) // with its node
 		s.leaveMulti(h.IsOK() || lost, h)
 	case commands.Reset:
 		if !h.IsError() {
@@ -146,12 +151,13 @@ func hasRun(h resp.Head) bool { return h.Type == '*' && string(h.Line) != "-1" }
 // leaveMulti applies the reply to EXEC or DISCARD. ended says that transaction and WATCH have
 // ended. Otherwise both go on, unless the error says that there is no transaction.
 func (s *State) leaveMulti(ended bool, h resp.Head) {
-	switch {
-	case ended:
-		s.InMulti, s.Watching, s.queued = false, false, nil
-	case bytes.HasPrefix(h.Line, []byte("ERR EXEC without MULTI")),
-		bytes.HasPrefix(h.Line, []byte("ERR DISCARD without MULTI")):
-		s.InMulti, s.queued = false, nil
+	if ended {
+		s.set(Watching, false)
+	}
+	if ended || bytes.HasPrefix(h.Line, []byte("ERR EXEC without MULTI")) ||
+		bytes.HasPrefix(h.Line, []byte("ERR DISCARD without MULTI")) {
+		s.set(InMulti, false)
+		s.queued = nil
 	}
 }
 
@@ -165,15 +171,14 @@ var aborts = []string{"ERR Transaction contains write", "MOVED ", "ASK ", "CLUST
 // a WATCH alone.
 func (s *State) aborted(h resp.Head) bool {
 	begins := func(text string) bool { return bytes.HasPrefix(h.Line, []byte(text)) }
-	return begins("EXECABORT") || s.InMulti && slices.ContainsFunc(aborts, begins)
+	return begins("EXECABORT") || s.Has(InMulti) && slices.ContainsFunc(aborts, begins)
 }
 
 // reset sets the state after RESET, which keeps the library's name and version.
 func (s *State) reset() {
 	after := newState(s.initial)
-	after.LibName, after.LibVer, after.stickyState, after.fresh = s.LibName, s.LibVer,
-		s.stickyState, true
-	after.knownID, after.number, after.spent = s.knownID, s.number, s.spent
+	after.LibName, after.LibVer, after.number, after.fresh = s.LibName, s.LibVer, s.number, true
+	after.traits = s.traits & outliveReset
 	*s = after
 }
 
@@ -197,11 +202,11 @@ func neverRan(h resp.Head) bool {
 // failed applies the error of a command that may have done a part of its work: up to Redis 7.0,
 // HELLO logs in and sets a name before it checks its further arguments.
 func (s *State) failed(e Expect) {
-	if e.Effect == commands.Hello && (e.Text != nil || e.Change == nil || e.Change.LoggedIn) {
-		s.unknownState = true
-	}
-	if e.Effect == commands.StickyState {
-		s.stickyState = true
+	switch {
+	case e.Effect == commands.StickyState:
+		s.set(stickyState, true)
+	case e.Effect == commands.Hello && (e.Text != nil || e.Change == nil || e.Change.LoggedIn):
+		s.set(unknownState, true)
 	}
 }
 
@@ -235,7 +240,7 @@ func (s *State) executed(h resp.Head) {
 	}
 	// One of them may be among the errors that Head left out, or it was itself left out.
 	if h.ManyErrors && len(s.queued) > 0 || s.queuedBytes > maxQueued {
-		s.Untracked = true
+		s.set(Untracked, true)
 	}
 }
 
@@ -245,37 +250,28 @@ func (s *State) succeeded(e Expect) {
 	case e.Change != nil:
 		s.merge(e)
 	case e.Effect == commands.Select:
-		s.unknownState = true // it was too large to parse
+		s.set(unknownState, true) // it was too large to parse
 	case e.Effect == commands.Auth || e.Effect == commands.Hello:
-		s.Untracked = true // it was too large to parse; the user may have changed
+		s.set(Untracked, true) // it was too large to parse; the user may have changed
 		if e.Proto != 0 {
 			s.Proto = e.Proto
 		}
-	case e.Effect.Subscribes():
-		// Only in EXEC: its array counts one reply for the confirmations of all channels.
-		s.Untracked = true
-	case e.Effect == commands.Unanswered:
-		s.Untracked = true // only in EXEC, whose array counts a missing reply
+	case e.Effect.Subscribes(), e.Effect == commands.Unanswered:
+		// Only in EXEC: its array counts one reply for the confirmations of all channels, or one
+		// that is missing.
+		s.set(Untracked, true)
 	}
+	s.set(gains[e.Effect], true)
 	switch e.Effect {
-	case commands.UnknownState:
-		s.unknownState = true
-	case commands.StickyState:
-		s.stickyState = true
-	case commands.KnownID:
-		s.knownID = true
 	case commands.Pauses:
 		s.pauses = pauseChange{true, time.Duration(e.Count) * time.Millisecond}
 	case commands.Unpauses:
 		s.pauses = pauseChange{made: true}
-	case commands.TrackingOn:
-		s.tracking, s.spent = true, true
 	case commands.TrackingOff:
-		s.tracking = false
+		s.set(tracking, false)
 	case commands.SetName:
 		s.Name = *e.Text
 	case commands.Hello:
-		s.spent = true
 		if e.Text != nil {
 			s.Name = *e.Text
 		}
@@ -283,15 +279,18 @@ func (s *State) succeeded(e Expect) {
 		s.LibName = *e.Text
 	case commands.SetLibVer:
 		s.LibVer = *e.Text
-	case commands.Monitor:
-		s.monitor = true
 	case commands.ReplyOn:
-		s.replyOff = false
-	case commands.ReplyOff:
-		s.replyOff = true
+		s.set(replyOff, false)
 	case commands.ReplySkip:
-		s.skipNext = !s.replyOff
+		s.set(skipNext, !s.Has(replyOff))
 	}
+}
+
+// gains are the traits that a connection has after the success of what has an effect.
+var gains = [commands.Effects + 1]Traits{
+	commands.Hello: spent, commands.TrackingOn: tracking | spent, commands.Monitor: monitoring,
+	commands.ReplyOff: replyOff, commands.KnownID: knownID,
+	commands.UnknownState: unknownState, commands.StickyState: stickyState,
 }
 
 // merge applies the part of e.Change that e.Effect can change: SELECT the database, AUTH the user,

@@ -35,17 +35,18 @@ func TestErrorsLeaveTheState(t *testing.T) {
 	}
 	inForce := map[string]State{
 		"nothing":         {},
-		"WATCH":           {Watching: true},
-		"MULTI":           {InMulti: true},
-		"WATCH and MULTI": {Watching: true, InMulti: true},
-		"a login": {Identity: upstream.Identity{User: "bob", Password: "b",
-			LoggedIn: true, DB: 3, Proto: 3}, Admitted: true},
+		"WATCH":           {traits: Watching},
+		"MULTI":           {traits: InMulti},
+		"WATCH and MULTI": {traits: Watching | InMulti},
+		"a login": {Setup: upstream.Setup{Identity: upstream.Identity{User: "bob",
+			Password: "b", LoggedIn: true, DB: 3, Proto: 3}}, Admitted: true},
 		"subscriptions": {subscriptions: commands.Subscriptions{Channels: 1, Patterns: 2,
-			Sharded: 3}},
-		"tracking":          {tracking: true},
-		"CLIENT REPLY OFF":  {replyOff: true},
-		"a name":            {Labels: upstream.Labels{Name: "me", LibName: "lib", LibVer: "1"}},
-		"something unknown": {unknownState: true, stickyState: true},
+			Sharded: 3}, traits: subscribed},
+		"tracking":         {traits: tracking},
+		"CLIENT REPLY OFF": {traits: replyOff},
+		"a name": {Setup: upstream.Setup{Labels: upstream.Labels{Name: "me", LibName: "lib",
+			LibVer: "1"}}},
+		"something unknown": {traits: unknownState | stickyState},
 	}
 	same := func(t *testing.T, before, after State) {
 		t.Helper()
@@ -65,7 +66,7 @@ func TestErrorsLeaveTheState(t *testing.T) {
 			}
 		}
 		for _, said := range append(every, "-ERR EXEC without MULTI") {
-			if said == "-ERR EXEC without MULTI" && before.InMulti {
+			if said == "-ERR EXEC without MULTI" && before.Has(InMulti) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s, EXEC, %s", name, said), func(t *testing.T) {
@@ -85,39 +86,39 @@ func TestRepliesThatEndATransaction(t *testing.T) {
 		before          State
 		multi, watching bool
 	}{
-		{commands.Exec, "*0", State{InMulti: true, Watching: true}, false, false},
-		{commands.Exec, "*-1", State{InMulti: true, Watching: true}, false, false},
-		{commands.Exec, "_", State{InMulti: true, Watching: true}, false, false},
+		{commands.Exec, "*0", State{traits: InMulti | Watching}, false, false},
+		{commands.Exec, "*-1", State{traits: InMulti | Watching}, false, false},
+		{commands.Exec, "_", State{traits: InMulti | Watching}, false, false},
 		{commands.Exec, "-EXECABORT Transaction discarded because of previous errors.",
-			State{InMulti: true, Watching: true}, false, false},
+			State{traits: InMulti | Watching}, false, false},
 		{commands.Exec, "-EXECABORT Transaction discarded because of: NOPERM no",
-			State{Watching: true}, false, false},
+			State{traits: Watching}, false, false},
 		{commands.Exec, "-ERR Transaction contains write commands but instance is now " +
 			"a read-only replica. " +
-			"EXEC aborted.", State{InMulti: true, Watching: true}, false, false},
-		{commands.Exec, "-MOVED 1 a:1", State{InMulti: true, Watching: true}, false, false},
-		{commands.Exec, "-CLUSTERDOWN Hash slot not served", State{InMulti: true, Watching: true},
+			"EXEC aborted.", State{traits: InMulti | Watching}, false, false},
+		{commands.Exec, "-MOVED 1 a:1", State{traits: InMulti | Watching}, false, false},
+		{commands.Exec, "-CLUSTERDOWN Hash slot not served", State{traits: InMulti | Watching},
 			false, false},
 		{commands.Exec, "-UPSTREAM connection to a:1 was lost before the reply: " +
-			"whether the command ran is unknown", State{InMulti: true, Watching: true}, false,
+			"whether the command ran is unknown", State{traits: InMulti | Watching}, false,
 			false},
 		{commands.Exec, "-UPSTREAM connection to a:1 was lost before the reply: " +
-			"whether the command ran is unknown", State{Watching: true}, false, true},
-		{commands.Exec, "-ERR EXEC without MULTI", State{InMulti: true, Watching: true}, false,
+			"whether the command ran is unknown", State{traits: Watching}, false, true},
+		{commands.Exec, "-ERR EXEC without MULTI", State{traits: InMulti | Watching}, false,
 			true},
-		{commands.Discard, "+OK", State{InMulti: true, Watching: true}, false, false},
+		{commands.Discard, "+OK", State{traits: InMulti | Watching}, false, false},
 		{commands.Discard, "-UPSTREAM connection to a:1 was lost before the reply: " +
-			"whether the command ran is unknown", State{InMulti: true, Watching: true}, false,
+			"whether the command ran is unknown", State{traits: InMulti | Watching}, false,
 			false},
-		{commands.Discard, "-ERR DISCARD without MULTI", State{Watching: true}, false, true},
-		{commands.Discard, "-ERR DISCARD without MULTI", State{InMulti: true, Watching: true},
+		{commands.Discard, "-ERR DISCARD without MULTI", State{traits: Watching}, false, true},
+		{commands.Discard, "-ERR DISCARD without MULTI", State{traits: InMulti | Watching},
 			false, true},
 	} {
 		s := test.before
 		s.apply(Expect{Effect: test.effect}, headOf(t, test.reply+"\r\n"))
-		if s.InMulti != test.multi || s.Watching != test.watching {
+		if s.Has(InMulti) != test.multi || s.Has(Watching) != test.watching {
 			t.Errorf("%s, within MULTI %v, WATCH %v: in MULTI %v, watching %v", test.reply,
-				test.before.InMulti, test.before.Watching, s.InMulti, s.Watching)
+				test.before.Has(InMulti), test.before.Has(Watching), s.Has(InMulti), s.Has(Watching))
 		}
 	}
 }

@@ -104,8 +104,8 @@ func TestState(t *testing.T) {
 			for _, step := range test.steps {
 				s.apply(step.expect, headOf(t, step.reply))
 			}
-			if s.Identity != test.want || s.InMulti != test.multi || s.Plain() != test.plain {
-				t.Errorf("got %+v, in MULTI %v, plain %v; want %+v, %v, %v", s.Identity, s.InMulti,
+			if s.Identity != test.want || s.Has(InMulti) != test.multi || s.Plain() != test.plain {
+				t.Errorf("got %+v, in MULTI %v, plain %v; want %+v, %v, %v", s.Identity, s.Has(InMulti),
 					s.Plain(), test.want, test.multi, test.plain)
 			}
 		})
@@ -208,8 +208,8 @@ func TestSubscribeWithinMulti(t *testing.T) {
 	if !waiting.Arrived() {
 		t.Error("a barrier from before holds")
 	}
-	if state, settled := u.State(); !state.Untracked || !settled || state.Plain() {
-		t.Errorf("opaque %v, settled %v", state.Untracked, settled)
+	if state, settled := u.State(); !state.Has(Untracked) || !settled || state.Plain() {
+		t.Errorf("opaque %v, settled %v", state.Has(Untracked), settled)
 	}
 	u.answer(t, "*2\r\n$4\r\npong\r\n$0\r\n\r\n")
 	if got := u.took(); got != "*2\r\n$4\r\npong\r\n$0\r\n\r\n" {
@@ -267,16 +267,16 @@ func TestRefusedLoginWithinMulti(t *testing.T) {
 			}
 			u.ask(commands.Reset)
 			state, _ := u.State()
-			if state.Untracked != test.untracked {
-				t.Errorf("untracked is %v, want %v", state.Untracked, test.untracked)
+			if state.Has(Untracked) != test.untracked {
+				t.Errorf("untracked is %v, want %v", state.Has(Untracked), test.untracked)
 			}
 			if !test.untracked {
 				return
 			}
 			u.answer(t, "+RESET\r\n")
-			if state, _ := u.State(); state.Untracked || state.LoggedIn || state.newByReset() {
+			if state, _ := u.State(); state.Has(Untracked) || state.LoggedIn || !state.Has(notForOthers) {
 				t.Errorf("after RESET untracked is %v, logged in %v, given to others %v",
-					state.Untracked, state.LoggedIn, state.newByReset())
+					state.Has(Untracked), state.LoggedIn, !state.Has(notForOthers))
 			}
 		})
 	}
@@ -289,7 +289,7 @@ func TestReplicationStream(t *testing.T) {
 	u.answer(t, ":1\r\n")
 	const stream = "$3\r\nRDBx*1\r\nnot\x00a reply"
 	u.answer(t, stream)
-	if state, _ := u.State(); !state.Streaming {
+	if state, _ := u.State(); !state.Has(Streaming) {
 		t.Error("the stream is taken for replies")
 	}
 	if got := u.took(); got != ":1\r\n"+stream {
@@ -302,8 +302,8 @@ func TestReplicationRefused(t *testing.T) {
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.ask(commands.Replicate, commands.NoEffect)
 	u.answer(t, "-ERR no\r\n:1\r\n")
-	if state, settled := u.State(); state.Streaming || !settled || u.c.pending.len() != 0 {
-		t.Errorf("Raw %v, settled %v, %d owed", state.Streaming, settled, u.c.pending.len())
+	if state, settled := u.State(); state.Has(Streaming) || !settled || u.c.pending.len() != 0 {
+		t.Errorf("Raw %v, settled %v, %d owed", state.Has(Streaming), settled, u.c.pending.len())
 	}
 }
 
@@ -352,8 +352,8 @@ func TestMonitorFeed(t *testing.T) {
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	u.ask(commands.Monitor, commands.NoEffect, commands.Multi)
 	u.answer(t, "+OK\r\n"+line+"+PONG\r\n"+line+"+OK\r\n"+line)
-	if state, settled := u.State(); !state.InMulti || !settled {
-		t.Errorf("in MULTI %v, settled %v", state.InMulti, settled)
+	if state, settled := u.State(); !state.Has(InMulti) || !settled {
+		t.Errorf("in MULTI %v, settled %v", state.Has(InMulti), settled)
 	}
 	u.Relay(Request{Instead: []byte("-ERR in multi\r\n")}, nil)
 	u.answer(t, line+"-ERR x\r\n"+line)
@@ -428,7 +428,7 @@ func TestFailedWithinExec(t *testing.T) {
 	feed(Expect{Effect: commands.Select, Change: &upstream.Identity{DB: 99}}, "+QUEUED\r\n")
 	feed(Expect{Effect: commands.Exec},
 		"*3\r\n*1\r\n-ERR nested\r\n+OK\r\n-ERR DB index is out of range\r\n")
-	if l.DB != 3 || l.InMulti || l.Untracked {
-		t.Errorf("database %d, in MULTI %v, opaque %v", l.DB, l.InMulti, l.Untracked)
+	if l.DB != 3 || l.Has(InMulti) || l.Has(Untracked) {
+		t.Errorf("database %d, in MULTI %v, opaque %v", l.DB, l.Has(InMulti), l.Has(Untracked))
 	}
 }

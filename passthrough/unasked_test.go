@@ -88,9 +88,9 @@ func TestMessageWithinExec(t *testing.T) {
 			if got := u.took(); got != said+"+PONG\r\n" {
 				t.Errorf("cut at %d, pipelined %v: got %q", at, pipelined, got)
 			}
-			if state, settled := u.State(); !state.Untracked || !settled {
+			if state, settled := u.State(); !state.Has(Untracked) || !settled {
 				t.Errorf("cut at %d, pipelined %v: untracked %v, settled %v", at, pipelined,
-					state.Untracked, settled)
+					state.Has(Untracked), settled)
 			}
 		}
 	}

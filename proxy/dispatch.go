@@ -107,7 +107,7 @@ func (d *dispatcher) isForOneNode(cmd *command) bool {
 // serve it nevertheless: as the user of a connection without a login. If the client must log in
 // first, it can.
 func (d *dispatcher) isNobody() bool {
-	if state, _ := d.pipe.State(); !state.LoginFailed {
+	if state, _ := d.pipe.State(); !state.Has(passthrough.LoginFailed) {
 		return false
 	}
 	reply, _ := d.x.noAuth()
@@ -125,11 +125,13 @@ func (d *dispatcher) relay(r passthrough.Request) {
 	case commands.Auth, commands.Hello:
 		d.awaitReplies()
 	case commands.Unanswered:
-		if state, _ := d.pipe.State(); state.Streaming { // of a replica it is what it should be
+		// of a replica it is what it should be
+		if state, _ := d.pipe.State(); state.Has(passthrough.Streaming) {
 			break
 		}
 		state := d.x.awaitState()
-		if !state.InMulti && !state.Subscribed() && !state.Untracked && !state.Streaming {
+		if !state.Subscribed() &&
+			!state.Has(passthrough.InMulti|passthrough.Untracked|passthrough.Streaming) {
 			d.x.reply(d.x.unlessNoAuth(state, nil)) // Redis ignores it
 			return
 		}
@@ -186,7 +188,7 @@ func (d *dispatcher) addLock(req resp.Request, it *eventloop.Iteration) bool {
 		}
 		state, settled := d.pipe.State()
 		if !settled || !state.Plain() || !state.Admitted ||
-			cmd.way == passthrough.Home && state.Watching {
+			cmd.way == passthrough.Home && state.Has(passthrough.Watching) {
 			return false
 		}
 	}

@@ -1,6 +1,10 @@
 package proxy
 
-import "time"
+import (
+	"time"
+
+	"lockproxy/passthrough"
+)
 
 // How a session ends while its server shuts down: between two commands, with all that was asked
 // answered. A client that sends a command when it has the answer to the last finds its connection
@@ -72,5 +76,6 @@ func (s *session) tryClose(asked bool) (more bool) {
 // atCommandBoundary reports whether the session is between two commands, and not in a transaction.
 func (s *session) atCommandBoundary() bool {
 	state, _ := s.pipe.State()
-	return s.in.start == s.in.end && !s.requests.streaming && !state.InMulti && !state.Watching
+	return s.in.start == s.in.end && !s.requests.streaming &&
+		!state.Has(passthrough.InMulti|passthrough.Watching)
 }

@@ -84,7 +84,7 @@ func (x *exchange) answerAfter(answer func(raw []byte, proto int) []byte, ask []
 		return true
 	}
 	state := x.awaitState()
-	if state.InMulti || state.Untracked || state.Subscribed() {
+	if state.Has(passthrough.InMulti|passthrough.Untracked) || state.Subscribed() {
 		return false
 	}
 	raw, err := x.ask(resp.AppendCommand(nil, ask...)).Raw()

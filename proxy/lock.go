@@ -41,15 +41,15 @@ func (l *locker) runLock(spec *syntax.Spec, req resp.Request) {
 	}
 	err := spec.CheckArity(req.Args)
 	switch {
-	case state.InMulti:
+	case state.Has(passthrough.InMulti):
 		if err == nil {
 			err = errInMulti
 		}
 		l.pipe.Relay(passthrough.Request{Raw: abortMulti, Instead: encodeError(err)}, nil)
 		return
-	case err == nil && state.Untracked:
+	case err == nil && state.Has(passthrough.Untracked):
 		err = errUntracked
-	case err == nil && state.Watching && spec.Name == "fence":
+	case err == nil && state.Has(passthrough.Watching) && spec.Name == "fence":
 		err = errWatching
 	case err == nil && state.Subscribed():
 		err = errSubscribed(spec.Name)
@@ -130,7 +130,7 @@ func (l *locker) refuseLarge(spec *syntax.Spec) {
 	err := syntax.UsageError(fmt.Sprintf("ERR the %s command is larger than %d bytes "+
 		"(--client-buffer): nothing was run", name, limit))
 	state := l.x.awaitState()
-	if state.InMulti && l.x.route(passthrough.Home, nil) == nil {
+	if state.Has(passthrough.InMulti) && l.x.route(passthrough.Home, nil) == nil {
 		l.pipe.Relay(passthrough.Request{Raw: abortMulti, Instead: encodeError(err)}, nil)
 		return
 	}

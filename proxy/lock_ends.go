@@ -9,6 +9,7 @@ import (
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
 	"lockproxy/lockcmd/held"
+	"lockproxy/passthrough"
 )
 
 // Relayed commands that may end a client's session lock. Requests are examined only while clients
@@ -76,7 +77,7 @@ func (e *lockEnds) touch(cmd *command, args [][]byte) touch {
 			t.keys = append(t.keys, string(args[i]))
 		}
 	}
-	if settled && !state.InMulti {
+	if settled && !state.Has(passthrough.InMulti) {
 		e.touched = nil
 	}
 	if len(e.touched) < maxTouched {

@@ -43,7 +43,8 @@ func (x *exchange) syncWrites(first *syncing) (done bool, err error) {
 	if x.route(passthrough.Home, nil) != nil {
 		return false, nil
 	}
-	if state := x.awaitState(); state.InMulti || state.Untracked || state.Streaming {
+	if state := x.awaitState(); state.Has(
+		passthrough.InMulti | passthrough.Untracked | passthrough.Streaming) {
 		return false, nil // nothing can be asked before it there
 	}
 	switch x.pipe.Status().Writes {

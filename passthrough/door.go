@@ -230,11 +230,8 @@ func (c *client) mustLogIn() bool {
 // judgeAgainLocked has Redis itself judge a client that must log in, by a new connection. In an event
 // loop it reports false if it would have to wait. mu is held, but not while it waits.
 func (p *Pipe) judgeAgainLocked(it *eventloop.Iteration) (done bool) {
-	p.c.mu.Unlock()
-	left := p.lanes.leaveLane(it)
-	p.c.mu.Lock()
 	switch {
-	case !left:
+	case !p.leaveLaneLocked(it):
 		return false
 	case p.c.pending.own():
 		p.c.doubt.Store(0) // Redis has judged that login

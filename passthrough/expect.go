@@ -15,7 +15,7 @@ type Expect struct {
 	Effect commands.Effect
 	// channels of a (un)subscribe, 0 for all of them; milliseconds of Pauses
 	Count int
-	// for Select, Auth and Hello: the identity after success: see State.merge
+	// for Select, Auth and Hello: the identity after success: see after
 	Change *upstream.Identity
 	Proto  int     // for a Hello without Change
 	Text   *string // for SetName, SetLibName, SetLibVer, and for Hello if it sets a name

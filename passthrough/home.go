@@ -18,15 +18,13 @@ import (
 type home struct {
 	c *client
 	connReader
-	closing bool          // guarded by mu; the upstream knows that nothing more will be asked
-	heardAt int64         // guarded by mu; when it last gave the client something, as monotonic.Now
-	id      int64         // guarded by mu; its number at Redis, 0 while it is unknown
-	asked   chan struct{} // guarded by mu; closed once id is known; nil if it is not asked for
-	// guarded by mu; runs closeIdle once everything is answered; nil if it must not: see leaveFirst
-	leaveTimer   *time.Timer
-	numbersShown uint64 // a spare's
-	given        spare  // guarded by mu; what the pool gets when the reader has left
-	asNew        bool   // guarded by mu; and whether that is as new already
+	closing      bool          // guarded by mu; the upstream knows that nothing more will be asked
+	heardAt      int64         // guarded by mu; when it last gave the client something, as monotonic.Now
+	id           int64         // guarded by mu; its number at Redis, 0 while it is unknown
+	asked        chan struct{} // guarded by mu; closed once id is known; nil if it is not asked for
+	numbersShown uint64        // a spare's
+	given        spare         // guarded by mu; what the pool gets when the reader has left
+	asNew        bool          // guarded by mu; and whether that is as new already
 	// Only the reader: pushes that came while the lane replied, the last one perhaps in part.
 	early []byte
 	said  firstWords // only the reader
@@ -102,7 +100,6 @@ func (h *home) deliver(data []byte) (rest []byte, err error) {
 	}
 	h.c.sendLocked(r.out...)
 	r.forget()
-	h.leaveLocked()
 	h.c.room.Broadcast()
 	if _, _, gone := h.c.out.status(); gone != nil && err == nil {
 		err = errors.Join(errors.New("client is gone"), gone)

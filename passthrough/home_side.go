@@ -19,7 +19,6 @@ type homeSide struct {
 	unsent    []byte      // not yet sent
 	calls     callBatch   // go behind unsent
 	idleTimer *time.Timer // calls closeIdle; nil if nothing does
-	greeted   bool        // see leaveFirst
 }
 
 // homeUse tells closeIdle whether the open home is in use.
@@ -96,6 +95,7 @@ func (s *homeSide) beginHome(found spare) {
 		}
 	}
 	s.c.home, s.lastHome, s.c.homeUse = h, h, held
+	s.c.pending.set(spent, false) // it was about the one before
 	if found.doubt != 0 {
 		s.c.doubt.Store(uint64(found.doubt))
 	}
@@ -118,15 +118,11 @@ func (s *homeSide) beginHome(found spare) {
 	s.c.pool.lookForOwn(s.c.pool.Upstream.Initial)
 }
 
-// useHome sets the route to the home and reports whether it is open. shares says that the request
-// could go by a lane.
-func (s *homeSide) useHome(shares bool) (open bool) {
+// useHome sets the route to the home and reports whether it is open.
+func (s *homeSide) useHome() (open bool) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	s.useHomeLocked()
-	if shares && s.c.home != nil {
-		s.leaveFirstLocked(false)
-	}
 	return s.c.home != nil
 }
 
@@ -233,10 +229,11 @@ func (s *homeSide) writeLocked(raw []byte, it *eventloop.Iteration) (sent int) {
 }
 
 const (
-	// calmHomes is how many homes there can be before they are kept for less long.
+	// calmHomes is how many homes there can be before they are kept for less long, and before
+	// clients that have none greet without.
 	calmHomes = 8
-	// shortIdle is HomeIdle while there are more: thousands of clients that need a home once, when
-	// they connect, do not have one each.
+	// shortIdle is HomeIdle while there are more: thousands of clients that need a home once do not
+	// have one each.
 	shortIdle = time.Second
 )
 
@@ -246,32 +243,6 @@ func (p *Pool) homeIdle() time.Duration {
 		return min(p.HomeIdle, shortIdle)
 	}
 	return p.HomeIdle
-}
-
-// leaveFirst says that a client has asked for what could go by a lane, and whether it did. One that
-// has needed its first home to say what libraries say when they connect does not keep it until it
-// is idle, if there are many: thousands that connect at once would have one each.
-func (s *homeSide) leaveFirst(byLane bool) {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	s.leaveFirstLocked(byLane)
-}
-
-// leaveFirstLocked is leaveFirst with mu held.
-func (s *homeSide) leaveFirstLocked(byLane bool) {
-	if s.greeted || s.lastHome == nil {
-		return
-	}
-	s.greeted = true
-	if s.c.home == nil || s.idleTimer == nil || !s.c.pending.replaceable() ||
-		s.c.pool.homes.open.Load() <= calmHomes {
-		return
-	}
-	s.c.home.leaveTimer = s.idleTimer
-	if byLane {
-		s.c.homeUse = recent // nothing of it is under way
-		s.c.home.leaveLocked()
-	}
 }
 
 // closeIdle closes the home if it was not used since the last call.

@@ -42,7 +42,7 @@ func TestPushesByTheHomeNextToALane(t *testing.T) {
 		// their replies.
 		u.answer(t, push[:cut])
 		u.lanes.leaveLane(nil)
-		u.homes.useHome(false)
+		u.homes.useHome()
 		u.Relay(Request{}, nil)
 		u.answer(t, push[cut:]+reply)
 		u.c.out.wait()
@@ -102,7 +102,7 @@ func TestAPushThatEndsWithItsHome(t *testing.T) {
 	u.answer(t, ">2\r\n$10\r\ninval")
 	u.c.home = &home{c: &u.c, connReader: connReader{rw: nowhere{}}} // the next one
 	u.lanes.leaveLane(nil)
-	u.homes.useHome(false)
+	u.homes.useHome()
 	u.Relay(Request{}, nil)
 	u.answer(t, "$5\r\nvalue\r\n")
 	if got := u.took(); got != "$5\r\nvalue\r\n" {

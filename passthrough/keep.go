@@ -45,17 +45,6 @@ func (c *client) releaseHomeLocked() (released bool) {
 	return true
 }
 
-// leaveLocked has the home given up that leaveFirst says is not needed further, once everything is
-// answered. mu is held.
-func (h *home) leaveLocked() {
-	if h.leaveTimer == nil || h.c.home != h || h.c.homeUse != recent || !h.c.pending.empty() {
-		return
-	}
-	h.c.homeUse = unneeded
-	h.leaveTimer.Reset(0)
-	h.leaveTimer = nil
-}
-
 // takesSpare reports whether there is room for another spare, and keeps it free for that. Where
 // clients share nothing, each has a connection that no other has had.
 func (p *Pool) takesSpare() bool {

@@ -56,13 +56,17 @@ func (s *laneSide) noteLocked(way Way) {
 }
 
 // chooseLocked says by which lane a request can go now. It changes nothing. mu is held.
-func (s *laneSide) chooseLocked(way Way) (to laneChoice) {
-	c := s.c
+func (s *laneSide) chooseLocked(r *Request) (to laneChoice) {
+	c, way := s.c, r.Way
 	free := c.route == byLane || c.route == byHome && c.pending.empty() && !c.within
 	to.apart = way == Apart && s.keepsApart()
 	to.shares = free && way != Home && way != NewHome && c.pool.LanesPerKey > 0 &&
 		c.pool.sharing.allowed() && !c.needsHome.any() && (c.pending.Shareable() || to.apart)
-	to.kind = poolKey{c.pending.Identity, s.scripts}
+	to.kind = poolKey{Identity: c.pending.Identity, Scripts: s.scripts}
+	if way == Greets {
+		to.kind = poolKey{Identity: r.after(c.pending.Identity), Greets: true}
+		to.shares = to.shares && c.home == nil && c.pool.homes.open.Load() > calmHomes
+	}
 	to.waits = to.apart || c.pool.Upstream.LearnsByLogin()
 	return to
 }
@@ -165,6 +169,13 @@ func (c *client) goesByLocked(l *lane) {
 		c.writes = Unknown
 	}
 	c.where = whereabouts{server: l.server, known: true, term: l.term}
+}
+
+// leaveLaneLocked is leaveLane with mu held, but not while it waits.
+func (p *Pipe) leaveLaneLocked(it *eventloop.Iteration) (left bool) {
+	p.c.mu.Unlock()
+	defer p.c.mu.Lock()
+	return p.lanes.leaveLane(it)
 }
 
 // leaveLane waits for all replies of the lane, and leaves it. In an event loop it reports false if it

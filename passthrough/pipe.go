@@ -104,6 +104,9 @@ const (
 	Shared             // by a lane
 	Scripts            // by a lane for clients that run scripts, which can take long
 	NewHome            // by the home; if none is open, by one on which nothing was sent before
+	// by a connection that only takes what clients say when they connect, while there are many homes
+	// and this client has none; otherwise by the home
+	Greets
 	// Apart is Shared also for a client with CLIENT TRACKING, if a lane can be had and the home owes
 	// nothing: what the proxy itself reads for the client is not tracked.
 	Apart
@@ -122,7 +125,7 @@ var ErrWaits = errors.New("this has to wait")
 func (p *Pipe) Route(ctx context.Context, way Way, it *eventloop.Iteration) error {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	return p.routeLocked(ctx, way, it)
+	return p.routeLocked(ctx, &Request{Way: way}, it)
 }
 
 // Send is Route and Relay of a request. In an event loop it returns ErrWaits, and has sent nothing, if
@@ -130,7 +133,7 @@ func (p *Pipe) Route(ctx context.Context, way Way, it *eventloop.Iteration) erro
 func (p *Pipe) Send(ctx context.Context, r Request, it *eventloop.Iteration) error {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	err := p.routeLocked(ctx, r.Way, it)
+	err := p.routeLocked(ctx, &r, it)
 	if err == nil && !p.relayLocked(r, it) {
 		return ErrWaits
 	}
@@ -150,18 +153,21 @@ const (
 )
 
 // routeLocked is Route with mu held, but not while it waits.
-func (p *Pipe) routeLocked(ctx context.Context, way Way, it *eventloop.Iteration) error {
+func (p *Pipe) routeLocked(ctx context.Context, r *Request, it *eventloop.Iteration) error {
 	if p.c.mustLogIn() && !p.judgeAgainLocked(it) {
 		return ErrWaits
+	}
+	if p.c.route == byLane && p.c.pending.effects > 0 && !p.leaveLaneLocked(it) {
+		return ErrWaits // the reply to a greeting says which lane is next
 	}
 	if !p.failedUntil.IsZero() && time.Now().After(p.failedUntil) {
 		p.failed, p.failedUntil = nil, time.Time{}
 	}
-	p.lanes.noteLocked(way)
-	next, to := p.nextLocked(way, it != nil)
+	p.lanes.noteLocked(r.Way)
+	next, to := p.nextLocked(r, it != nil)
 	if next == logInFirst {
 		p.logInAgainLocked()
-		next, to = p.nextLocked(way, false)
+		next, to = p.nextLocked(r, false)
 	}
 	p.atHome = p.atHome || next != stayOnLane
 	switch next {
@@ -174,20 +180,19 @@ func (p *Pipe) routeLocked(ctx context.Context, way Way, it *eventloop.Iteration
 		return p.failed
 	case stayOnLane:
 		p.c.setRoute(byLane)
-		p.homes.leaveFirstLocked(true)
 	case stayHome:
 		p.homes.useHomeLocked()
 	case change:
 		p.c.mu.Unlock()
 		defer p.c.mu.Lock()
-		return p.change(ctx, way, to, it)
+		return p.change(ctx, r.Way, to, it)
 	}
 	return nil
 }
 
 // nextLocked says what Route does for a request, and which lane can serve it. It changes nothing. mu
 // is held.
-func (p *Pipe) nextLocked(way Way, inLoop bool) (next decision, to laneChoice) {
+func (p *Pipe) nextLocked(r *Request, inLoop bool) (next decision, to laneChoice) {
 	c := &p.c
 	switch {
 	case inLoop && (p.failed != nil || c.pending.fresh || c.end != notEnding || c.route == gone):
@@ -197,7 +202,7 @@ func (p *Pipe) nextLocked(way Way, inLoop bool) (next decision, to laneChoice) {
 	case c.pending.fresh:
 		return logInFirst, to
 	}
-	to = p.lanes.chooseLocked(way)
+	to = p.lanes.chooseLocked(r)
 	switch {
 	case to.shares && p.lanes.isOn(to.kind):
 		return stayOnLane, to
@@ -220,7 +225,6 @@ func (p *Pipe) change(
 			return err
 		}
 		if uses {
-			p.homes.leaveFirst(true)
 			return nil
 		}
 	}
@@ -228,7 +232,7 @@ func (p *Pipe) change(
 		return ErrWaits
 	}
 	switch {
-	case p.homes.useHome(to.shares):
+	case p.homes.useHome():
 	case it != nil && !to.shares && p.homes.takeHome():
 	case it != nil:
 		return ErrWaits

@@ -91,6 +91,7 @@ type poolKey struct {
 	// Scripts says that the sessions run scripts of their clients, which can take long. Meanwhile
 	// Redis tells other connections that it is busy, but answers nothing on the same connection.
 	Scripts bool
+	Greets  bool // see Way
 }
 
 // laneGroup is the lanes of one poolKey.
@@ -173,7 +174,7 @@ func (p *Pool) join(
 		p.dropEmptyLocked(key, group)
 		p.lookLocked(key.Identity)
 		return nil, nil, nil
-	case l != nil && (l.users < laneSessions || len(group.lanes) >= p.LanesPerKey):
+	case l != nil && (l.users < laneSessions || len(group.lanes) >= p.LanesPerKey || key.Greets):
 	case group.opening != nil:
 	case served && len(group.lanes) == 0 && group.alone == nil &&
 		!p.Upstream.LearnsByLogin():

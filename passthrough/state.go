@@ -248,7 +248,7 @@ func (s *State) executed(h resp.Head) {
 func (s *State) succeeded(e Expect) {
 	switch {
 	case e.Change != nil:
-		s.merge(e)
+		s.Identity = e.after(s.Identity)
 	case e.Effect == commands.Select:
 		s.set(unknownState, true) // it was too large to parse
 	case e.Effect == commands.Auth || e.Effect == commands.Hello:
@@ -293,18 +293,22 @@ var gains = [commands.Effects + 1]Traits{
 	commands.UnknownState: unknownState, commands.StickyState: stickyState,
 }
 
-// merge applies the part of e.Change that e.Effect can change: SELECT the database, AUTH the user,
+// after is id with the part of e.Change that e.Effect can change: SELECT the database, AUTH the user,
 // HELLO the protocol unless it is 0, and the user if it has one.
-func (s *State) merge(e Expect) {
+func (e *Expect) after(id upstream.Identity) upstream.Identity {
+	if e.Change == nil {
+		return id
+	}
 	switch e.Effect {
 	case commands.Select:
-		s.DB = e.Change.DB
+		id.DB = e.Change.DB
 	case commands.Hello:
 		if e.Change.Proto != 0 {
-			s.Proto = e.Change.Proto
+			id.Proto = e.Change.Proto
 		}
 	}
 	if e.Change.LoggedIn {
-		s.User, s.Password, s.LoggedIn = e.Change.User, e.Change.Password, true
+		id.User, id.Password, id.LoggedIn = e.Change.User, e.Change.Password, true
 	}
+	return id
 }

@@ -76,6 +76,7 @@ func commandTable() []command {
 var ways = map[commands.Class]passthrough.Way{
 	commands.Shared: passthrough.Shared, commands.MayBlock: passthrough.Shared,
 	commands.Lock: passthrough.Shared, commands.Slow: passthrough.Scripts,
+	commands.Greeting: passthrough.Greets,
 }
 
 func lookup(name []byte) *command { return &table[commands.Find(name).ID] }

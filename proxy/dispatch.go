@@ -28,11 +28,11 @@ func (d *dispatcher) dispatch(req resp.Request, it *eventloop.Iteration) verdict
 	cmd := lookup(req.Args[0])
 	r := routeOf(cmd, req)
 	if it != nil {
-		if d.takesSteps(cmd, req.Args, r.Effect) || d.x.route(r.Way, it) != nil {
+		if d.takesSteps(cmd, req.Args, r.Effect) {
 			return waits
 		}
 		r.Replied = d.x.observeForeign(cmd, req.Args)
-		if !d.pipe.Relay(r, it) {
+		if d.x.send(r, it) != nil {
 			return waits
 		}
 		d.began(cmd, cmd.For(req.Args))
@@ -69,9 +69,7 @@ func (d *dispatcher) dispatch(req resp.Request, it *eventloop.Iteration) verdict
 			return goesOn
 		}
 	}
-	if d.connected(r.Way, r.Effect) {
-		d.relay(r)
-	}
+	d.relay(r)
 	if r.Effect == commands.Quit || r.Effect == commands.Reset && d.isNobody() {
 		return ends
 	}
@@ -120,8 +118,6 @@ func (d *dispatcher) awaitReplies() { d.x.await(d.pipe.Barrier()) }
 
 func (d *dispatcher) relay(r passthrough.Request) {
 	switch r.Effect {
-	case commands.Quit:
-		d.client.lingering.Store(true)
 	case commands.Auth, commands.Hello:
 		d.awaitReplies()
 	case commands.Unanswered:
@@ -136,8 +132,7 @@ func (d *dispatcher) relay(r passthrough.Request) {
 			return
 		}
 	}
-	d.pipe.Relay(r, nil)
-	if r.Effect == commands.Reset { // nothing may be sent behind a login that can fail
+	if d.send(r) && r.Effect == commands.Reset { // nothing may be sent behind a login that can fail
 		d.x.await(d.pipe.Barrier())
 		for again := true; again; again = d.pipe.RenewLogin() {
 			d.pipe.Flush(nil)
@@ -147,19 +142,20 @@ func (d *dispatcher) relay(r passthrough.Request) {
 	}
 }
 
-// connected makes sure that there is a way for a request, or answers the request.
-func (d *dispatcher) connected(way passthrough.Way, effect commands.Effect) bool {
-	err := d.x.route(way, nil)
+// send relays a request, or answers it if there is no way to Redis.
+func (d *dispatcher) send(r passthrough.Request) (sent bool) {
+	if r.Effect == commands.Quit {
+		d.client.lingering.Store(true)
+	}
+	err := d.x.send(r, nil)
 	switch {
 	case err == nil:
-		return true
-	case effect == commands.Quit:
-		d.client.lingering.Store(true)
+	case r.Effect == commands.Quit:
 		d.pipe.Reply([]byte("+OK\r\n"), passthrough.Finally)
 	default:
 		d.x.reply(encodeError(err))
 	}
-	return false
+	return err == nil
 }
 
 // addLock begins a lock command together with those before it. If one of them concerns the same

@@ -186,8 +186,8 @@ func (d *dispatcher) stream(argc int) {
 		d.awaitReplies()
 	}
 	expect.Replied = d.ends.watch(cmd, args, nil)
-	if d.skipped == nil && d.connected(passthrough.Home, expect.Effect) {
-		d.pipe.Relay(passthrough.Request{Raw: raw, Expect: expect, Piece: passthrough.First}, nil)
+	if d.skipped == nil {
+		d.send(passthrough.Request{Raw: raw, Expect: expect, Piece: passthrough.First})
 	}
 	d.in.end = copy(d.in.buf, d.in.buf[len(raw):d.in.end])
 }

@@ -50,9 +50,10 @@ func routeOf(cmd *command, req resp.Request) passthrough.Request {
 
 // inspectSelect reads SELECT index.
 func inspectSelect(r passthrough.Request, args [][]byte) passthrough.Request {
+	r.Way = passthrough.Home
 	if len(args) == 2 {
 		if db, ok := resp.ParseInt(args[1]); ok { // otherwise it fails, perhaps only in EXEC
-			r.Change = &upstream.Identity{DB: int(db)}
+			r.Change, r.Way = &upstream.Identity{DB: int(db)}, passthrough.Greets
 		}
 	}
 	return r
@@ -71,6 +72,9 @@ func inspectLogin(r passthrough.Request, args [][]byte) passthrough.Request {
 	if login.Name != nil {
 		name := string(login.Name)
 		r.Text = &name
+	}
+	if login.Password != nil {
+		r.Way = passthrough.Home
 	}
 	return r
 }

@@ -47,6 +47,8 @@ const (
 	Blocking
 	// Stateful commands depend on the connection, or change it as their Effect says.
 	Stateful
+	// Greeting commands set what the proxy tells a client's connections of later as well.
+	Greeting
 	// Lock commands are lockproxy's own.
 	Lock
 )

@@ -105,9 +105,9 @@ var table = []Command{
 	{Name: "unwatch", Class: Stateful, Reads: true, Effect: Unwatch},
 
 	// The connection.
-	{Name: "select", Class: Stateful, Reads: true, Effect: Select, Sets: true},
+	{Name: "select", Class: Greeting, Reads: true, Effect: Select, Sets: true},
 	{Name: "auth", Class: Stateful, Reads: true, Effect: Auth, Sets: true},
-	{Name: "hello", Class: Stateful, Reads: true, Effect: Hello, Sets: true},
+	{Name: "hello", Class: Greeting, Reads: true, Effect: Hello, Sets: true},
 	{Name: "reset", Class: Stateful, Reads: true, Effect: Reset, Sets: true},
 	{Name: "quit", Class: Stateful, Reads: true, Effect: Quit},
 	// Redis closes: a browser was made to send it
@@ -120,12 +120,14 @@ var table = []Command{
 	{Name: "client|no-evict client|no-touch client|import-source", Class: Stateful,
 		Effect: StickyState, Sets: true},
 	{Name: "client|capa", Class: Stateful, Effect: StickyState, Sets: true, Stays: true},
-	{Name: "client|setname", Class: Stateful, Reads: true, Effect: SetName, Sets: true},
+	{Name: "client|setname", Class: Greeting, Reads: true, Effect: SetName, Sets: true},
 	{Name: "client|setinfo", Class: Stateful, Reads: true},
-	{Name: "client|setinfo|lib-name", Class: Stateful, Reads: true, Effect: SetLibName, Sets: true,
+	{Name: "client|setinfo|lib-name", Class: Greeting, Reads: true, Effect: SetLibName, Sets: true,
 		Stays: true},
-	{Name: "client|setinfo|lib-ver", Class: Stateful, Reads: true, Effect: SetLibVer, Sets: true,
+	{Name: "client|setinfo|lib-ver", Class: Greeting, Reads: true, Effect: SetLibVer, Sets: true,
 		Stays: true},
+	// Libraries ask for it, and where there is such a thing, the proxy itself follows the server.
+	{Name: "client|maint_notifications", Class: Greeting, Effect: StickyState},
 	{Name: "client|tracking", Class: Stateful, Effect: StickyState, Sets: true},
 	{Name: "client|reply", Class: Stateful, Effect: StickyState},
 	{Name: "client|tracking|on", Class: Stateful, Effect: TrackingOn, Sets: true},

@@ -60,7 +60,7 @@ func afterTable() bool {
 
 // hidden are the commands that no Redis lists.
 var hidden = []string{"post", "host:", "fence", "lockproxy.wait", "lockproxy.unblock",
-	"debug|object", "debug|restart",
+	"client|maint_notifications", "debug|object", "debug|restart",
 	"debug|segfault"}
 
 // sharedInSpite are the commands that can be shared although Redis's flags suggest otherwise, each
@@ -231,7 +231,7 @@ func checkClass(t *testing.T, e entry, row *Command) {
 			!strings.HasPrefix(e.name, "acl|"):
 			wrong("noscript", "Stateful, or about the server or scripts")
 		}
-	case Stateful, Other:
+	case Stateful, Greeting, Other:
 		if data := e.is("write") || e.is("readonly"); data && e.first > 0 {
 			wrong("write or readonly", "Shared: it is about keys alone")
 		}

@@ -67,35 +67,69 @@ func TestClientsThatGreetKeepFewConnections(t *testing.T) {
 	}
 }
 
-// While there are many homes, one that was needed to greet only is given up at the first request that
-// can go by a lane, even if there is none yet: a crowd that connects at once does not have one each
-// until they are idle.
-func TestGreetersLeaveTheirHomesAtOnce(t *testing.T) {
+// While there are many homes, clients that greet get none: what they say holds nevertheless, for each
+// alone, from the next request on.
+func TestGreetersOfACrowdGetNoHomes(t *testing.T) {
 	server := testredis.Start(t)
 	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
 		cfg.Dedicated, cfg.HomeIdle = false, time.Hour
 	})
-	var greeters []*proxytest.Conn
-	for range 4 {
-		c := proxytest.Dial(t, p.Addr)
-		c.Expect("CLIENT SETNAME app", "+OK\r\n")
-		greeters = append(greeters, c)
-	}
-	alone := proxytest.Dial(t, p.Addr)
-	alone.Expect("SELECT 5", "+OK\r\n")
+	admin := proxytest.Dial(t, server.Addr())
+	admin.Expect("HSET h f v", ":1\r\n")
+	admin.Expect("SELECT 5", "+OK\r\n")
+	admin.Expect("SET k five", "+OK\r\n")
 	const others = 9
 	for range others {
 		proxytest.Dial(t, p.Addr).Expect("MULTI", "+OK\r\n")
 	}
-	alone.Expect("GET k", "$-1\r\n")
-	testwait.Until(t, "those who have greeted have no homes", func() bool {
-		for _, c := range greeters {
-			c.Expect("GET k", "$-1\r\n")
+	var greeters []*proxytest.Conn
+	for range 64 {
+		greeters = append(greeters, proxytest.Dial(t, p.Addr))
+	}
+	wrongName := admin.DoWords("CLIENT", "SETNAME", "two words")
+	setInfo := admin.Do("CLIENT SETINFO LIB-NAME lib")
+	outOfRange, noNumber := admin.Do("SELECT 99"), admin.Do("SELECT x")
+	for i, c := range greeters {
+		switch i % 4 {
+		case 0:
+			c.Send("HELLO 3", "HGETALL h")
+			if hello := c.Reply(); !strings.HasPrefix(hello, "%") {
+				t.Fatalf("HELLO 3: %q", hello)
+			}
+			c.WantReply("%1\r\n$1\r\nf\r\n$1\r\nv\r\n")
+		case 1:
+			c.Send("SELECT 5", "GET k", "SELECT 0", "GET k", "SELECT 99", "SELECT x", "GET k")
+			for _, want := range []string{"+OK\r\n", wire.Bulk("five"), "+OK\r\n", "$-1\r\n",
+				outOfRange, noNumber, "$-1\r\n"} {
+				c.WantReply(want)
+			}
+		case 2:
+			c.Send(fmt.Sprint("CLIENT SETNAME app", i), "CLIENT SETINFO LIB-NAME lib", "GET k")
+			c.WantReply("+OK\r\n")
+			c.WantReply(setInfo)
+			c.WantReply("$-1\r\n")
+		case 3:
+			if got := c.DoWords("CLIENT", "SETNAME", "two words"); got != wrongName {
+				t.Fatalf("%q, want %q", got, wrongName)
+			}
+			c.Expect("HELLO 4", "-NOPROTO…")
+			if hello := c.Do(fmt.Sprint("HELLO 2 SETNAME app", i)); hello[0] != '*' {
+				t.Fatalf("HELLO 2: %q", hello)
+			}
+			c.Expect("HGETALL h", "*2\r\n$1\r\nf\r\n$1\r\nv\r\n")
 		}
-		return p.Server.Stats().Connections.Homes == others
-	})
-	for _, c := range greeters {
-		c.Expect("CLIENT GETNAME", wire.Bulk("app"))
+	}
+	if got := p.Server.Stats().Connections.Homes; got > others+16 {
+		t.Errorf("there are %d homes", got) // the 16 were refused something
+	}
+	for i, c := range greeters {
+		want := wire.Bulk(fmt.Sprint("app", i))
+		if i%4 == 0 {
+			want = "_\r\n"
+		} else if i%4 == 1 {
+			want = "$-1\r\n"
+		}
+		c.Expect("CLIENT GETNAME", want)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -61,6 +62,7 @@ type rightsBed struct {
 	proxy   string // its address
 	half    bool   // the server obeys a part of a HELLO that it refuses
 	counts  map[string]int
+	others  []*proxytest.Conn // see crowd
 }
 
 func (b *rightsBed) run(steps int, seed uint64) {
@@ -85,8 +87,11 @@ func (b *rightsBed) run(steps int, seed uint64) {
 			c.conn.Close()
 		}
 	}()
-	sent := 0
+	sent, crowded := 0, b.rand.IntN(2) == 0
 	for round := 0; sent < steps && !b.t.Failed(); round++ {
+		if crowded && round%8 == 0 {
+			b.crowd()
+		}
 		busy := clients[b.rand.IntN(len(clients)):]
 		busy = busy[:1+b.rand.IntN(len(busy))]
 		for _, c := range busy {
@@ -112,6 +117,20 @@ func (b *rightsBed) run(steps int, seed uint64) {
 	b.t.Logf("%d requests, %d times a connection served another client: %v", sent, reused, b.counts)
 	if p.Shares != (reused > 0) {
 		b.t.Errorf("connections have served other clients %d times; clients share: %v", reused, p.Shares)
+	}
+}
+
+// crowd has further clients use connections of their own: while there are many, others greet without.
+func (b *rightsBed) crowd() {
+	for _, c := range b.others {
+		c.Close()
+	}
+	b.others = nil
+	for range 9 {
+		c := proxytest.Dialed(b.t, proxytest.DialRaw(b.t, b.proxy))
+		b.t.Cleanup(func() { c.Close() })
+		c.Expect("MULTI", "+OK\r\n")
+		b.others = append(b.others, c)
 	}
 }
 
@@ -400,6 +419,9 @@ func (c *rightsClient) addData(prefix string) {
 	}
 }
 
+// greeting is what CLIENT LIST says of a connection by which a client has said who it is.
+var greeting = regexp.MustCompile(` cmd=(hello|select|client\|setname) `)
+
 // checkName compares the name of the client's connections to all nodes with its own. One of a
 // connection that the proxy has just closed can be older for a moment.
 func (c *rightsClient) checkName() {
@@ -410,7 +432,8 @@ func (c *rightsClient) checkName() {
 	testwait.Until(c.t, "all nodes know the client by "+c.name, func() bool {
 		for _, s := range c.nodes {
 			for _, line := range strings.Split(s.Ask("CLIENT", "LIST"), "\n") {
-				if strings.Contains(line, begin) && !strings.Contains(line, " name="+c.name+" ") {
+				if strings.Contains(line, begin) && !greeting.MatchString(line) &&
+					!strings.Contains(line, " name="+c.name+" ") {
 					return false
 				}
 			}

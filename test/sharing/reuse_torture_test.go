@@ -122,6 +122,7 @@ var news = []struct {
 		{"UNSUBSCRIBE c@", "*3 $11 unsubscribe $ c@ :0"}}},
 	{true, [][2]string{{"GET db", "$1 0"}}},
 	{true, [][2]string{{"CLIENT GETREDIR", ":-1"}}},
+	{true, [][2]string{{"SELECT 2", "+OK"}, {"GET db", "$1 2"}, {"SELECT 0", "+OK"}, {"GET db", "$1 0"}}},
 	{true, [][2]string{{"ACL WHOAMI", "$7 default"}, {"GET db", "$1 0"}, {"CLIENT GETNAME", "$-1"}}},
 }
 

@@ -130,7 +130,7 @@ func (c *client) asideLocked(e pendingReply, raw []byte) (sent bool) {
 
 // canAskLocked reports whether there is a home by which nothing is under way. mu is held.
 func (c *client) canAskLocked() bool {
-	return c.home != nil && !c.home.closing && c.end == notEnding && !c.needsHome.open &&
+	return c.home != nil && c.home.phase != closing && c.end == notEnding && !c.needsHome.open &&
 		!c.needsHome.pinned && !c.within && !c.pending.fresh && c.pending.empty() &&
 		c.pending.Plain()
 }

@@ -30,7 +30,6 @@ type client struct {
 	inFlight  int          // guarded by mu; missing replies of the lane
 	home      *home        // guarded by mu; nil while it isn't open
 	where     whereabouts  // guarded by mu; of the home, or of what was used last
-	homeUse   homeUse      // guarded by mu; of the home
 	within    bool         // guarded by mu; the client has got only a part of a reply
 	pushes    []byte       // guarded by mu; wait for the end of that reply
 }

@@ -18,16 +18,32 @@ import (
 type home struct {
 	c *client
 	connReader
-	closing      bool          // guarded by mu; the upstream knows that nothing more will be asked
-	heardAt      int64         // guarded by mu; when it last gave the client something, as monotonic.Now
-	id           int64         // guarded by mu; its number at Redis, 0 while it is unknown
-	asked        chan struct{} // guarded by mu; closed once id is known; nil if it is not asked for
-	numbersShown uint64        // a spare's
-	given        spare         // guarded by mu; what the pool gets when the reader has left
-	asNew        bool          // guarded by mu; and whether that is as new already
+	phase   homePhase     // guarded by mu; changed by becomes
+	heardAt int64         // guarded by mu; when it last gave the client something, as monotonic.Now
+	id      int64         // guarded by mu; its number at Redis, 0 while it is unknown
+	asked   chan struct{} // guarded by mu; closed once id is known; nil if it is not asked for
+	given   spare         // guarded by mu; what it was, or what the pool gets if it is left
 	// Only the reader: pushes that came while the lane replied, the last one perhaps in part.
 	early []byte
 	said  firstWords // only the reader
+}
+
+// homePhase is what becomes of a home.
+type homePhase uint8
+
+const (
+	recent   homePhase = iota // used since the last closeIdle
+	held                      // about to be used
+	unneeded                  // not used since
+	left                      // the pool has others use it, once its reader has left
+	closing                   // the upstream knows that nothing more will be asked
+)
+
+// becomes changes the phase of a home that is the client's. mu is held.
+func (h *home) becomes(phase homePhase) {
+	if h != nil && h.phase < left {
+		h.phase = phase
+	}
 }
 
 // firstWords is what a new connection has said so far. An error and nothing else, before the end,
@@ -57,14 +73,14 @@ func (h *home) deliver(data []byte) (rest []byte, err error) {
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
 	switch {
-	case h.given.Conn != nil: // it is to serve others, and nothing was asked
+	case h.phase == left: // nothing was asked
 		return nil, errUnasked
 	case h.c.route == gone:
 		return nil, nil
 	case h.c.route == byLane:
 		return nil, h.deliverPushes(data)
-	case h.c.home == h && h.c.homeUse == unneeded:
-		h.c.homeUse = recent
+	case h.phase == unneeded:
+		h.becomes(recent)
 	}
 	h.heardAt = monotonic.Now()
 	if r.atBatch(&h.c.pending, data) {
@@ -166,11 +182,11 @@ func (h *home) connEnded(err error) {
 		h.reportLoss(err)
 	}
 	h.c.mu.Lock()
-	given, asNew := h.given, h.asNew
+	given, leaves := h.given, h.phase == left
 	h.numberedLocked(unknowable)
 	h.c.mu.Unlock()
-	if given.Conn != nil {
-		h.c.pool.giveBack(given, asNew, err == eventloop.ErrLeft)
+	if leaves {
+		h.c.pool.giveBack(given, err == eventloop.ErrLeft)
 	}
 	h.c.pool.homes.open.Add(-1)
 	close(h.ended)

@@ -21,15 +21,6 @@ type homeSide struct {
 	idleTimer *time.Timer // calls closeIdle; nil if nothing does
 }
 
-// homeUse tells closeIdle whether the open home is in use.
-type homeUse uint8
-
-const (
-	recent   homeUse = iota // used since the last closeIdle
-	held                    // about to be used
-	unneeded                // not used since
-)
-
 // openHome opens the home and sets it up as the client has set up the last one. A dialled one has
 // not been open before.
 func (s *homeSide) openHome(ctx context.Context, dialled bool) error {
@@ -82,7 +73,7 @@ func (s *homeSide) takeHome() (taken bool) {
 
 // beginHome makes a connection the client's home. It does not wait.
 func (s *homeSide) beginHome(found spare) {
-	h := &home{c: s.c, heardAt: found.heardAt, numbersShown: found.numbersShown}
+	h := &home{c: s.c, phase: held, heardAt: found.heardAt, given: found}
 	if found.waited {
 		h.said = more // an error that comes first is no refusal of the connection
 	}
@@ -94,7 +85,7 @@ func (s *homeSide) beginHome(found spare) {
 			s.c.writes = Unknown
 		}
 	}
-	s.c.home, s.lastHome, s.c.homeUse = h, h, held
+	s.c.home, s.lastHome = h, h
 	s.c.pending.set(spent, false) // it was about the one before
 	if found.doubt != 0 {
 		s.c.doubt.Store(uint64(found.doubt))
@@ -134,9 +125,7 @@ func (s *homeSide) useHomeLocked() {
 		s.calls.drop()
 	}
 	s.c.setRoute(byHome)
-	if s.c.home != nil {
-		s.c.homeUse = held
-	}
+	s.c.home.becomes(held)
 }
 
 // queueLocked gathers a request for the home. A large one is sent at once, uncopied, behind what is
@@ -190,7 +179,7 @@ func (s *homeSide) flushLocked(it *eventloop.Iteration) (all bool) {
 	}
 	if n := s.writeLocked(s.unsent, it); n < len(s.unsent) {
 		s.unsent = s.unsent[:copy(s.unsent, s.unsent[n:])]
-		s.c.homeUse = held
+		s.c.home.becomes(held)
 		return false
 	}
 	s.unsent = putBuffer(s.unsent)
@@ -267,9 +256,9 @@ func (s *homeSide) closeIdle() {
 	}
 	switch {
 	case s.c.home == nil:
-	case s.c.homeUse == recent:
-		s.c.homeUse = unneeded
-	case s.c.homeUse == unneeded && !busy && !s.c.releaseHomeLocked():
+	case s.c.home.phase == recent:
+		s.c.home.becomes(unneeded)
+	case s.c.home.phase == unneeded && !busy && !s.c.releaseHomeLocked():
 		s.c.home.Close()
 		s.c.home = nil
 	}
@@ -280,10 +269,10 @@ func (s *homeSide) closeIdle() {
 
 // closeHomeLocked closes the sending side of the home. mu is held.
 func (c *client) closeHomeLocked() {
-	if c.home == nil || c.home.closing {
+	if c.home == nil || c.home.phase == closing {
 		return
 	}
-	c.home.closing = true // a second close could fail while replies are left to read
+	c.home.becomes(closing) // a second close could fail while replies are left to read
 	c.home.Conn.SetReadDeadline(time.Now().Add(Linger))
 	if half, ok := c.home.Conn.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
 		c.home.Conn.Close()

@@ -18,11 +18,6 @@ const (
 	manySpares = 128
 )
 
-// asNew reports whether the connection is as a new one.
-func (s *State) asNew() bool {
-	return !s.Has(unlikeNew|notForOthers) && s.Setup == upstream.Setup{Identity: s.initial}
-}
-
 // releaseHomeLocked lets clients to come have the home, if they can. Otherwise it returns false, and
 // the home must be closed. mu is held.
 func (c *client) releaseHomeLocked() (released bool) {
@@ -30,16 +25,20 @@ func (c *client) releaseHomeLocked() (released bool) {
 	idle := c.route == byLane || c.route == byHome && c.pending.empty()
 	// A reader that waits for the client would not leave.
 	unread, _, _ := c.out.status()
-	if unread || h == nil || h.closing || !idle || c.within || h.early != nil ||
+	if unread || h == nil || h.phase == closing || !idle || c.within || h.early != nil ||
 		h.replies.scan.Began() || c.needsHome.any() || c.pending.fresh ||
-		c.pending.Has(notForOthers) || !c.pool.numbers.hidden(h.numbersShown) || !c.pool.takesSpare() {
+		c.pending.Has(notForOthers) || !c.pool.numbers.hidden(h.given.numbersShown) ||
+		!c.pool.takesSpare() {
 		return false
 	}
-	h.given = spare{Conn: h.Conn, server: c.where.server, term: c.where.term, used: true,
-		heardAt: h.heardAt, numbersShown: h.numbersShown, labels: c.pending.Labels}
+	given := &h.given
+	given.server, given.used, given.nobody = c.where.server, true, false
+	given.heardAt, given.labels = h.heardAt, c.pending.Labels
 	// RESET ends the silence of one that Redis could soon take for idle.
-	h.asNew = c.pending.asNew() && c.pending.Admitted &&
+	given.asNew = !c.pending.Has(Watching) && c.pending.Admitted &&
+		c.pending.Setup == (upstream.Setup{Identity: c.pending.initial}) &&
 		monotonic.Since(h.heardAt) < c.pool.spareLife()
+	h.becomes(left)
 	c.home = nil
 	h.Leave()
 	return true
@@ -61,8 +60,8 @@ func (p *Pool) takesSpare() bool {
 
 // giveBack makes a spare of what a client does not need any more, if it is still open. It does not
 // wait for Redis. The reader of the connection has ended.
-func (p *Pool) giveBack(given spare, asNew, open bool) {
-	if asNew || !open {
+func (p *Pool) giveBack(given spare, open bool) {
+	if given.asNew || !open {
 		p.spareCame(given, open && upstream.Fresh(given.Conn))
 		return
 	}

@@ -328,8 +328,8 @@ func (p *Pipe) Flush(it *eventloop.Iteration) (all bool) {
 	}
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	if p.c.homeUse == held {
-		p.c.homeUse = recent
+	if p.c.home != nil && p.c.home.phase == held {
+		p.c.home.becomes(recent)
 	}
 	if it != nil {
 		if p.homes.closeCallsLocked(); p.c.pending.fresh || len(p.homes.unsent) == 0 {

@@ -39,7 +39,7 @@ func TestQuitLeavesNoSpare(t *testing.T) {
 			c.c.mu.Unlock()
 			c.End(ClientGone)
 			c.c.mu.Lock()
-			given := used.given.Conn != nil
+			given := used.phase == left
 			c.c.mu.Unlock()
 			if given != test.spare {
 				t.Errorf("others get the connection: %v", given)

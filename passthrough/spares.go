@@ -39,6 +39,7 @@ type spare struct {
 	// anything.
 	nobody bool
 	used   bool            // a client has had it
+	asNew  bool            // and has left it so
 	labels upstream.Labels // that this client has given itself
 	waited bool            // it was in the list: Redis has not refused it
 	// numbersShown is numbers.shown when it was dialled: see numbers.hidden

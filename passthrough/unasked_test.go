@@ -102,7 +102,7 @@ func TestUnaskedReplyByAHomeThatWasGivenUp(t *testing.T) {
 	for _, said := range []string{"+stolen\r\n", "+st", ">1\r\n+push\r\n", full} {
 		u := newUnplugged(upstream.Identity{Proto: 2})
 		old := u.c.home
-		old.given = spare{Conn: &clientEnd{}}
+		old.phase = left
 		u.c.home = &home{c: &u.c, connReader: connReader{rw: nowhere{}}}
 		u.ask(commands.NoEffect)
 		if err := old.Consume([]byte(said), nil); err == nil {

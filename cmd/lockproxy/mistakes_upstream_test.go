@@ -48,7 +48,7 @@ func encryptedRedis(
 var varies = regexp.MustCompile(`127\.0\.0\.1:\d+->|\d+\.\d+[KM] | on \S+:53|` +
 	`current time .* is after [^)]*|EOF|tls: first record does not look like a TLS handshake|` +
 	`(?:read tcp \S+ )?(?:read: connection reset by peer|` +
-	`i/o timeout)|write tcp \S+: write: connection reset by peer|remote error: tls: [a-z ]+|` +
+	`i/o timeout)|(?:write tcp \S+ )?write: connection reset by peer|remote error: tls: [a-z ]+|` +
 	`context deadline exceeded`)
 
 func unchanging(text string) string { return varies.ReplaceAllString(text, "…") }

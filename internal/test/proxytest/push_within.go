@@ -45,13 +45,14 @@ func (e *Expiring) now() int {
 func (e *Expiring) Set(set, key string, ids ...string) (forget func()) {
 	e.t.Helper()
 	var trackers []*Conn
-	for _, id := range ids {
-		c := Dial(e.t, e.server.Addr())
-		c.Expect("CLIENT TRACKING ON REDIRECT "+id, "+OK\r\n")
-		trackers = append(trackers, c)
+	for range ids {
+		trackers = append(trackers, Dial(e.t, e.server.Addr()))
 	}
 	for life := 50; ; life *= 2 {
-		e.admin.Do("DEL " + key)
+		e.admin.Do("DEL " + key) // of which nobody is told, though another try has failed
+		for i, c := range trackers {
+			c.Expect("CLIENT TRACKING ON REDIRECT "+ids[i], "+OK\r\n")
+		}
 		e.admin.Do(set)
 		ends := e.now() + life
 		e.admin.Expect(fmt.Sprint("PEXPIREAT ", key, " ", ends), ":1\r\n")
@@ -65,6 +66,9 @@ func (e *Expiring) Set(set, key string, ids ...string) (forget func()) {
 					c.Close()
 				}
 			}
+		}
+		for _, c := range trackers {
+			c.Expect("CLIENT TRACKING OFF", "+OK\r\n")
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 // Which way each request goes, by its name and its arguments.
 func TestRouteOf(t *testing.T) {
 	own, shared, scripts := passthrough.Home, passthrough.Shared, passthrough.Scripts
+	greets := passthrough.Greets
 	for _, c := range []struct {
 		request string
 		way     passthrough.Way
@@ -51,13 +52,15 @@ func TestRouteOf(t *testing.T) {
 		{"client kill id 1", own, commands.NoEffect},
 		{"client no-evict on", own, commands.StickyState},
 		{"client no-touch on", own, commands.StickyState},
-		{"client setname x", own, commands.SetName},
-		{"client setinfo lib-name x", own, commands.SetLibName},
+		{"client setname x", greets, commands.SetName},
+		{"client setinfo lib-name x", greets, commands.SetLibName},
 		{"client reply skip", own, commands.ReplySkip},
 		{"client reply maybe", own, commands.StickyState},
-		{"select 1", own, commands.Select},
+		{"select 1", greets, commands.Select},
 		{"auth a", own, commands.Auth},
-		{"hello 3", own, commands.Hello},
+		{"hello 3 auth a b", own, commands.Hello},
+		{"select x", own, commands.Select},
+		{"hello 3", greets, commands.Hello},
 		{"reset", own, commands.Reset},
 		{"quit", own, commands.Quit},
 		{"post", own, commands.Closes},

@@ -246,6 +246,27 @@ func TestIdleAndEndOfTLS(t *testing.T) {
 	}
 }
 
+// What TLS says by itself while nothing else is written, such as that it has a new key whenever the
+// peer asks for one, is not gathered without end: the connection fails instead.
+func TestTLSGathersLittle(t *testing.T) {
+	near, far := pair(t, "tcp")
+	secure, peer := Server(near, testtls.ServerConfig()), Client(far, clientConfig())
+	shake(t, secure, peer)
+	said, size := make([]byte, 32), 0
+	for size <= 4*maxRecord {
+		if _, err := secure.Conn.Write(said); err != nil { // as tls.Conn does when it reads
+			break
+		}
+		size += len(said)
+	}
+	if size == 0 || size > maxRecord {
+		t.Errorf("it has gathered %d bytes", size)
+	}
+	if _, err := New(secure).Write(said); !errors.Is(err, errUnsent) {
+		t.Errorf("written after that: %v", err)
+	}
+}
+
 func TestPeek(t *testing.T) {
 	near, far := pair(t, "tcp")
 	s := New(near)

@@ -207,7 +207,8 @@ func (t *TLS) SetWriteDeadline(at time.Time) error { return t.records.Conn.SetWr
 
 // records is where a tls.Conn reads and writes its records: directly during the handshake. After
 // that it gathers what is written, for the one who writes, if the connection is a socket. What the
-// tls.Conn writes by itself when it reads, which is rare, waits for the next write.
+// tls.Conn writes by itself when it reads, which is rare, waits for the next write. It is as much as
+// one record at most: a peer to which nothing else is written can ask for any number of new keys.
 type records struct {
 	net.Conn
 	plain   *Socket // Conn's; nil if it has none
@@ -245,6 +246,9 @@ func (r *records) Read(b []byte) (n int, err error) {
 	return n, err
 }
 
+// errUnsent makes a tls.Conn fail at its next write.
+var errUnsent = errors.New("the peer has asked for too many new keys")
+
 // buffers are for records.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, maxRecord+512); return &b }}
 
@@ -257,6 +261,9 @@ func (r *records) Write(b []byte) (n int, err error) {
 	if r.out == nil {
 		r.out = buffers.Get().(*[]byte)
 		*r.out = (*r.out)[:0]
+	}
+	if len(*r.out) > maxRecord {
+		return 0, errUnsent
 	}
 	*r.out = append(*r.out, b...)
 	return len(b), nil

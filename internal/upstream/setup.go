@@ -22,22 +22,19 @@ func (l Labels) Commands() (cmds [][]string) {
 	if l.Name != "" {
 		cmds = append(cmds, []string{"CLIENT", "SETNAME", l.Name})
 	}
-	if l.LibName != "" {
-		cmds = append(cmds, []string{"CLIENT", "SETINFO", "LIB-NAME", l.LibName})
-	}
-	if l.LibVer != "" {
-		cmds = append(cmds, []string{"CLIENT", "SETINFO", "LIB-VER", l.LibVer})
-	}
-	return cmds
+	return append(cmds, l.library(l.LibName, l.LibVer)...)
 }
 
 // forget are the commands that take back what RESET does not.
-func (l Labels) forget() (cmds [][]string) {
+func (l Labels) forget() [][]string { return l.library("", "") }
+
+// library are the commands that replace what the client has said of its library.
+func (l Labels) library(name, version string) (cmds [][]string) {
 	if l.LibName != "" {
-		cmds = append(cmds, []string{"CLIENT", "SETINFO", "LIB-NAME", ""})
+		cmds = append(cmds, []string{"CLIENT", "SETINFO", "LIB-NAME", name})
 	}
 	if l.LibVer != "" {
-		cmds = append(cmds, []string{"CLIENT", "SETINFO", "LIB-VER", ""})
+		cmds = append(cmds, []string{"CLIENT", "SETINFO", "LIB-VER", version})
 	}
 	return cmds
 }

@@ -97,6 +97,28 @@ var table = []Command{
 	{Name: "script|kill function|kill", Class: Stateful, Nodes: AnyMaster}, // not behind the script
 	{Name: "script|debug", Class: Stateful, Effect: StickyState, Refused: debugsOneNode},
 
+	// Modules that come with Redis 8.
+	{Name: `json.arrappend json.arrindex json.arrinsert json.arrlen json.arrpop json.arrtrim json.clear
+		json.del json.forget json.get json.merge json.numincrby json.nummultby json.numpowby
+		json.objkeys json.objlen json.resp json.set json.strappend json.strlen json.toggle json.type
+		bf.add bf.card bf.exists bf.info bf.insert bf.loadchunk bf.madd bf.mexists bf.reserve
+		bf.scandump cf.add cf.addnx cf.count cf.del cf.exists cf.info cf.insert cf.insertnx
+		cf.loadchunk cf.mexists cf.reserve cf.scandump cms.incrby cms.info cms.initbydim
+		cms.initbyprob cms.query topk.add topk.count topk.incrby topk.info topk.list topk.query
+		topk.reserve tdigest.add tdigest.byrank tdigest.byrevrank tdigest.cdf tdigest.create
+		tdigest.info tdigest.max tdigest.min tdigest.quantile tdigest.rank tdigest.reset
+		tdigest.revrank tdigest.trimmed_mean ts.add ts.alter ts.create ts.decrby ts.del ts.get
+		ts.incrby ts.info ts.range ts.revrange ft.sugadd ft.sugdel ft.sugget ft.suglen`,
+		Class: Shared, Keys: at(1, 1, 1)},
+	{Name: "json.mget", Class: Shared, Keys: at(1, -2, 1)},
+	{Name: "json.mset ts.madd", Class: Shared, Keys: at(1, -1, 3)},
+	{Name: "cms.merge tdigest.merge", Class: Shared, Keys: found(destinationAnd(counted(2)))},
+	{Name: "ts.createrule ts.deleterule", Class: Shared, Keys: at(1, 2, 1)},
+	{Name: "ts.mget ts.mrange ts.mrevrange ts.queryindex", Class: Shared},
+	{Name: `ft._list ft.aggregate ft.aliasadd ft.aliasdel ft.aliasupdate ft.alter ft.create ft.cursor
+		ft.dictadd ft.dictdel ft.dictdump ft.dropindex ft.explain ft.explaincli ft.hybrid ft.info
+		ft.profile ft.search ft.spellcheck ft.syndump ft.synupdate ft.tagvals`, Class: Slow},
+
 	// Transactions.
 	{Name: "multi", Class: Stateful, Reads: true, Effect: Multi},
 	{Name: "exec", Class: Stateful, Reads: true, Effect: Exec},

@@ -68,5 +68,17 @@ async function timeouts() {
   client[library === "ioredis" ? "disconnect" : "destroy"]();
 }
 
-for (const step of [mistakes, results, aborted, keyPrefix, nobodyThere, timeouts]) await step();
+// Without the package, a client that gives up by itself leaves its wait behind: docs/lost-locks.md.
+async function gaveUp() {
+  if (library !== "ioredis") return; // node-redis does not give up what it has sent
+  const key = prefix + "gave-up", impatient = open({ commandTimeout: 100 });
+  const token = await r.call("LOCK", key, 600);
+  await assert.rejects(impatient.call("LOCK", key, 600, "WAIT", 600), /timed out/);
+  assert.equal((await r.call("LOCKINFO", key, "WAITERS")).length, 1);
+  await r.call("UNLOCK", key, token);
+  assert.notEqual(await r.call("LOCKINFO", key), null);
+  impatient.disconnect();
+}
+
+for (const step of [mistakes, results, aborted, keyPrefix, nobodyThere, timeouts, gaveUp]) await step();
 await r.quit(); // and nothing else keeps the program running

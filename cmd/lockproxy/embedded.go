@@ -25,6 +25,7 @@ func startEmbedded() (*embedded, error) {
 	if err != nil {
 		return nil, err
 	}
+	store.Server().SetPreHook(newAnswers(store).answer)
 	redis, err := upstream.Parse("redis://" + store.Addr())
 	if err != nil {
 		store.Close()

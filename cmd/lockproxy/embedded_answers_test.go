@@ -1,0 +1,83 @@
+package main
+
+import (
+	"net"
+	"strings"
+	"testing"
+
+	"lockproxy/internal/test/proxytest"
+)
+
+// The embedded store says of itself what client libraries and graphical tools ask for first.
+func TestEmbeddedAnswers(t *testing.T) {
+	store, err := startEmbedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.stop)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := proxytest.StartOn(t, ln, "redis://"+store.store.Addr(), nil)
+	c := proxytest.Dial(t, p.Addr)
+	has := func(command string, want ...string) {
+		t.Helper()
+		got := c.Do(command)
+		for _, text := range want {
+			if !strings.Contains(got, text) {
+				t.Errorf("%s: %q, without %q", command, got, text)
+			}
+		}
+	}
+
+	has("INFO replication", "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n")
+	c.Expect("INFO cluster", "$30\r\n# Cluster\r\ncluster_enabled:0\r\n\r\n")
+	c.Expect("INFO nothing", "$0\r\n\r\n")
+	has("INFO", "redis_version:8.4.0\r\n", "used_memory:", "connected_clients:", "loading:0\r\n")
+	has("INFO server keyspace", "redis_mode:standalone\r\n", "# Keyspace\r\n")
+	c.Expect("ROLE", "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n")
+
+	c.Expect("CLIENT SETINFO lib-name GLIDE", "+OK\r\n")
+	c.Expect("CLIENT SETINFO LIB-VER 2.0", "+OK\r\n")
+	c.Expect("CLIENT SETINFO other 2.0", "-ERR Unrecognized option 'other'\r\n")
+	c.Expect("CLIENT SETNAME me", "+OK\r\n")
+	c.Expect("SELECT 3", "+OK\r\n")
+	has("CLIENT INFO", " name=me ", " db=3 ", " resp=2 lib-name=GLIDE lib-ver=2.0\n")
+	has("CLIENT LIST", " name=me ", "\nid=")
+	if id := c.Do("CLIENT ID"); !strings.HasPrefix(id, ":") || id == ":0\r\n" {
+		t.Errorf("CLIENT ID: %q", id)
+	}
+
+	c.Expect("CONFIG GET maxmemory-*", "*2\r\n$16\r\nmaxmemory-policy\r\n$10\r\nnoeviction\r\n")
+	c.Expect("CONFIG GET databases nothing", "*2\r\n$9\r\ndatabases\r\n$2\r\n16\r\n")
+	c.Expect("CONFIG GET nothing", "*0\r\n")
+
+	c.Expect("SET n 12", "+OK\r\n")
+	c.Expect("SET t some EX 600", "+OK\r\n")
+	c.Expect("SET u "+strings.Repeat("x", 45), "+OK\r\n")
+	c.Expect("RPUSH l 1", ":1\r\n")
+	for key, encoding := range map[string]string{"n": "$3\r\nint\r\n", "t": "$6\r\nembstr\r\n",
+		"u": "$3\r\nraw\r\n", "l": "$8\r\nlistpack\r\n", "none": "$-1\r\n"} {
+		c.Expect("OBJECT ENCODING "+key, encoding)
+	}
+	has("INFO keyspace", "db3:keys=4,expires=1,")
+	if usage := c.Do("MEMORY USAGE n"); usage != c.Do("MEMORY USAGE n SAMPLES 0") ||
+		!strings.HasPrefix(usage, ":") || usage == ":0\r\n" {
+		t.Errorf("MEMORY USAGE: %q", usage)
+	}
+
+	// What miniredis alone knows to do stays with it: in a transaction, and in a script.
+	c.Expect("MULTI", "+OK\r\n")
+	c.Expect("INFO clients", "+QUEUED\r\n")
+	has("EXEC", "*1\r\n$", "connected_clients:")
+	has("EVAL return(redis.call('DBSIZE')) 0", ":4\r\n")
+	has("EVAL return(redis.pcall('INFO','replication')) 0", "not supported")
+
+	c.Expect("RESET", "+RESET\r\n")
+	c.Expect("CLIENT GETNAME", "$-1\r\n")
+	c.Expect("DBSIZE", ":0\r\n")
+	has("HELLO 3", "proto\r\n:3\r\n")
+	has("CLIENT INFO", " name= ", " db=0 ", " resp=3 ")
+	c.Expect("CONFIG GET databases", "%1\r\n$9\r\ndatabases\r\n$2\r\n16\r\n")
+}

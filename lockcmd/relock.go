@@ -22,7 +22,7 @@ func (l *locking) beginRelock(client Client, args [][]byte) *Step {
 	return &Step{Call: c, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		done, err := c.Ints(1, answer, err)
 		if err == nil && done[0] == 1 {
-			err = answer.Unconfirmed(c.Confirm, script.NotLonger)
+			err = answer.Unconfirmed(c.Confirm, script.UnsafeTimeout)
 		}
 		if err != nil {
 			return chain.Failed(err), nil

@@ -122,7 +122,7 @@ func (r *Renewals) renew(ctx context.Context, h *Holder, lock *Lock, round int) 
 	ints, err := c.Ints(1, answer, err)
 	if err == nil && ints[0] == 1 {
 		// A failover could bring back the earlier expiry.
-		err = answer.Unconfirmed(c.Confirm, script.NotLonger)
+		err = answer.Unconfirmed(c.Confirm, script.UnsafeTimeout)
 	}
 	h.mu.Lock()
 	if lock.round != round || ctx.Err() != nil { // released, or given another timeout, meanwhile

@@ -82,8 +82,8 @@ func (a *Answer) Unconfirmed(want Confirmation, outcome string) error {
 
 // The outcomes of a lock that was not confirmed.
 const (
-	NotTaken    = "the lock was not taken, try again"
-	NotUndone   = "whether the lock is still held is not known, it is being released, try again"
-	StillOwners = "the lock is its owner's as before, on the upstream alone for longer"
-	NotLonger   = "the lock may run for longer on the upstream alone, try again"
+	NotTaken      = "the lock was not taken, try again"
+	NotUndone     = "whether the lock is still held is not known, it is being released, try again"
+	StillOwners   = "the lock is its owner's as before, on the upstream alone for longer"
+	UnsafeTimeout = "the new timeout holds on the upstream alone, try again"
 )

@@ -96,7 +96,7 @@ func TestRequireFsyncLock(t *testing.T) {
 	c, w := proxytest.Dial(t, hasty.Addr), proxytest.Dial(t, hasty.Addr)
 	c.Expect("LOCK job 300", missing+": the lock was not taken, try again\r\n")
 	c.Expect(fmt.Sprintf("RELOCK held %d 300", held),
-		missing+": the lock may run for longer on the upstream alone, try again\r\n")
+		missing+": the new timeout holds on the upstream alone, try again\r\n")
 	w.Send("LOCK held 300 WAIT 300")
 	proxytest.AwaitWaiters(t, hasty, "held", 1)
 	c.Expect(proxytest.Unlock("held", held), ":1\r\n")

@@ -67,7 +67,7 @@ func TestMinReplicas(t *testing.T) {
 	missing(c, "LOCK owned 300 OWNER me",
 		"the lock is its owner's as before, on the upstream alone for longer")
 	missing(c, fmt.Sprintf("RELOCK owned %d 300", owned),
-		"the lock may run for longer on the upstream alone, try again")
+		"the new timeout holds on the upstream alone, try again")
 	c.Expect("LOCK held 300", "$-1\r\n")
 	c.Expect(fmt.Sprintf("RELOCK held %d 300", held+1), ":0\r\n")
 	c.Expect("LOCK owned 300", "$-1\r\n")

@@ -45,10 +45,10 @@ func saysUndone(text string) bool {
 		strings.Contains(text, "it was not acquired")
 }
 
-// mayHold reports whether a lock that replicas have not confirmed may be held nevertheless.
+// mayHold reports whether what replicas have not confirmed may count nevertheless.
 func mayHold(text string) bool {
 	return strings.Contains(text, "is not known") ||
-		strings.Contains(text, "its owner's as before")
+		strings.Contains(text, "on the upstream alone")
 }
 
 func judgeLock(r Reply, op *history.Op) {

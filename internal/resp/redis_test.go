@@ -118,9 +118,10 @@ func TestProtocolErrorsAreRedisOwn(t *testing.T) {
 			t.Errorf("%.40q is accepted", in)
 			continue
 		}
-		got := string(resp.AppendError(nil, "ERR "+err.Error()))
-		if want := ask(t, redis.Addr(), []byte(in)); got != want {
-			t.Errorf("%.40q: got %q, Redis says %q", in, got, want)
+		if got := string(resp.AppendError(nil, "ERR "+err.Error())); !answersOtherwise(in) {
+			if want := ask(t, redis.Addr(), []byte(in)); got != want {
+				t.Errorf("%.40q: got %q, Redis says %q", in, got, want)
+			}
 		}
 		if len(in) < 1000 {
 			_, _, err := frame(t, resp.Limits{}, bytewise([]byte(in))...)
@@ -129,6 +130,26 @@ func TestProtocolErrorsAreRedisOwn(t *testing.T) {
 			}
 		}
 	}
+}
+
+// answersOtherwise reports whether the server answers a malformed request otherwise than Redis up to
+// 8.4 does. Redis 8.6 reads on in a length that never ends, and Valkey 9 has other words for what is
+// behind an argument.
+func answersOtherwise(in string) bool {
+	switch {
+	case !testredis.IsValkey():
+		return testredis.Since(8, 6) && strings.HasPrefix(in, "*1\r\n") && len(in) > 64<<10
+	case strings.HasPrefix(in, "*"):
+		return testredis.Since(9, 0) && strings.Contains(in, "PINGx")
+	}
+	return splitsOtherwise(in)
+}
+
+// splitsOtherwise reports whether the server splits an inline command otherwise than Redis does.
+// Valkey as of 8.1 takes the byte 255 for a blank, and as of 9 joins quoted parts to a word.
+func splitsOtherwise(line string) bool {
+	return testredis.IsValkey() && (testredis.Since(8, 1) && strings.Contains(line, "\xff") ||
+		testredis.Since(9, 0) && strings.ContainsAny(line, "\"'\\"))
 }
 
 // splitter asks Redis how it splits an inline command into words. It connects again when Redis has
@@ -176,6 +197,9 @@ func (s *splitter) words(line string) (words []string, refused string) {
 }
 
 func (s *splitter) compare(t interface{ Fatalf(string, ...any) }, line string) {
+	if splitsOtherwise(line) {
+		return
+	}
 	want, refused := s.words(line)
 	reqs, left, err := frame(s.t, resp.Limits{}, []byte("x "+line+"\n"))
 	switch {

@@ -302,12 +302,9 @@ func (c *trackingConn) write(conn net.Conn, ended chan struct{}) {
 func (c *trackingConn) read(conn net.Conn) error {
 	var scan resp.Scanner
 	buf, begun, setup := make([]byte, 4<<10), []byte(nil), 2
-	for began, last := time.Now(), time.Now(); ; {
+	for last := time.Now(); ; {
 		if now := time.Now(); now.Sub(last) >= trackingBeat {
 			last = now
-			if setup > 0 && now.Sub(began) > trackingIdle {
-				return errors.New("no answer")
-			}
 			if err := c.beat(now); err != nil {
 				return err
 			}

@@ -211,15 +211,12 @@ func (w *Notifications) listenToWaits(
 		if redis.HasErrorPrefix(err, "unknown command") {
 			return
 		}
-		lasted := time.Since(began) >= maxListenRetry
 		if denied, invalid := isRefused(err); denied || invalid {
-			if refusals++; lasted {
-				refusals = 1
-			}
+			refusals++
 			pauseAfter(ctx, 1+refusals, refusedRetry, maxRefusedRetry)
 			continue
 		}
-		if failures++; lasted {
+		if failures++; time.Since(began) >= maxListenRetry {
 			failures, refusals = 0, 0
 		}
 		pauseAfter(ctx, failures, minListenRetry, maxListenRetry)

@@ -107,6 +107,25 @@ func TestWaitsThatMayNotBeHeard(t *testing.T) {
 	}
 }
 
+// A channel that was heard for a while, and may be heard no more, is asked for as if it were new.
+func TestWaitsThatMayBeHeardNoMore(t *testing.T) {
+	asked := listeningToWaits(t, time.Minute, func(nth int) string {
+		if nth != 5 {
+			return "-NOPERM no channels\r\n"
+		}
+		time.Sleep(3 * time.Second)
+		return heard + "?\r\n" // no reply: the connection is of no use
+	})
+	var seconds []int
+	for _, at := range asked {
+		seconds = append(seconds, int(at/time.Second))
+	}
+	// The fifth time, after 15 s, it is heard for three. Then go-redis asks once by itself.
+	if want := []int{0, 1, 3, 7, 15, 18, 18, 19, 21, 25, 33, 49}; !slices.Equal(seconds, want) {
+		t.Errorf("it has asked after %d s, want %d", seconds, want)
+	}
+}
+
 // A channel of a server that fails is asked for every second.
 func TestWaitsOfAServerThatFails(t *testing.T) {
 	asked := listeningToWaits(t, time.Hour, func(int) string { return "-ERR no\r\n" })

@@ -141,6 +141,12 @@ func TestStrangeMessages(t *testing.T) {
 			t.Errorf("%s: %d claims", name, n)
 		}
 	}
+	by, _ := forgers.of(names.Identity{})
+	m := message{ID: id, Proxy: "q", Answer: true}
+	m.By, m.Sealed = by.sealed([]byte(`{"ID":"q-1/1","Proxy":"q","Owner":"anna","Keys":5}`), m.about())
+	if text, _ := json.Marshal(m); claims(version+string(text)) != 0 {
+		t.Error("a wait that can be read only in part is taken")
+	}
 	for range 2 * answersQueued { // nobody reads them
 		d.OnMessage(Forge(names.Identity{}, id, wait))
 	}
@@ -163,6 +169,15 @@ func TestClaimsAreBounded(t *testing.T) {
 	}
 	if len(l.graph) != maxSearch || len(l.claims) != maxSearch {
 		t.Errorf("%d waits of %d claims", len(l.graph), len(l.claims))
+	}
+	l = d.newSearch(nil, d.registered)
+	for i := range maxSearch + 1 {
+		c := claimOf(i, 0)
+		c.wait.Keys = nil
+		l.believe(c, nil)
+	}
+	if len(l.claims) != maxSearch {
+		t.Errorf("%d claims about no lock", len(l.claims))
 	}
 	l = d.newSearch(nil, d.registered)
 	for db := range maxDatabases + 1 {

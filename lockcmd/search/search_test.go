@@ -199,6 +199,21 @@ func TestClaimsAreBounded(t *testing.T) {
 	}
 }
 
+// An owner, or the wait at a place, is asked for once, however many wait for it. Otherwise few would
+// fill a question.
+func TestEachPartyIsAskedForOnce(t *testing.T) {
+	l := newTestDeadlocks().newSearch(nil, nil)
+	place := deadlock.Place{Proxy: "q", Key: "k"}
+	for i := range 3 {
+		l.add(deadlock.Wait{ID: fmt.Sprint("q-", i), Proxy: "q", Keys: []deadlock.KeyWait{{Key: "k",
+			Holders: []deadlock.Holder{{Owner: "anna"}}}}})
+		l.want(place)
+	}
+	if len(l.owners) != 1 || len(l.places) != 1 {
+		t.Errorf("%q and %v are asked for", l.owners, l.places)
+	}
+}
+
 // The seals of logins differ by user and password, and few are remembered. A user without a name is
 // the default one.
 func TestSealsOfLogins(t *testing.T) {

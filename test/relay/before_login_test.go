@@ -45,7 +45,12 @@ func TestLimitsBeforeLogin(t *testing.T) {
 	}
 	clientID := regexp.MustCompile(`id\r\n:\d+`) // in HELLO's reply
 	talk := func(t *testing.T, addr string, pieces ...[]byte) string {
-		return clientID.ReplaceAllString(hostileTalk(t, addr, pieces...), "id")
+		answer := clientID.ReplaceAllString(hostileTalk(t, addr, pieces...), "id")
+		if !testredis.IsValkey() && testredis.Since(8, 6) {
+			// Redis can close a client that has half-closed before it has sent the end of a large reply.
+			answer = strings.TrimSuffix(answer, "\r\n")
+		}
+		return answer
 	}
 	for name, setup := range map[string]string{
 		"requirepass":       "CONFIG SET requirepass secret",

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -206,6 +207,9 @@ func TestGoRedis(t *testing.T) {
 	}
 }
 
+// unknownLock is what Redis says to LOCK. As of 8.6 it says nothing of arguments that are not there.
+var unknownLock = regexp.MustCompile(`-ERR unknown command 'LOCK'(, with args beginning with: )?\r\n`)
+
 // REPLCONF ACK is answered only if it is refused: each reply goes to the right request in both
 // cases.
 func TestMaybeAnsweredCommands(t *testing.T) {
@@ -243,8 +247,7 @@ func TestMaybeAnsweredCommands(t *testing.T) {
 		}
 		want := strings.Replace(all(direct),
 			"-ERR unknown command 'LOCKINFO', with args beginning with: 'nothing' \r\n", null, 1)
-		want = strings.Replace(want, "-ERR unknown command 'LOCK', with args beginning with: \r\n",
-			"", 1)
+		want = unknownLock.ReplaceAllString(want, "")
 		got := all(through)
 		if got != want {
 			t.Errorf("%s:\n got %q\nwant %q", login, got, want)

@@ -112,6 +112,44 @@ func TestTurnsBehindAPoll(t *testing.T) {
 	}
 }
 
+// Those behind the first share the lock with it, up to one that may not.
+func TestWhoSharesWithTheFirst(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	type joins struct {
+		as        names.Identity
+		owner     string
+		exclusive bool
+	}
+	long := strings.Repeat("x", maxSharersOwners/2)
+	for name, test := range map[string]struct {
+		list   []joins
+		shares int // behind the first
+		stops  bool
+	}{
+		"all may":            {make([]joins, 3), 2, false},
+		"one excludes":       {[]joins{{}, {}, {exclusive: true}, {}}, 1, true},
+		"the first excludes": {[]joins{{exclusive: true}, {}}, 0, false},
+		"another user":       {[]joins{{}, {as: names.Identity{User: "a"}}, {}}, 0, true},
+		"long owners":        {[]joins{{}, {owner: long}, {owner: long}, {owner: "x"}}, 2, true},
+		"too many":           {make([]joins, maxSharers+2), maxSharers, true},
+	} {
+		qs := New(&background.Ways{})
+		var line *waitQueue
+		for _, j := range test.list {
+			w, _ := qs.Join(script.Request{Key: "job", Connection: "c", Number: "1", Owner: j.owner,
+				Shared: !j.exclusive}, j.as, 0, now)
+			line = qs.of[w.ID()]
+		}
+		list, behind := line.offerShared(now)
+		if len(list) != test.shares || (behind != nil) != test.stops {
+			t.Errorf("%s: %d share, another goes on waiting: %v", name, len(list), behind != nil)
+		}
+		if again, _ := line.offerShared(now); len(again) > 0 {
+			t.Errorf("%s: %d are offered the lock twice", name, len(again))
+		}
+	}
+}
+
 // Only the first waiter's end makes the next one poll.
 func TestAnEndInTheMiddle(t *testing.T) {
 	now := time.Unix(1e9, 0)

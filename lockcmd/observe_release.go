@@ -92,10 +92,7 @@ func (o *observed) audit(f ForcedUnlock, released bool, err error) {
 
 // auditForce logs an UNLOCK … FORCE, with its client and the holder.
 func (o *observed) auditForce(r *unlockCall, v resp.Value, released bool, err error) {
-	f := ForcedUnlock{DB: r.id.DB, Key: r.id.Key, User: r.as.User, Via: "redis"}
-	if r.by != nil {
-		f.Client = r.by.Addr
-	}
+	f := ForcedUnlock{DB: r.id.DB, Key: r.id.Key, Client: r.by.Addr, User: r.as.User, Via: "redis"}
 	if len(v.Elems) > 5 {
 		f.Token = v.Elems[3].Int
 		f.Holder, f.Name = script.SplitWho(string(v.Elems[5].Text))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -153,5 +154,29 @@ func TestTheFirstKeyIsAskedAboutAlone(t *testing.T) {
 		Raw: [][]byte{[]byte("-NOAUTH Authentication required.\r\n")}}, nil)
 	if reply.Kind != chain.ErrorReply || next != nil {
 		t.Errorf("a client that has not logged in: %+v, %v", reply, next)
+	}
+}
+
+// Which keys a user may read is asked in steps that can be left out if the client has gone: one
+// key, so that a client that has not logged in is told so, then many together.
+func TestReadableKeysAreAskedInFurtherSteps(t *testing.T) {
+	keys, may := make([]string, 2*visibleBatch+1), map[string]bool{}
+	for i := range keys {
+		keys[i] = strconv.Itoa(i)
+	}
+	_, step := readable(keys, may, func() (Reply, *Step) { return Reply{}, nil })
+	var sizes []int
+	for step != nil {
+		if !step.Further {
+			t.Errorf("step %d cannot be left out", len(sizes))
+		}
+		sizes = append(sizes, len(step.Do))
+		answer := script.Answer{Raw: slices.Repeat([][]byte{[]byte(":-1\r\n")}, len(step.Do))}
+		answer.Raw[0] = []byte("-NOPERM no\r\n")
+		_, step = step.Finish(answer, nil)
+	}
+	if !slices.Equal(sizes, []int{1, visibleBatch, visibleBatch}) || len(may) != len(keys) ||
+		may["0"] || !may["2"] {
+		t.Errorf("asked about %d, learned of %d keys", sizes, len(may))
 	}
 }

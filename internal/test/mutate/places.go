@@ -14,7 +14,7 @@ var places = []struct {
 	{"lockcmd/hints", append([]string{"lockcmd/hints", "test/cluster"}, locks...)},
 	{"lockcmd/search", append([]string{"lockcmd/search", "test/cluster"}, locks...)},
 	{"lockcmd/queue", append([]string{"lockcmd/queue"}, locks...)},
-	{"lockcmd", locks},
+	{"lockcmd", []string{"lockcmd", virtual, "test/locks/real", "internal/admin"}},
 	{"passthrough", []string{"passthrough", virtual, "test/relay", "test/sharing"}},
 	{"proxy", []string{"proxy", virtual, "test/relay", "test/locks/real", "cmd/lockproxy"}},
 }

@@ -47,8 +47,9 @@ func (p *Pipe) Relay(r Request, it *eventloop.Iteration) (done bool) {
 
 // relayLocked is Relay with mu held, but not while it waits.
 func (p *Pipe) relayLocked(r Request, it *eventloop.Iteration) (done bool) {
-	if it != nil && len(r.Raw) > bufSize && !r.Discarded {
-		return false
+	login := r.Effect == commands.Auth || r.Effect == commands.Hello
+	if it != nil && (len(r.Raw) > bufSize && !r.Discarded || login && !p.c.pending.empty()) {
+		return false // a login waits for all replies, those to what sets a home up, too
 	}
 	e := r.entry()
 	p.numbers = p.numbers || r.Numbers

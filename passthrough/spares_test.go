@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/commands"
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/socket"
@@ -65,6 +66,32 @@ func TestGoroutineSendsByASpareWithTLS(t *testing.T) {
 	}
 	c.End(AtOnce)
 	c.Wait()
+}
+
+// A login is not sent behind what sets up the home that a client gets in an event loop: Redis as of 7.2
+// would not answer that it refuses it.
+func TestLoginWaitsForWhatSetsUpTheHome(t *testing.T) {
+	for _, effect := range []commands.Effect{commands.Auth, commands.Hello} {
+		s := newScripted(t, 1)
+		c := s.client(t)
+		c.c.pending.Name = "me"
+		home := s.addSpare(t, 0, false)
+		login := Request{Raw: wire.Append(nil, "LOGIN"), Expect: Expect{Effect: effect}}
+		if it := (&eventloop.Iteration{}); c.relayInLoop(login, Home, it) {
+			t.Errorf("effect %v is relayed behind the name", effect)
+		}
+		set := c.Barrier()
+		c.Flush(nil)
+		reads(t, home, "CLIENT", "SETNAME", "me")
+		io.WriteString(home, "+OK\r\n")
+		set.wait()
+		if it := (&eventloop.Iteration{}); !c.relayInLoop(login, Home, it) || !c.Flush(it) {
+			t.Errorf("effect %v waits for nothing", effect)
+		}
+		reads(t, home, "LOGIN")
+		c.End(AtOnce)
+		c.Wait()
+	}
 }
 
 // says has the door know what Redis says of new clients, as of some time ago.

@@ -87,10 +87,6 @@ func (d *dispatcher) takesSteps(cmd *command, args [][]byte, effect commands.Eff
 	switch effect {
 	case commands.Quit, commands.Reset, commands.Unanswered: // see relay
 		return true
-	case commands.Auth, commands.Hello:
-		if !d.pipe.Status().Idle {
-			return true // see awaitReplies
-		}
 	}
 	return !cmd.oneStep() || cmd.answers(args) != nil || d.ends.needsWatch(cmd, args) ||
 		d.delays(cmd, args) || d.isForOneNode(cmd)
@@ -119,6 +115,9 @@ func (d *dispatcher) awaitReplies() { d.x.await(d.pipe.Barrier()) }
 func (d *dispatcher) relay(r passthrough.Request) {
 	switch r.Effect {
 	case commands.Auth, commands.Hello:
+		if r.Way == passthrough.Home {
+			d.x.route(r.Way, nil) // what sets up the home is sent first
+		}
 		d.awaitReplies()
 	case commands.Unanswered:
 		// of a replica it is what it should be

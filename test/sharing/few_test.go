@@ -133,6 +133,22 @@ func TestGreetersOfACrowdGetNoHomes(t *testing.T) {
 	}
 }
 
+// A wrong password is told to a client that has greeted without a home, also by a server that does not
+// say so behind a request without an answer: the client's name is told its home just before.
+func TestWrongPasswordBehindAGreeting(t *testing.T) {
+	server := testredis.Start(t)
+	p := sharing(t, server, 1)
+	for range 9 {
+		proxytest.Dial(t, p.Addr).Expect("MULTI", "+OK\r\n")
+	}
+	for range 20 {
+		c := proxytest.Dial(t, p.Addr)
+		c.Expect("CLIENT SETNAME app", "+OK\r\n")
+		c.Expect("AUTH nobody wrong", "-WRONGPASS…")
+		c.Expect("CLIENT GETNAME", wire.Bulk("app"))
+	}
+}
+
 // Clients that log in, ask and leave find the connections of one another even if they are many: as
 // many are kept as are in use.
 func TestSparesOfACrowd(t *testing.T) {

@@ -73,6 +73,7 @@ func (s *laneSide) chooseLocked(r *Request) (to laneChoice) {
 	if way == Greets {
 		to.kind = poolKey{Identity: r.after(c.pending.Identity), Greets: true}
 		to.shares = to.shares && c.home == nil && s.greets <= maxGreetings &&
+			!c.pool.Upstream.IsCluster() &&
 			(r.Effect == commands.Select || c.pool.homes.open.Load() > calmHomes)
 	}
 	to.waits = to.apart || c.pool.Upstream.LearnsByLogin()

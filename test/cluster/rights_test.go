@@ -87,7 +87,7 @@ func (b *rightsBed) run(steps int, seed uint64) {
 			c.conn.Close()
 		}
 	}()
-	sent, crowded := 0, b.rand.IntN(2) == 0
+	sent, crowded := 0, b.rand.IntN(2) == 0 && b.cluster == nil
 	for round := 0; sent < steps && !b.t.Failed(); round++ {
 		if crowded && round%8 == 0 {
 			b.crowd()

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"errors"
+
 	"lockproxy/internal/commands"
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
@@ -148,7 +150,7 @@ func (d *dispatcher) send(r passthrough.Request) (sent bool) {
 	}
 	err := d.x.send(r, nil)
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, passthrough.ErrClosed): // then the client is closed, too
 	case r.Effect == commands.Quit:
 		d.pipe.Reply([]byte("+OK\r\n"), passthrough.Finally)
 	default:

@@ -156,7 +156,8 @@ func TestOldServerBecomesAReplica(t *testing.T) {
 			t.Parallel()
 			m := startMovable(t, nil, test.args...)
 			stays, follows := proxytest.Dial(t, m.Addr), proxytest.Dial(t, m.Addr)
-			stays.Expect("SELECT 0", "+OK\r\n") // by a home
+			stays.Expect("WATCH a", "+OK\r\n") // by a home
+			stays.Expect("UNWATCH", "+OK\r\n")
 			testwait.Until(t, "they share a connection, and the other has no home", func() bool {
 				follows.Close() // it has got one if the lane was not open yet
 				follows = proxytest.Dial(t, m.Addr)

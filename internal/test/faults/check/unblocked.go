@@ -69,10 +69,11 @@ func (c *checker) agree(w history.Op, asked []history.Op) {
 }
 
 // waitedThrough reports whether a client certainly waited for as long as a request to end that was
-// under way.
+// under way. Both answers come by connections of their own: that to a wait which had just ended can
+// be read after the other.
 func (c *checker) waitedThrough(w, u history.Op) bool {
-	return w.Return > u.Return && w.Sent > 0 &&
-		c.worked(w.Sent, u.Call, w.Proxy) > c.bounds.Grant.Nanoseconds() &&
+	return w.Sent > 0 && c.worked(w.Sent, u.Call, w.Proxy) > c.bounds.Grant.Nanoseconds() &&
+		c.worked(u.Return, w.Return, w.Proxy) > c.bounds.Grant.Nanoseconds() &&
 		!c.messageLate(w, u, w.Call, w.Return) && !c.excusesWait(w.Call, 0, w)
 }
 

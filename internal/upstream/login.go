@@ -125,10 +125,8 @@ func roundTrip(conn net.Conn, cmds ...[]string) (replies []reply, err error) {
 		}
 		replies = append(replies, reply{head, raw})
 	}
-	// With TLS a push can't be told from a reply before it is read. Before HELLO there is none.
-	_, isTLS := conn.(*socket.TLS)
-	hello := func(cmd []string) bool { return strings.EqualFold(cmd[0], "HELLO") }
-	if !(isTLS && slices.ContainsFunc(cmds, hello)) && !isIdle(conn, true) {
+	// With TLS a push can't be told from a reply before it is read.
+	if _, isTLS := conn.(*socket.TLS); !isTLS && !isIdle(conn, true) {
 		return replies, errUnexpectedReply
 	}
 	return replies, nil
@@ -164,8 +162,7 @@ var errAfterHandshake = errors.New("ended right after the handshake, as when the
 	"client certificate or doesn't accept it")
 
 func loginLost(nc net.Conn, addr string, err error) error {
-	if _, isTLS := nc.(*socket.TLS); isTLS && !errors.Is(err, os.ErrDeadlineExceeded) &&
-		err != errUnexpectedReply {
+	if _, isTLS := nc.(*socket.TLS); isTLS && !errors.Is(err, os.ErrDeadlineExceeded) {
 		err = fmt.Errorf("TLS: %w: %w", errAfterHandshake, err)
 	}
 	return &Error{Addr: addr, Err: err}

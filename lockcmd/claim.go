@@ -44,12 +44,12 @@ const errIsLock = script.ServerError("WRONGTYPE Key is a lock (of LOCK): " +
 // what was read. Otherwise w asks for the claim at once, unless that is what it has just done.
 func (l *waits) readForAll(s session, w *queue.Waiter) (there bool, err error) {
 	asked := time.Now()
-	value, there, err := valueOf(s.Get(w.Value, w.AnswerBy(asked)))
+	value, there, err := valueOf(s.Get(w.Value, w.AnswerBy(asked, false)))
 	if !there {
 		return false, err
 	}
 	if mayBeLock(value) {
-		record, err := s.Get(keyname.Record([]byte(w.Value)), w.AnswerBy(asked))
+		record, err := s.Get(keyname.Record([]byte(w.Value)), w.AnswerBy(asked, false))
 		if err == nil {
 			err = lockAt(value, record)
 		}

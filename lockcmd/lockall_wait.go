@@ -2,10 +2,12 @@ package lockcmd
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/chain"
+	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
@@ -60,7 +62,8 @@ func (l *waits) waitAll(
 	g := l.queues.JoinAll(rs, s.As, patience, time.Now())
 	by := &allLocks{waits: l, s: s, g: g, rs: rs}
 	pause, err := by.pollAll(g.Places())
-	return l.await(ctx, s, &g.Wait, by, patience, pause, err)
+	by.s = l.own(s, &g.Wait)
+	return l.await(ctx, by.s, &g.Wait, by, patience, pause, err)
 }
 
 // look implements asks.
@@ -148,8 +151,15 @@ func (l *allLocks) tryAll(mode string, at queue.Places) (a script.Attempt, now i
 	if err != nil {
 		return script.Attempt{AskedAt: t.askedAt}, 0, err
 	}
-	t.Until = l.g.AnswerBy(time.Now())
+	t.Until = l.g.AnswerBy(time.Now(), false)
 	answer, err := l.s.Eval(&t.Call)
+	var late failure.LateError
+	if errors.As(err, &late) && late.Answered != nil {
+		l.lateAnswer(late, l.rs[0].Key, t.askedAt, func(answer script.Answer, err error) []queue.Handed {
+			a, _, err := l.finishTryAll(t, answer, nil, err)
+			return l.g.SettleLate(a, err, failure.MayHaveRun(err))
+		})
+	}
 	var claims []resp.Value
 	for _, key := range t.claimRecords(answer, err) {
 		claim, _ := l.s.Get(key, t.Until)

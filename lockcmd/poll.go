@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"lockproxy/internal/resp"
@@ -56,6 +57,7 @@ func (l *waits) wait(
 	if at := w.State(); at.First && pause == notPolled {
 		pause = l.pollInterval(w, at.Lease)
 	}
+	s = l.own(s, w.Wait)
 	return l.await(ctx, s, w.Wait, oneLock{l, s, w}, patience, pause, err)
 }
 
@@ -88,8 +90,12 @@ func (l oneLock) look(next *lazyTimer, paused, woken bool) (ended bool, err erro
 // lastLook implements asks.
 func (l oneLock) lastLook() error {
 	err, stale := l.w.Outage(time.Now())
-	if stale {
-		return l.check(l.s, l.w)
+	if !stale {
+		return err
+	}
+	asked := time.Now()
+	if err = l.check(l.s, l.w); failure.IsSilence(err) {
+		err = failure.SilentError(time.Since(asked))
 	}
 	return err
 }
@@ -141,7 +147,7 @@ func (l *waits) poll(s session, w *queue.Waiter) (found script.Attempt, err erro
 	if again {
 		mode = script.ModeAgain
 	}
-	a, err := l.try(s, w, mode, offersOf(others, behind))
+	a, err := l.try(s, w, mode, others, behind)
 	defer l.endShared(s, w, others, a, err)
 	if a.Made { // it must be read; if it is gone again, the next poll is soon
 		_, err := l.readForAll(s, w)
@@ -183,7 +189,7 @@ func (l *waits) endShared(
 // check finds out whether a waiter that does not poll yet may lock here at all, and whether its
 // owner has the lock already.
 func (l *waits) check(s session, w *queue.Waiter) error {
-	a, err := l.try(s, w, script.ModeCheck, nil)
+	a, err := l.try(s, w, script.ModeCheck, nil, nil)
 	if rejected := l.settle(s, w, a, err); rejected != nil {
 		return rejected
 	}
@@ -193,14 +199,21 @@ func (l *waits) check(s session, w *queue.Waiter) error {
 // try runs lock.lua once for a waiter. If an error comes with a token, the caller must undo that,
 // unless the connection had it before.
 func (l *waits) try(
-	s session, w *queue.Waiter, mode string, others []script.Request,
+	s session, w *queue.Waiter, mode string, others []*queue.Waiter, behind *queue.Waiter,
 ) (script.Attempt, error) {
-	t, err := l.beginTry(w.ID(), w.Request, mode, others)
+	t, err := l.beginTry(w.ID(), w.Request, mode, offersOf(others, behind))
 	if err != nil {
 		return script.Attempt{}, err
 	}
-	t.Until = w.AnswerBy(time.Now())
+	t.Until = w.AnswerBy(time.Now(), false)
 	answer, err := s.Eval(&t.Call)
+	var late failure.LateError
+	if errors.As(err, &late) && late.Answered != nil {
+		l.lateAnswer(late, w.Key, t.askedAt, func(answer script.Answer, err error) []queue.Handed {
+			a, err := l.finishTry(t, answer, false, err)
+			return w.SettleLate(a, others, err, failure.MayHaveRun(err))
+		})
+	}
 	var claim resp.Value
 	if key, ok := t.claimRecord(answer, err); ok {
 		claim, _ = s.Get(key, t.Until)

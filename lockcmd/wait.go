@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"lockproxy/internal/loopguard"
@@ -75,9 +76,7 @@ func (l *waits) waitTurn(
 		case <-over.due():
 			return by.lastLook()
 		case <-slow.due():
-			if err := l.warnSlow(s, w.Lead); err != nil {
-				return err
-			}
+			l.warnSlow(w.Lead)
 			continue
 		case <-next.due():
 			paused, next.armed = true, false
@@ -142,7 +141,12 @@ func (l *waits) endWait(
 	}
 	list := rs.locks(w.As, a.Token)
 	if !won && end.Unknown {
-		l.releases.releaseAbandoned(list...)
+		if silent := failure.SilentError(0); !errors.As(err, &silent) { // or it takes as long again
+			l.releases.releaseAbandoned(list...)
+		}
+		for _, lock := range list {
+			l.releases.releaseTwice(lock)
+		}
 	}
 	switch {
 	case end.Found != nil:

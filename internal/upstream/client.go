@@ -31,7 +31,7 @@ func (u *Upstream) Client(id Identity) *redis.Client {
 		MaxRetries:            -1,
 		ReadTimeout:           -1, // the context's
 		DisableIdentity:       true,
-		PoolSize:              4,
+		PoolSize:              64, // most of them while replicas confirm locks
 		MaxIdleConns:          4, // otherwise a busy user's would be closed and opened all the time
 		ConnMaxIdleTime:       30 * time.Second,
 		ContextTimeoutEnabled: true,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -22,7 +23,7 @@ const (
 	maxBatch = 512
 	// maxInFlight bounds the unanswered batches of one client, and so its connections. While one is
 	// unanswered, another is sent only if it is full or longInFlight has passed: waiting for a
-	// connection is mostly faster than opening another.
+	// connection is mostly faster than opening another. One that may take a lock does not wait.
 	maxInFlight  = 3
 	longInFlight = 500 * time.Millisecond
 	// maxQueued bounds the scripts of one client that are not sent yet.
@@ -59,6 +60,7 @@ type batcher struct {
 	patience func() time.Duration
 
 	mu       sync.Mutex
+	answered atomic.Bool   // a connection is open, or was until lately
 	queue    []*queuedCall // guarded by mu
 	inFlight int           // guarded by mu
 	sent     time.Time     // guarded by mu; when the last batch was
@@ -73,7 +75,7 @@ func (b *batcher) submit(c *queuedCall) {
 		return
 	}
 	b.queue = append(b.queue, c)
-	due := len(b.queue) >= maxBatch || time.Since(b.sent) > longInFlight
+	due := len(b.queue) >= maxBatch || time.Since(b.sent) > longInFlight || c.GivesLocks()
 	if b.inFlight == 0 || b.inFlight < maxInFlight && due {
 		b.sent = time.Now()
 		b.inFlight++
@@ -160,7 +162,9 @@ func (b *batcher) send(
 		}
 		var a script.Answer
 		var err error
-		a.Value, err = replyValue(replies[i].Result())
+		if a.Value, err = replyValue(replies[i].Result()); err == nil {
+			b.answered.Store(true)
+		}
 		if wait != nil && err == nil && !a.IsError() {
 			a.Confirmed, err = replyValue(wait.Result())
 		}

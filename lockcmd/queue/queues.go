@@ -180,6 +180,7 @@ func (w *Wait) End(err error) (d Departure) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	w.end(left)
+	w.told = true
 	d = Departure{Won: w.state == granted, Found: w.found, Unknown: w.unknown, Err: err}
 	if err == nil || w.rejected != nil && err != failure.ErrGone && !failure.MayHaveRun(err) {
 		d.Err = w.rejected

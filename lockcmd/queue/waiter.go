@@ -22,10 +22,12 @@ type Wait struct {
 	until       time.Time     // when it ends; zero is never
 	wake        chan struct{} // holds one: something has changed, or a lock may be free
 	state       waitState     // changed by offer, notOffered, end and endAgain alone
+	told        bool          // its client is told how it has ended
 	rejected    error         // why it has left, if others have ended it
 	found       *string       // the value that it waited for, once it is served
 	unknown     bool          // a release or poll has failed that may have given it its locks
 	ownerHolds  bool          // its owner seems to have the lock: check, even behind others
+	unanswered  int           // polls, since the last answer
 	pollStarted time.Time     // when the poll under way began; zero if none is
 	all         *All          // what it is part of, if it is a LOCKALL
 	arrived     *list.Element // among Queues.waits

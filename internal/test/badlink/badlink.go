@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -47,6 +48,7 @@ type pair struct {
 	near, far net.Conn
 	ctx       context.Context // ends with the connection
 	end       context.CancelFunc
+	frozen    atomic.Bool // see Freeze
 }
 
 // New makes a link to address to, on a free loopback port. seed decides which bytes are corrupted.
@@ -150,6 +152,10 @@ func (l *Link) Hangup() {
 		closeWrite(p.far)
 	})
 }
+
+// Freeze has nothing pass any more on the connections that are open, which do not end: what comes on
+// them is acknowledged. New connections are served.
+func (l *Link) Freeze() { l.each(func(p *pair) { p.frozen.Store(true) }) }
 
 // ResetOne resets any one connection.
 func (l *Link) ResetOne() {
@@ -270,6 +276,9 @@ func (l *Link) pump(p *pair, to, from net.Conn, up bool, insert Insertion) {
 			most = min(most, state.Piece)
 		}
 		n, err := from.Read(buf[:most])
+		if p.frozen.Load() {
+			n = 0
+		}
 		if n > 0 {
 			if !l.delay(p.ctx, n, up) {
 				return

@@ -128,10 +128,10 @@ func TestWaitEndsWhileRedisIsSilent(t *testing.T) {
 		newcomer.Send("LOCK new 60 WAIT 1")
 		idle.Send("LOCK free 60 WAIT 1")
 		owed.Send("GET x", "LOCK owed 60 WAIT 0.5")
-		within(idle, "has not answered in time", 2*time.Second)
-		within(newcomer, "has not answered in time", 2*time.Second)
+		within(idle, "has not answered for", 2*time.Second)
+		within(newcomer, "has not answered for", 2*time.Second)
 		idle.Send("LOCK more 60 WAIT 0.5", "PING") // none piles up after the late one
-		within(idle, "does not answer", 4*time.Second)
+		within(idle, "has not answered for", 4*time.Second)
 		within(held, "", 4*time.Second)
 		if owed.Arrived() {
 			t.Errorf("%q came before the answer to GET", owed.Reply())

@@ -54,10 +54,10 @@ type session struct {
 }
 
 // beginTry makes a call of lock.lua, which can give a shared lock to others that wait behind, too.
-// It fails in the hold-off after a failover. LOCK without WAIT takes no lock for which clients wait
-// here.
+// tracks is Queues.WaitsAs's. It fails in the hold-off after a failover. LOCK without WAIT takes no
+// lock for which clients wait here.
 func (l *locking) beginTry(
-	id names.Lock, r script.Request, mode string, others []script.Request,
+	id names.Lock, r script.Request, mode string, others []script.Request, tracks bool,
 ) (*lockCall, error) {
 	now := time.Now()
 	compete, waited, behind := l.queues.Of(id).BeforeTry(now)
@@ -68,7 +68,7 @@ func (l *locking) beginTry(
 	if held := l.heldOff(); held > 0 {
 		return t, failure.HeldOffError(held)
 	}
-	t.Call = l.Scripts.Lock(r, mode, l.queues.WaitsAs(r.Key, compete), behind, others)
+	t.Call = l.Scripts.Lock(r, mode, l.queues.WaitsAs(r.Key, compete, tracks), behind, others)
 	return t, nil
 }
 
@@ -121,7 +121,7 @@ func (t *lockCall) claimRecord(answer script.Answer, err error) (key string, ok 
 func (l *locking) tryStep(
 	c Client, r script.Request, then func(script.Attempt, error) (Reply, *Step),
 ) *Step {
-	t, held := l.beginTry(names.Lock{DB: c.As.DB, Key: r.Key}, r, script.ModeTry, nil)
+	t, held := l.beginTry(names.Lock{DB: c.As.DB, Key: r.Key}, r, script.ModeTry, nil, false)
 	if held != nil {
 		return &Step{Finish: func(script.Answer, error) (Reply, *Step) { return then(script.Attempt{}, held) }}
 	}

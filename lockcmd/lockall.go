@@ -59,7 +59,7 @@ func (l *locking) beginTryAll(
 			mode = script.ModeCheck
 		}
 	}
-	t.Call = l.Scripts.LockAll(rs, mode, firstAt, l.queues.WaitsAs(r.Key, compete), since)
+	t.Call = l.Scripts.LockAll(rs, mode, firstAt, l.queues.WaitsAs(r.Key, compete, false), since)
 	return t, nil
 }
 

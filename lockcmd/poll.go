@@ -3,6 +3,7 @@ package lockcmd
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	"lockproxy/internal/resp"
@@ -103,27 +104,29 @@ func (l oneLock) lastLook() error {
 // toUndo implements asks: settle has undone it.
 func (l oneLock) toUndo() script.Attempt { return script.Attempt{} }
 
-// maxTrustedPoll is how often the first waiter polls where Tracking follows a foreign client's
-// lock: every change is reported, and the lock's end is known. But a connection can be dead without
-// a sign.
-const maxTrustedPoll = 5 * time.Second
+// maxTrustedPoll is how often the first waiter polls where Tracking follows a foreign client's lock,
+// or one that has not changed for about a second: every change is reported, and the lock's end is
+// known. But a connection can be dead without a sign.
+const maxTrustedPoll = 5500 * time.Millisecond
 
 // pollOrPause polls. Unless that ends the wait, it returns the time to the next poll.
 func (l *waits) pollOrPause(s session, w *queue.Waiter) (pause time.Duration, err error) {
-	again := w.HasPolled()
+	again, quiet := w.HasPolled(), w.Quiet(time.Now())
 	before, _ := l.tracking.Follows(w.As, w.Key)
 	w.PollBegan(time.Now())
 	defer w.PollEnded() // once the queue knows how the poll ended
-	a, err := l.poll(s, w)
+	a, err := l.poll(s, w, quiet && before)
 	switch {
 	case err == nil:
 		after, _ := l.tracking.Follows(w.As, w.Key)
-		trusted := a.Foreign && before && after
+		trusted := (a.Foreign || quiet) && before && after
 		w.Answered(trusted)
 		if trusted {
-			return min(maxTrustedPoll, a.Remaining+time.Millisecond), nil
+			pause := maxTrustedPoll - rand.N(maxTrustedPoll/10) // they do not poll all at once
+			return min(pause, a.Remaining+time.Millisecond), nil
 		}
-		if a.Remaining > 0 && (again || l.queues.Of(w.ID()).ForeignCompete(time.Now())) {
+		if a.Remaining > 0 && (quiet || again && a.Foreign ||
+			l.queues.Of(w.ID()).ForeignCompete(time.Now())) {
 			l.tracking.Want(w.As, w.Key)
 		}
 		return l.pollInterval(w, a.Remaining), nil
@@ -135,8 +138,8 @@ func (l *waits) pollOrPause(s session, w *queue.Waiter) (pause time.Duration, er
 }
 
 // poll tries to take the lock for w, which is first. If another client has the lock, it returns
-// what it found.
-func (l *waits) poll(s session, w *queue.Waiter) (found script.Attempt, err error) {
+// what it found. tracks says that it may poll seldom from now on.
+func (l *waits) poll(s session, w *queue.Waiter, tracks bool) (found script.Attempt, err error) {
 	if w.Once && w.HasPolled() { // otherwise it has just been read
 		if there, err := l.readForAll(s, w); there || err != nil {
 			return script.Attempt{}, err
@@ -147,7 +150,7 @@ func (l *waits) poll(s session, w *queue.Waiter) (found script.Attempt, err erro
 	if again {
 		mode = script.ModeAgain
 	}
-	a, err := l.try(s, w, mode, others, behind)
+	a, err := l.try(s, w, mode, others, behind, tracks)
 	defer l.endShared(s, w, others, a, err)
 	if a.Made { // it must be read; if it is gone again, the next poll is soon
 		_, err := l.readForAll(s, w)
@@ -189,7 +192,7 @@ func (l *waits) endShared(
 // check finds out whether a waiter that does not poll yet may lock here at all, and whether its
 // owner has the lock already.
 func (l *waits) check(s session, w *queue.Waiter) error {
-	a, err := l.try(s, w, script.ModeCheck, nil, nil)
+	a, err := l.try(s, w, script.ModeCheck, nil, nil, false)
 	if rejected := l.settle(s, w, a, err); rejected != nil {
 		return rejected
 	}
@@ -200,8 +203,9 @@ func (l *waits) check(s session, w *queue.Waiter) error {
 // unless the connection had it before.
 func (l *waits) try(
 	s session, w *queue.Waiter, mode string, others []*queue.Waiter, behind *queue.Waiter,
+	tracks bool,
 ) (script.Attempt, error) {
-	t, err := l.beginTry(w.ID(), w.Request, mode, offersOf(others, behind))
+	t, err := l.beginTry(w.ID(), w.Request, mode, offersOf(others, behind), tracks)
 	if err != nil {
 		return script.Attempt{}, err
 	}

@@ -76,7 +76,7 @@ func TestPollBehindGrant(t *testing.T) {
 		id := names.Lock{DB: 0, Key: "job"}
 		r := script.Request{Key: id.Key, Connection: "c", Number: "1"}
 		for name, step := range map[string]func(s session, w *queue.Waiter) error{
-			"poll":  func(s session, w *queue.Waiter) error { _, err := l.poll(s, w); return err },
+			"poll":  func(s session, w *queue.Waiter) error { _, err := l.poll(s, w, false); return err },
 			"check": func(s session, w *queue.Waiter) error { return l.check(s, w) },
 		} {
 			w, _ := l.queues.Join(r, names.Identity{}, 0, time.Now())
@@ -227,7 +227,7 @@ func TestDeadlockFoundAsPollTakes(t *testing.T) {
 			runtime.Gosched()
 			return []int64{200, 0}
 		}}
-		_, err := l.poll(s.session(), w)
+		_, err := l.poll(s.session(), w, false)
 		if no := <-refused; no != (err != nil) || no != released || no == w.State().Has {
 			t.Fatalf("refused: %v, released: %v, error %v, has it: %t", no, released, err,
 				w.State().Has)

@@ -44,10 +44,30 @@ func (w *Waiter) BeginPoll(now time.Time) (again bool, others []*Waiter, behind 
 	again = w.polled && !w.pollNow
 	w.pollNow, w.polled = false, true
 	if q := w.queues.of[w.ID()]; q != nil && q.first() == w {
+		if !again {
+			q.news = now
+		}
 		q.claims.look(now)
 		others, behind = q.offerShared(now)
 	}
 	return again, others, behind
+}
+
+// quietAfter is for how long nothing must have happened to a lock before it is tracked: tracking one
+// that changes all the time would cost more than it saves.
+const quietAfter = 700 * time.Millisecond
+
+// Quiet reports whether nothing has happened to the lock of w, which is first, for quite a while, as
+// far as this proxy knows, and that it would hear of a release. A value that w waits for can change
+// without its lock.
+func (w *Waiter) Quiet(now time.Time) bool {
+	qs := w.queues
+	hears := qs.hears(w.Key)
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	q := qs.of[w.ID()]
+	return q != nil && hears && w.polled && !w.pollNow && !w.Once &&
+		now.Sub(q.news) >= quietAfter && !qs.foreign.compete(w.ID(), now)
 }
 
 // EndPoll notes what a poll of w has found. has says that w has the lock: by this poll, or by a

@@ -29,6 +29,8 @@ type waitQueue struct {
 	heldShared bool // the last poll found the lock shared
 	trusted    bool // the first waiter relies on Tracking since its last poll
 
+	news time.Time // when the first waiter last polled because something may have happened
+
 	claims    claims
 	lastTouch time.Time // when a script may last have released the lock
 }

@@ -80,9 +80,9 @@ func (q Queue) Delay(since time.Time) *Delayed { return q.all.delayed.join(q.id,
 // should hear of it and does not for ended. Nobody may wait yet.
 func (qs *Queues) Hears(hears func(key string) bool) { qs.hears = hears }
 
-// WaitsAs is how this proxy waits for a lock.
-func (qs *Queues) WaitsAs(key string, foreignCompete bool) script.How {
-	return script.NewHow(foreignCompete, !qs.hears(key), qs.ways.Steps(key))
+// WaitsAs is how this proxy waits for a lock. tracks says that it polls seldom.
+func (qs *Queues) WaitsAs(key string, foreignCompete, tracks bool) script.How {
+	return script.NewHow(foreignCompete, !qs.hears(key), tracks, qs.ways.Steps(key))
 }
 
 // beginLocked begins a wait now. It lasts for patience; 0 is forever. mu is held.

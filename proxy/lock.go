@@ -27,8 +27,8 @@ type locker struct {
 // sent before.
 func (l *locker) runLock(spec *syntax.Spec, req resp.Request) {
 	l.pipe.AwaitRoom()
-	if spec.Waits(req.Args) && l.pipe.Status().Owes { // it begins when those before it have ended
-		l.x.await(l.pipe.Barrier())
+	if l.pipe.Blocks() || spec.Waits(req.Args) && l.pipe.Status().Owes {
+		l.x.await(l.pipe.Barrier()) // it begins when those before it have ended
 	}
 	way := lookup(req.Args[0]).way
 	state, settled := l.pipe.State()

@@ -119,10 +119,11 @@ func (l *releases) startRelease(lock *held.Lock, done func()) {
 const unreadFor = 250 * time.Millisecond
 
 // releaseTwice releases a lock that a script may have taken which has no answer: such a script can
-// run behind the release, which goes by another connection.
-func (l *releases) releaseTwice(lock *held.Lock) {
+// run behind the release, which goes by another connection, but not after a time.
+func (l *releases) releaseTwice(lock *held.Lock, until time.Time) {
 	l.startRelease(lock, func() {
-		l.Timers.After(unreadFor, func(context.Context) { l.startRelease(lock, func() {}) })
+		l.Timers.After(max(unreadFor, time.Until(until)),
+			func(context.Context) { l.startRelease(lock, func() {}) })
 	})
 }
 

@@ -2,7 +2,6 @@ package lockcmd
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -58,7 +57,7 @@ func (l *waits) wait(
 	if at := w.State(); at.First && pause == notPolled {
 		pause = l.pollInterval(w, at.Lease)
 	}
-	s = l.own(s, w.Wait)
+	s = l.own(ctx, s, w.Wait)
 	return l.await(ctx, s, w.Wait, oneLock{l, s, w}, patience, pause, err)
 }
 
@@ -104,9 +103,9 @@ func (l oneLock) lastLook() error {
 // toUndo implements asks: settle has undone it.
 func (l oneLock) toUndo() script.Attempt { return script.Attempt{} }
 
-// maxTrustedPoll is how often the first waiter polls where Tracking follows a foreign client's lock,
-// or one that has not changed for about a second: every change is reported, and the lock's end is
-// known. But a connection can be dead without a sign.
+// maxTrustedPoll is how often the first waiter polls where Tracking follows a foreign client's
+// lock, or one that has not changed for about a second: every change is reported, and the lock's
+// end is known. But a connection can be dead without a sign.
 const maxTrustedPoll = 5500 * time.Millisecond
 
 // pollOrPause polls. Unless that ends the wait, it returns the time to the next poll.
@@ -117,6 +116,8 @@ func (l *waits) pollOrPause(s session, w *queue.Waiter) (pause time.Duration, er
 	defer w.PollEnded() // once the queue knows how the poll ended
 	a, err := l.poll(s, w, quiet && before)
 	switch {
+	case failure.IsStopped(err):
+		return 0, err
 	case err == nil:
 		after, _ := l.tracking.Follows(w.As, w.Key)
 		trusted := (a.Foreign || quiet) && before && after
@@ -205,19 +206,15 @@ func (l *waits) try(
 	s session, w *queue.Waiter, mode string, others []*queue.Waiter, behind *queue.Waiter,
 	tracks bool,
 ) (script.Attempt, error) {
-	t, err := l.beginTry(w.ID(), w.Request, mode, offersOf(others, behind), tracks)
-	if err != nil {
-		return script.Attempt{}, err
-	}
-	t.Until = w.AnswerBy(time.Now(), false)
-	answer, err := s.Eval(&t.Call)
-	var late failure.LateError
-	if errors.As(err, &late) && late.Answered != nil {
-		l.lateAnswer(late, w.Key, t.askedAt, func(answer script.Answer, err error) []queue.Handed {
-			a, err := l.finishTry(t, answer, false, err)
-			return w.SettleLate(a, others, err, failure.MayHaveRun(err))
-		})
-	}
+	var t *lockCall
+	answer, err := l.inTime(s, w.Wait, func(ends int64) (c *script.Call, err error) {
+		t, err = l.beginTry(w.ID(), w.Request, mode, offersOf(others, behind), tracks, ends)
+		return &t.Call, err
+	})
+	l.lateAnswer(err, w.Key, t.askedAt, func(answer script.Answer, err error) []queue.Handed {
+		a, err := l.finishTry(t, answer, false, err)
+		return w.SettleLate(a, others, err, failure.MayHaveRun(err))
+	})
 	var claim resp.Value
 	if key, ok := t.claimRecord(answer, err); ok {
 		claim, _ = s.Get(key, t.Until)

@@ -12,8 +12,8 @@ import (
 	"lockproxy/lockcmd/script"
 )
 
-// warnSlow logs a waiter that has waited long, once it has asked the upstream for the holder. It does
-// not wait for that.
+// warnSlow logs a waiter that has waited long, once it has asked the upstream for the holder. It
+// does not wait for that.
 func (l *waits) warnSlow(w *queue.Waiter) {
 	id := w.ID()
 	omitted, ok := l.seen.slowLog.Allow(time.Now())

@@ -15,8 +15,8 @@ import (
 // asks is how a wait asks for its locks: a LOCK's by lock.lua (oneLock), a LOCKALL's by all.lua
 // (allLocks).
 type asks interface {
-	// look follows a wake, or the end of the pause. It polls if it is time to, and sets when that is
-	// again. ended says that the wait has, with the locks or with an error.
+	// look follows a wake, or the end of the pause. It polls if it is time to, and sets when that
+	// is again. ended says that the wait has, with the locks or with an error.
 	look(next *lazyTimer, paused, woken bool) (ended bool, err error)
 	// lastLook is when the wait's time has expired. Its error is why the locks were not taken, if
 	// that is not because others hold them.
@@ -116,6 +116,10 @@ func (l *waits) endWait(
 	ctx context.Context, s session, w *queue.Wait, by asks, queued bool, err error,
 ) Reply {
 	l.awaitOffer(w.Lead)
+	stopped, isStopped := err.(failure.StoppedError)
+	if isStopped {
+		err = stopped.Why
+	}
 	if w.Lead.Once && err != failure.ErrGone && context.Cause(ctx) == nil {
 		err = l.handedClaim(s, w.Lead, err)
 	}
@@ -141,11 +145,12 @@ func (l *waits) endWait(
 	}
 	list := rs.locks(w.As, a.Token)
 	if !won && end.Unknown {
-		if silent := failure.SilentError(0); !errors.As(err, &silent) { // or it takes as long again
+		silent := failure.SilentError(0)
+		if !isStopped && !errors.As(err, &silent) { // or it takes as long again
 			l.releases.releaseAbandoned(list...)
 		}
 		for _, lock := range list {
-			l.releases.releaseTwice(lock)
+			l.releases.releaseTwice(lock, w.MayRunUntil())
 		}
 	}
 	switch {

@@ -323,8 +323,8 @@ func TestHangUpCrossesWithGrant(t *testing.T) {
 	}
 }
 
-// countingConnect connects to an upstream that answers 1 to all, and counts the releases of the token
-// 200 of connection "c".
+// countingConnect connects to an upstream that answers 1 to all, and counts the releases of the
+// token 200 of connection "c".
 func countingConnect(released *atomic.Int32) func(names.Identity) *redis.Client {
 	return func(names.Identity) *redis.Client {
 		dial := func(ctx context.Context, network, addr string) (net.Conn, error) {

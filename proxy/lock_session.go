@@ -52,7 +52,8 @@ func (s *lockSession) askUntil(step *chain.Step, until time.Time) (a script.Answ
 			if s.late = q.answer; q.confirms() {
 				s.pipe.Pin(passthrough.Unpinned)
 			}
-			return a, s.failure(failure.LateError{Answered: q.answer.Done, Late: lateScript{q.answers[0]}})
+			return a, s.failure(failure.LateError{
+				Answered: q.answer.Done, Late: lateScript{q.answers[0]}})
 		}
 	}
 	return q.got, s.failure(q.err)

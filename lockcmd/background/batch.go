@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -40,6 +39,20 @@ type queuedCall struct {
 	err    error
 }
 
+// UnfinishedError is why Eval has not waited for an answer: it was too late, or Stopped.
+type UnfinishedError struct {
+	*queuedCall
+	Stopped bool
+}
+
+func (UnfinishedError) Error() string { return ErrTooLate.Error() }
+
+// Done is closed when there is an answer, or none will come.
+func (e UnfinishedError) Done() <-chan struct{} { return e.done }
+
+// Answer is what has come, once Done is closed.
+func (e UnfinishedError) Answer() (script.Answer, error) { return e.answer, e.err }
+
 func (c *queuedCall) finish(a script.Answer, err error) {
 	c.answer, c.err = a, err
 	close(c.done)
@@ -60,11 +73,13 @@ type batcher struct {
 	patience func() time.Duration
 
 	mu       sync.Mutex
-	answered atomic.Bool   // a connection is open, or was until lately
 	queue    []*queuedCall // guarded by mu
 	inFlight int           // guarded by mu
 	sent     time.Time     // guarded by mu; when the last batch was
 }
+
+// opens reports whether what is sent now may have to wait for a connection that is opened.
+func (b *batcher) opens() bool { return b.client.PoolStats().IdleConns == 0 }
 
 // submit queues c for the next batch. c.done is closed soon after c.until, at the latest.
 func (b *batcher) submit(c *queuedCall) {
@@ -75,8 +90,8 @@ func (b *batcher) submit(c *queuedCall) {
 		return
 	}
 	b.queue = append(b.queue, c)
-	due := len(b.queue) >= maxBatch || time.Since(b.sent) > longInFlight || c.GivesLocks()
-	if b.inFlight == 0 || b.inFlight < maxInFlight && due {
+	due := len(b.queue) >= maxBatch || time.Since(b.sent) > longInFlight
+	if b.inFlight == 0 || b.inFlight < maxInFlight && due || c.GivesLocks() {
 		b.sent = time.Now()
 		b.inFlight++
 		b.sending.Go(b.sendBatches) // ends with the queue, or its client
@@ -162,9 +177,7 @@ func (b *batcher) send(
 		}
 		var a script.Answer
 		var err error
-		if a.Value, err = replyValue(replies[i].Result()); err == nil {
-			b.answered.Store(true)
-		}
+		a.Value, err = replyValue(replies[i].Result())
 		if wait != nil && err == nil && !a.IsError() {
 			a.Confirmed, err = replyValue(wait.Result())
 		}

@@ -134,15 +134,16 @@ func (c *Clients) On(
 	return c.on(ctx, clientKey{as: as, part: c.PartOf(lock)}, until)
 }
 
-// ForQueue is On for what a queue asks for one that waits. The caller sets Until.
-func (c *Clients) ForQueue(ctx context.Context, as names.Identity, lock string) *OnClient {
-	return c.on(ctx, clientKey{as, c.PartOf(lock), true}, time.Time{})
+// ForQueue is On for what a queue asks for one that waits.
+func (c *Clients) ForQueue(
+	ctx context.Context, as names.Identity, lock string, until time.Time,
+) *OnClient {
+	return c.on(ctx, clientKey{as, c.PartOf(lock), true}, until)
 }
 
 func (c *Clients) on(ctx context.Context, key clientKey, until time.Time) *OnClient {
 	on := c.clientFor(key)
-	return &OnClient{ctx: ctx, of: c, key: key, on: on, Until: until,
-		Opens: !on.answered.Load()}
+	return &OnClient{ctx: ctx, of: c, key: key, on: on, Until: until, Opens: on.opens()}
 }
 
 // PartOf is the part of the slots in which a key or a channel is.
@@ -160,7 +161,9 @@ type OnClient struct {
 	key   clientKey
 	on    *oneClient
 	Until time.Time // nobody wants a reply after it
-	Opens bool      // a connection may have to be opened
+	Opens bool      // a connection may have to be opened: none is open and free
+	// Stops are closed when nobody needs an answer any more. Then Eval is stopped.
+	Stops [2]<-chan struct{}
 }
 
 // Get asks for the value of a key.
@@ -168,11 +171,7 @@ func (e *OnClient) Get(key string) (resp.Value, error) {
 	loopguard.MayWait()
 	ctx, cancel := context.WithDeadline(e.ctx, e.Until)
 	defer cancel()
-	v, err := replyValue(e.on.client.Do(ctx, "GET", key).Result())
-	if err == nil {
-		e.on.answered.Store(true)
-	}
-	return v, err
+	return replyValue(e.on.client.Do(ctx, "GET", key).Result())
 }
 
 // Renew has what follows go by new connections: one of those that are open was silent, or lost.
@@ -207,7 +206,11 @@ func (e *OnClient) Eval(c *script.Call) (script.Answer, error) {
 	case <-q.done:
 		return q.answer, q.err
 	case <-timer.C:
-		return script.Answer{}, ErrTooLate
+		return script.Answer{}, UnfinishedError{q, false}
+	case <-e.Stops[0]:
+		return script.Answer{}, UnfinishedError{q, true}
+	case <-e.Stops[1]:
+		return script.Answer{}, UnfinishedError{q, true}
 	case <-e.ctx.Done():
 		return script.Answer{}, e.ctx.Err()
 	}
@@ -226,9 +229,7 @@ func (e *OnClient) evalThenWait(c *script.Call) (a script.Answer, err error) {
 	if redis.HasErrorPrefix(got.Err(), "NOSCRIPT") {
 		got = conn.Do(ctx, append([]any{"EVAL", c.Script.Source}, words...)...)
 	}
-	if a.Value, err = replyValue(got.Result()); err == nil {
-		e.on.answered.Store(true)
-	}
+	a.Value, err = replyValue(got.Result())
 	if err != nil || !c.Confirms(a) {
 		return a, err
 	}

@@ -40,7 +40,7 @@ func IsTransient(err error, moves bool) bool {
 	if errors.As(err, &held) {
 		return true
 	}
-	if errors.Is(err, ErrLost) {
+	if errors.Is(err, ErrLost) || IsStopped(err) {
 		return false
 	}
 	if IsSilence(err) {
@@ -61,15 +61,19 @@ func IsTransient(err error, moves bool) bool {
 	return errors.As(err, &failed)
 }
 
-// LateError says that the first script of a wait was not answered while others could wait for that:
-// the queue asks by other connections from then on. Answered is closed when it has been answered, or
-// is lost. If it is nil, the script was not sent: an earlier one is late.
+// LateError says that a script of a wait was not answered while others could wait for that: the
+// queue asks by other connections from then on. Answered is closed when it has been answered, or is
+// lost. If it is nil, the script was not sent: an earlier one is late.
 type LateError struct {
 	Answered <-chan struct{}
 	Late     interface{ Answer() (script.Answer, error) } // the answer, once Answered is closed
+	Refused  error                                        // why no other can be asked; or nil
 }
 
 func (e LateError) Error() string {
+	if e.Refused != nil {
+		return "does not answer, and refuses other connections: " + e.Refused.Error()
+	}
 	if e.Answered == nil {
 		return "does not answer: nothing was sent, try again"
 	}
@@ -87,7 +91,30 @@ var ErrUnanswered = errors.New("a connection of the proxy's own was lost, or has
 // IsSilence reports whether there is no answer, or none yet.
 func IsSilence(err error) bool {
 	var late LateError
-	return errors.Is(err, ErrUnanswered) || errors.As(err, &late)
+	return errors.Is(err, ErrUnanswered) || errors.As(err, &late) && late.Refused == nil
+}
+
+// StoppedError says that the answer to a script was not waited for, since its wait has ended, for
+// the reason Why.
+type StoppedError struct {
+	LateError
+	Why error
+}
+
+// Late returns err if it says that an answer can come later.
+func Late(err error) (late LateError, is bool) {
+	var stopped StoppedError
+	if errors.As(err, &stopped) {
+		return stopped.LateError, true
+	}
+	errors.As(err, &late)
+	return late, late.Answered != nil
+}
+
+// IsStopped reports whether err is a StoppedError.
+func IsStopped(err error) bool {
+	_, is := err.(StoppedError)
+	return is
 }
 
 func IsDeadlock(err error) bool {

@@ -51,7 +51,8 @@ func (g *All) SettleLate(a script.Attempt, err error, mayHaveRun bool) (list []H
 	g.queues.mu.Lock()
 	defer g.queues.mu.Unlock()
 	switch has := g.state == granted; {
-	case a.Token == 0 && (has || !mayHaveRun || !g.told), has && a.Token <= g.Lead.Token:
+	case a.Token == 0 && (has || !mayHaveRun || !g.told || g.Lead.Owner != ""),
+		has && a.Token <= g.Lead.Token:
 		return nil
 	case a.Token != 0 && err == nil && !g.ended():
 		g.grantLocked(a)

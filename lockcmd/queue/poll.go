@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -53,20 +54,20 @@ func (w *Waiter) BeginPoll(now time.Time) (again bool, others []*Waiter, behind 
 	return again, others, behind
 }
 
-// quietAfter is for how long nothing must have happened to a lock before it is tracked: tracking one
-// that changes all the time would cost more than it saves.
+// quietAfter is for how long nothing must have happened to a lock before it is tracked: tracking
+// one that changes all the time would cost more than it saves.
 const quietAfter = 700 * time.Millisecond
 
-// Quiet reports whether nothing has happened to the lock of w, which is first, for quite a while, as
-// far as this proxy knows, and that it would hear of a release. A value that w waits for can change
-// without its lock.
+// Quiet reports whether nothing has happened to the lock of w, which is first, for quite a while,
+// as far as this proxy knows, and that it would hear of a release. A value that w waits for can
+// change without its lock, and others can be let in to a shared lock until they know that w waits.
 func (w *Waiter) Quiet(now time.Time) bool {
 	qs := w.queues
 	hears := qs.hears(w.Key)
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.of[w.ID()]
-	return q != nil && hears && w.polled && !w.pollNow && !w.Once &&
+	return q != nil && hears && w.polled && !w.pollNow && !w.Once && !q.heldShared &&
 		now.Sub(q.news) >= quietAfter && !qs.foreign.compete(w.ID(), now)
 }
 
@@ -148,8 +149,8 @@ func (w *Waiter) settle(a script.Attempt, err error) (kept bool) {
 }
 
 // SettleLate takes the answer to a script that was asked again meanwhile, for w and perhaps others
-// that share the lock with it. It returns what they may not keep, also what they may have been given
-// if it mayHaveRun without an answer.
+// that share the lock with it. It returns what they may not keep, also what they may have been
+// given if it mayHaveRun without an answer.
 func (w *Waiter) SettleLate(
 	a script.Attempt, others []*Waiter, err error, mayHaveRun bool,
 ) (list []Handed) {
@@ -162,7 +163,8 @@ func (w *Waiter) SettleLate(
 		}
 		switch {
 		case a.Token <= int64(i):
-			if mayHaveRun && one.told && one.state != granted { // otherwise its next poll finds out
+			// Otherwise its next poll finds out. What an owner may have had before is left alone.
+			if mayHaveRun && one.told && one.state != granted && one.Owner == "" {
 				list = append(list, Handed{one, 0})
 			}
 		case i > 0 && i >= a.Given:
@@ -220,15 +222,40 @@ func (w *Wait) AnswerBy(now time.Time, opens bool) time.Time {
 	defer w.queues.mu.Unlock()
 	way := ownTrips * w.queues.ways.RoundTrip(w.Lead.Key)
 	least := now.Add(maxSilence<<min(w.unanswered, 3) + way)
-	switch until := least.Add(maxSilence + way); {
-	case !opens:
-		return least
-	case w.until.IsZero() || w.until.After(until):
-		return until
-	case w.until.Before(least):
-		return least
+	until := least
+	if longest := least.Add(maxSilence + way); opens {
+		until = longest
+		if !w.until.IsZero() && w.until.Before(longest) {
+			until = later(w.until, least)
+		}
 	}
-	return w.until
+	w.mayRunUntil = later(w.mayRunUntil, until)
+	return until
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// Answers reports whether the last poll of w was answered.
+func (w *Wait) Answers() bool {
+	w.queues.mu.Lock()
+	defer w.queues.mu.Unlock()
+	return w.unanswered == 0
+}
+
+// PollStopped notes that w does not wait for the end of its poll, since it has ended, and returns
+// why. The next waiter polls: this one may have found the lock free.
+func (w *Wait) PollStopped() error {
+	w.queues.mu.Lock()
+	defer w.queues.mu.Unlock()
+	for _, one := range w.Waiters {
+		one.pollNow = true
+	}
+	return cmp.Or[error](w.rejected, failure.ErrGone)
 }
 
 // ownTrips is how many round trips a question takes at most, on a connection that is open: to log
@@ -282,6 +309,14 @@ func (w *Wait) PollFailed(err error, now time.Time) {
 	}
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
+	var late failure.LateError
+	if errors.As(err, &late) { // nothing was sent for the others
+		since := w.Joined
+		if !w.pollStarted.IsZero() {
+			since = w.pollStarted
+		}
+		err = failure.SilentError(now.Sub(since))
+	}
 	for _, one := range w.Waiters {
 		if q := w.queues.of[one.ID()]; q != nil {
 			q.failing, q.silentSince, one.pollNow = err, time.Time{}, true

@@ -21,7 +21,8 @@ type waitQueue struct {
 	grants  int       // since the last gap
 	lastGap time.Time // when a release last left the lock free although clients waited
 	failing error     // why the last poll failed; nil if it did not
-	// silentSince is when the first poll began that was not answered, of those since the last answer
+	// silentSince is when the first poll began that was not answered, of those since the last
+	// answer
 	silentSince time.Time
 	lease       time.Duration // of the last grant here; MaxPoll before that
 

@@ -127,7 +127,7 @@ func (qs *Queues) Join(
 func (qs *Queues) JoinAll(
 	rs []script.Request, as names.Identity, patience time.Duration, now time.Time,
 ) (g *All) {
-	g = &All{Wait: Wait{As: as, wake: make(chan struct{}, 1)}}
+	g = &All{Wait: *newWait(as)}
 	g.all = g
 	for _, r := range rs {
 		g.Waiters = append(g.Waiters, &Waiter{Request: r, Wait: &g.Wait})

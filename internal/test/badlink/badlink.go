@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -48,7 +47,7 @@ type pair struct {
 	near, far net.Conn
 	ctx       context.Context // ends with the connection
 	end       context.CancelFunc
-	frozen    atomic.Bool // see Freeze
+	frozen    chan struct{} // guarded by Link.mu; nil, or closed by Thaw: see Freeze
 }
 
 // New makes a link to address to, on a free loopback port. seed decides which bytes are corrupted.
@@ -153,9 +152,43 @@ func (l *Link) Hangup() {
 	})
 }
 
-// Freeze has nothing pass any more on the connections that are open, which do not end: what comes on
-// them is acknowledged. New connections are served.
-func (l *Link) Freeze() { l.each(func(p *pair) { p.frozen.Store(true) }) }
+// Freeze has nothing pass on the connections that are open, which do not end: what comes on them is
+// acknowledged, and passes after Thaw. New connections are served.
+func (l *Link) Freeze() {
+	l.each(func(p *pair) {
+		if p.frozen == nil {
+			p.frozen = make(chan struct{})
+		}
+	})
+}
+
+// Thaw ends Freeze. What was held has passed when Holding says no.
+func (l *Link) Thaw() {
+	l.each(func(p *pair) {
+		if p.frozen != nil {
+			close(p.frozen)
+			p.frozen = nil
+		}
+	})
+}
+
+// awaitThaw waits while the connection is frozen, and returns how many pieces it has held. ok is
+// false when the connection ends first.
+func (l *Link) awaitThaw(p *pair) (held int, ok bool) {
+	l.mu.Lock()
+	frozen := p.frozen
+	l.mu.Unlock()
+	if frozen == nil {
+		return 0, true
+	}
+	l.hold(1)
+	select {
+	case <-frozen:
+		return 1, true
+	case <-p.ctx.Done():
+		return 1, false
+	}
+}
 
 // ResetOne resets any one connection.
 func (l *Link) ResetOne() {
@@ -182,8 +215,8 @@ func (p *pair) drop(reset bool) {
 	drop(p.far, reset)
 }
 
-// drop closes one end of a connection at once, by a reset if that is asked for and the transport has
-// one.
+// drop closes one end of a connection at once, by a reset if that is asked for and the transport
+// has one.
 func drop(c net.Conn, reset bool) {
 	if end, ok := c.(tlsEnd); ok {
 		c = end.raw
@@ -276,11 +309,10 @@ func (l *Link) pump(p *pair, to, from net.Conn, up bool, insert Insertion) {
 			most = min(most, state.Piece)
 		}
 		n, err := from.Read(buf[:most])
-		if p.frozen.Load() {
-			n = 0
-		}
 		if n > 0 {
-			if !l.delay(p.ctx, n, up) {
+			held, ok := l.awaitThaw(p)
+			if ok = ok && l.delay(p.ctx, n, up); !ok {
+				l.hold(-held)
 				return
 			}
 			data := buf[:n]
@@ -295,6 +327,7 @@ func (l *Link) pump(p *pair, to, from net.Conn, up bool, insert Insertion) {
 			} else if len(data) > 0 {
 				werr = pass(data)
 			}
+			l.hold(-held)
 			if torn != nil {
 				way.end()
 				p.drop(torn.reset)

@@ -48,9 +48,10 @@ type Notifications struct {
 
 const (
 	// The pauses before it subscribes again when that fails again and again. A subscription that
-	// has lasted for the longest of them is made again at once.
-	minListenRetry = 10 * time.Millisecond
-	maxListenRetry = time.Second
+	// has lasted for subscriptionLasts is made again at once.
+	minListenRetry    = 10 * time.Millisecond
+	maxListenRetry    = time.Second
+	subscriptionLasts = 200 * time.Millisecond
 	// refusedRetry is how long after a user was refused it is tried again.
 	refusedRetry = time.Second
 	// maxListeners bounds the users that can be tried. One is enough.
@@ -195,7 +196,7 @@ func (w *Notifications) listen(ctx context.Context) {
 		switch {
 		case w.failed(*as, err):
 			continue
-		case time.Since(began) >= maxListenRetry:
+		case time.Since(began) >= subscriptionLasts:
 			failures = 0
 		default:
 			failures++

@@ -216,7 +216,7 @@ func (w *Notifications) listenToWaits(
 			pauseAfter(ctx, 1+refusals, refusedRetry, maxRefusedRetry)
 			continue
 		}
-		if failures++; time.Since(began) >= maxListenRetry {
+		if failures++; time.Since(began) >= subscriptionLasts {
 			failures, refusals = 0, 0
 		}
 		pauseAfter(ctx, failures, minListenRetry, maxListenRetry)

@@ -26,23 +26,30 @@ func (b *Binary) UnmarshalText(text []byte) error {
 // Wait is a LOCK … WAIT or a LOCKALL … WAIT, and the waits and owners that it waits for.
 type Wait struct {
 	ID    string // unique among all proxies
-	Proxy string
+	Proxy string `json:"-"`
 	Owner Binary // "" is none; others can wait behind it
 	DB    int
 	Since int64     // when it began, ns, by the clock of its proxy
+	All   bool      // it is a LOCKALL
 	Keys  []KeyWait // it is stuck if any of them is
 	later bool      // it began after the searched wait: its owner is assumed to go on
 }
 
 // KeyWait is a key of a Wait.
 type KeyWait struct {
-	Key Binary
-	As  []string `json:",omitempty"` // the wait's names in places
+	Key      Binary
+	As       []string `json:",omitempty"` // the wait's names in places
+	Shared   bool     // it waits for a shared lock
+	Behind   string   `json:",omitempty"` // the ID of the last LOCKALL before it at its proxy
+	AllSince int64    `json:",omitempty"` // since when the first waiter there waits, if it is a LOCKALL
+	Enough   int      // see Holders
+
+	// Whoever searches fills in who keeps it waiting, as the record of the lock tells.
+
 	// Holders have the lock, and must release it first. The key is stuck if Enough of them are:
 	// one, or as many as its limit.
-	Holders []Holder `json:",omitempty"`
-	Enough  int
-	Before  []Earlier `json:",omitempty"`
+	Holders []Holder  `json:"-"`
+	Before  []Earlier `json:"-"`
 }
 
 // Holder has the lock.
@@ -91,6 +98,19 @@ func (w *Wait) Parties() (list []any) {
 	return list
 }
 
+// WaitsFor are the parties that w waits for.
+func (w *Wait) WaitsFor() (list []any) {
+	for _, k := range w.Keys {
+		for _, h := range k.Holders {
+			list = append(list, h.Owner)
+		}
+		for _, e := range k.Before {
+			list = append(list, w.Place(k, e))
+		}
+	}
+	return list
+}
+
 // Place is where w's proxy expects a wait that goes before w's for a key.
 func (w *Wait) Place(k KeyWait, e Earlier) Place { return Place{e.Proxy, w.DB, k.Key, e.As} }
 
@@ -99,7 +119,8 @@ func (w *Wait) younger(than *Wait) bool {
 	return cmp.Or(cmp.Compare(w.Since, than.Since), strings.Compare(w.ID, than.ID)) > 0
 }
 
-// Graph is what is known of owners that wait for each other: their waits, by ID.
+// Graph is what is known of owners that wait for each other: their waits, each by an ID that only it
+// has there.
 type Graph map[string]Wait
 
 // Both is what is in g and in later: it has lasted all the time between.
@@ -113,8 +134,8 @@ func (g Graph) Both(later Graph) Graph {
 		w.Keys = slices.Clone(w.Keys)
 		for i, k := range w.Keys {
 			l := again.Keys[i]
-			w.Keys[i] = KeyWait{k.Key, inBoth(k.As, l.As), inBoth(k.Holders, l.Holders),
-				max(k.Enough, l.Enough), inBoth(k.Before, l.Before)}
+			w.Keys[i] = KeyWait{Key: k.Key, As: inBoth(k.As, l.As), Enough: max(k.Enough, l.Enough),
+				Holders: inBoth(k.Holders, l.Holders), Before: inBoth(k.Before, l.Before)}
 		}
 		lasted[id] = w
 	}
@@ -191,7 +212,7 @@ func (w Wait) blocked(waiting map[any]int) (by Wait, stuck bool) {
 
 // Step is a wait of a cycle. The next one has the key, or is an earlier LOCKALL for it.
 type Step struct {
-	ID     string // of the wait
+	ID     string // of the wait, in the Graph
 	Owner  Binary
 	DB     int
 	Key    Binary
@@ -235,7 +256,8 @@ func (g Graph) cycle(id string) []Step {
 	}
 	before := map[string]Step{id: {}}
 	for next := []string{id}; len(next) > 0; next = next[1:] {
-		w := g[next[0]]
+		at := next[0]
+		w := g[at]
 		follow := func(party any, step Step) {
 			for _, id := range of[party] {
 				if _, seen := before[id]; !seen {
@@ -245,7 +267,7 @@ func (g Graph) cycle(id string) []Step {
 			}
 		}
 		for _, k := range w.Keys {
-			step := Step{ID: w.ID, Owner: w.Owner, DB: w.DB, Key: k.Key}
+			step := Step{ID: at, Owner: w.Owner, DB: w.DB, Key: k.Key}
 			for _, h := range k.Holders {
 				if h.Owner == start.Owner {
 					return path(step, before)

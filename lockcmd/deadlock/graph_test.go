@@ -214,8 +214,7 @@ func TestDeadlocksNeedTheSameWaitsAndTokens(t *testing.T) {
 
 // Names can have any bytes, in messages and in errors.
 func TestDeadlockNamesOfAnyBytes(t *testing.T) {
-	w := Wait{ID: "1", Owner: "a\xff\r\n", Keys: []KeyWait{{Key: "k\x00", Enough: 1,
-		Holders: []Holder{{"a\xff\r\n", 3}}}}}
+	w := Wait{ID: "1", Owner: "a\xff\r\n", Keys: []KeyWait{{Key: "k\x00", Enough: 1, As: []string{"1"}}}}
 	text, err := json.Marshal(w)
 	var again Wait
 	if err != nil || json.Unmarshal(text, &again) != nil || !reflect.DeepEqual(again, w) {

@@ -57,8 +57,9 @@ func (w *Wait) TakeOwnerHolds() bool {
 	return w.ownerHolds
 }
 
-// At returns the wait for the lock under a name, nil if there is none: see Waiter.calledAs.
-func (q Queue) At(as string) *Wait {
+// At returns the waits for the lock under a name, one at most: see Waiter.calledAs. That without a
+// name is the first.
+func (q Queue) At(as string) []*Wait {
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
 	line := q.all.of[q.id]
@@ -67,8 +68,8 @@ func (q Queue) At(as string) *Wait {
 	}
 	for e := line.waiters.Front(); e != nil; e = e.Next() {
 		w := e.Value.(*Waiter)
-		if slices.Contains(w.calledAs(w == line.first()), as) {
-			return w.Wait
+		if as == "" || slices.Contains(w.calledAs(w == line.first()), as) {
+			return []*Wait{w.Wait}
 		}
 	}
 	return nil

@@ -11,7 +11,7 @@ import (
 	"lockproxy/lockcmd/keyname"
 )
 
-// waitsChannel is where proxies ask each other whether owners wait there, and answer. It begins
+// waitsChannel is where proxies tell each other which clients wait there. It begins
 // like the channels of release notifications, so that users need no further rights.
 //
 // In a cluster there are three sharded ones, at as many places among the slots, each with a
@@ -31,7 +31,7 @@ func IsWaits(channel string) bool {
 	return channel == waitsChannel || strings.HasSuffix(channel, "}waits")
 }
 
-// Channels are those on which proxies ask and answer each other.
+// Channels are those on which proxies tell each other who waits.
 func (d *Deadlocks) Channels() (list []string) {
 	switch {
 	case d.off():
@@ -45,7 +45,7 @@ func (d *Deadlocks) Channels() (list []string) {
 	return list
 }
 
-// publish sends a message to all proxies. It can be lost: the next search asks again.
+// publish sends a message to all proxies. It can be lost: what it says is told again.
 func (d *Deadlocks) publish(as names.Identity, text string) {
 	for _, channel := range d.Channels() {
 		d.Timers.After(0, func(ctx context.Context) { d.publishOn(ctx, as, channel, text) })

@@ -1,216 +1,183 @@
 package search
 
 import (
-	"context"
+	"maps"
+	"math"
 	"slices"
-	"time"
 
-	"lockproxy/internal/loopguard"
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/deadlock"
 	"lockproxy/lockcmd/queue"
 )
 
-const (
-	// answerWithin is how long a search waits for others to answer. Most have nothing to say. The
-	// question, the look-up and the answer take three round trips, up to a second each, and more
-	// where connections must be opened first.
-	answerWithin = 3500 * time.Millisecond
-	// maxDatabases bounds the databases of a search that only claims name.
-	maxDatabases = 4
-)
+// maxDatabases bounds the databases of a search that only other proxies name.
+const maxDatabases = 4
 
 // deadlockSearch follows waits to those that they wait for, as long as these wait, too.
 type deadlockSearch struct {
 	*Deadlocks
-	seeds    []*watchedWait
-	holders  func([]*watchedWait) map[*queue.Waiter]*holding
-	graph    deadlock.Graph
-	keys     int               // in graph
-	toFollow []*watchedWait    // waits here, not in graph yet
-	followed []*watchedWait    // all waits here that it has begun to follow
-	known    map[string]bool   // waits here that it has followed, by id
-	wanted   map[any]bool      // owners and places that it has searched
-	owners   []deadlock.Binary // that do not wait here, and are not asked for yet
-	places   []deadlock.Place  // at other proxies, not asked for yet
-	missing  map[any]bool      // asked for, and not answered
+	read    func([]lockAs) map[lockAs]*holding // who has locks
+	records map[lockAs]*holding
+	// since is the number since which waits at other proxies must have lasted. never says that none
+	// count.
+	since int64
 
-	claims    []claim
-	claimed   int          // keys in claims
-	databases map[int]bool // that claims name
-	// records are those of the keys of claims that an earlier search has heard. They are read while
-	// this one waits for answers. It is nil if claims count as they are.
-	records func() map[lockAs]*holding
-
-	waitLogins map[string]names.Identity // of the waits in graph, by id
+	graph     deadlock.Graph
+	waits     map[string]*wait // in graph, or in next, by key
+	next      []*wait          // not in graph yet
+	keys      int              // of waits
+	databases map[int]bool     // of waits at other proxies
+	missing   bool             // others have not told since of all the waits to which it came
 }
 
+const never = math.MaxInt64
+
+// newSearch begins a search from waits here.
 func (d *Deadlocks) newSearch(
-	seeds []*watchedWait, holders func([]*watchedWait) map[*queue.Waiter]*holding,
+	from []*queue.Wait, read func([]lockAs) map[lockAs]*holding, since int64,
 ) *deadlockSearch {
-	l := &deadlockSearch{Deadlocks: d, seeds: seeds, holders: holders, graph: deadlock.Graph{},
-		known: map[string]bool{}, wanted: map[any]bool{}, missing: map[any]bool{},
-		databases: map[int]bool{}, waitLogins: map[string]names.Identity{}}
-	l.followAll(seeds)
+	l := &deadlockSearch{Deadlocks: d, read: read, records: map[lockAs]*holding{}, since: since,
+		graph: deadlock.Graph{}, waits: map[string]*wait{}, databases: map[int]bool{}}
+	l.addHere(from)
 	return l
 }
 
-func (l *deadlockSearch) followAll(list []*watchedWait) {
-	for _, v := range list {
-		if !l.known[v.id] {
-			l.known[v.id] = true
-			l.toFollow = append(l.toFollow, v)
-			l.followed = append(l.followed, v)
-		}
-	}
-}
-
-// believe adds a claim, and those that have come since.
-func (l *deadlockSearch) believe(c claim, others <-chan claim) {
-	list := []claim{c}
-	for more := true; more; {
-		select {
-		case c := <-others:
-			list = append(list, c)
-		default:
-			more = false
-		}
-	}
-	list = slices.DeleteFunc(list, func(c claim) bool { return !l.isNew(c) })
-	if l.records != nil {
-		l.vouch(list, l.records())
-	}
-	for _, c := range list {
-		l.add(c.wait)
-	}
-}
-
-// isNew notes a claim. It returns false if it has come before, as each does by several channels, or
-// if there are too many.
-func (l *deadlockSearch) isNew(c claim) bool {
-	_, known := l.waitLogins[c.wait.ID]
-	// Each costs a look at the record of each of its keys.
-	if known || len(l.claims) >= maxSearch || l.claimed+len(c.wait.Keys) > maxSearch {
-		return false
-	}
-	if !l.databases[c.as.DB] && len(l.databases) >= maxDatabases {
-		return false
-	}
-	l.databases[c.as.DB] = true
-	l.claimed += len(c.wait.Keys)
-	l.waitLogins[c.wait.ID] = l.logins.loginOf(c.as)
-	l.claims = append(l.claims, c)
-	return true
-}
-
-// add adds waits, and follows them to waits here.
-func (l *deadlockSearch) add(list ...deadlock.Wait) {
-	for _, w := range list {
-		if l.keys+len(w.Keys) > maxSearch {
-			return
-		}
-		l.keys += len(w.Keys) - len(l.graph[w.ID].Keys)
-		l.graph[w.ID] = w
-		for _, party := range w.Parties() {
-			delete(l.missing, party)
-		}
-		for _, k := range w.Keys {
-			for _, h := range k.Holders {
-				l.want(h.Owner)
-			}
-			for _, e := range k.Before {
-				l.want(w.Place(k, e))
-			}
-		}
-	}
-}
-
-// want searches for an owner, or the wait at a place.
-func (l *deadlockSearch) want(party any) {
-	if l.wanted[party] {
+// add has the search follow a wait.
+func (l *deadlockSearch) add(w *wait) {
+	if l.waits[w.key] != nil || l.keys+len(w.Keys) > maxSearch {
 		return
 	}
-	l.wanted[party] = true
-	switch party := party.(type) {
-	case deadlock.Binary:
-		here := l.waitsOf([]string{hash("owner", string(party))})
-		l.followAll(here)
-		if len(here) == 0 {
-			l.owners = append(l.owners, party)
+	if w.here == nil && !l.databases[w.DB] {
+		if len(l.databases) >= maxDatabases {
+			return
 		}
-	case deadlock.Place:
-		if party.Proxy != l.Scripts.Proxy {
-			l.places = append(l.places, party)
-		} else if v := l.waitAt(party); v != nil {
-			l.followAll([]*watchedWait{v})
+		l.databases[w.DB] = true
+	}
+	l.waits[w.key] = w
+	l.keys += len(w.Keys)
+	l.next = append(l.next, w)
+}
+
+// addHere has the search follow waits at this proxy.
+func (l *deadlockSearch) addHere(list []*queue.Wait) {
+	for _, one := range list {
+		if w, ok := l.here(one); ok && !tooLong(&w.Wait) {
+			l.add(w)
 		}
 	}
 }
 
-// here follows the waits at this proxy.
-func (l *deadlockSearch) here() {
-	for len(l.toFollow) > 0 && l.keys < maxSearch {
-		list := l.toFollow
-		l.toFollow = nil
-		of := l.holders(list)
-		for _, v := range list {
-			if w, ok := l.waitOf(v, of); ok {
-				l.waitLogins[v.id] = l.logins.loginOf(v.As)
-				l.add(w)
+// addParty has the search follow the waits that are a party.
+func (l *deadlockSearch) addParty(party any) {
+	switch party := party.(type) {
+	case deadlock.Place:
+		if party.Proxy == l.Scripts.Proxy {
+			l.addHere(l.queues.Of(names.Lock{DB: party.DB, Key: string(party.Key)}).At(party.As))
+			return
+		}
+	case deadlock.Binary:
+		l.addHere(l.waitsOf(party))
+	}
+	if l.since == never {
+		return
+	}
+	for _, w := range l.toldOf(party) {
+		if w.answers >= l.since {
+			l.add(w)
+		} else {
+			l.missing = true
+		}
+	}
+}
+
+// walk goes as far as what is known leads.
+func (l *deadlockSearch) walk() {
+	known := map[any]bool{}
+	for len(l.next) > 0 {
+		list := l.next
+		l.next = nil
+		l.readAll(list)
+		for _, w := range list {
+			linked := l.link(w)
+			l.graph[w.key] = linked
+			for _, party := range linked.WaitsFor() {
+				if !known[party] {
+					known[party] = true
+					l.addParty(party)
+				}
 			}
 		}
 	}
 }
 
-// askOthers asks other proxies for owners and places that are not here.
-func (l *deadlockSearch) askOthers(id string) {
-	for len(l.owners)+len(l.places) > 0 {
-		m := message{ID: id}
-		var owners []deadlock.Binary
-		var places []deadlock.Place
-		owners, l.owners = cut(l.owners)
-		places, l.places = cut(l.places)
-		for _, owner := range owners {
-			l.missing[owner] = true
-			m.Owners = append(m.Owners, hash("owner", string(owner)))
-		}
-		for _, at := range places {
-			l.missing[at] = true
-		}
-		l.tell(l.seeds[0].As, m, places)
-	}
-}
-
-// cut returns the part of a list that fits into a question, and the rest.
-func cut[T any](list []T) (part, rest []T) {
-	n := min(len(list), maxAsked)
-	return list[:n], list[n:]
-}
-
-// follow searches until all waits are known, or done reports true. elsewhere asks other proxies,
-// too.
-func (l *deadlockSearch) follow(
-	ctx context.Context, elsewhere bool, done func(deadlock.Graph) bool,
-) {
-	loopguard.MayWait()
-	id, answers := l.expectAnswers()
-	defer l.forgetAnswers(id)
-	for {
-		l.here()
-		if done(l.graph) || !elsewhere {
-			return
-		}
-		l.askOthers(id)
-		if len(l.missing) == 0 {
-			return
-		}
-		select {
-		case c := <-answers:
-			l.believe(c, answers)
-		case <-time.After(answerWithin + 4*l.Clients.Ways.Farthest()):
-			return
-		case <-ctx.Done():
-			return
+// readAll reads the records of the locks that waits are for, once.
+func (l *deadlockSearch) readAll(list []*wait) {
+	var locks []lockAs
+	for _, w := range list {
+		for _, k := range w.Keys {
+			if lock := (lockAs{w.as, string(k.Key)}); l.records[lock] == nil {
+				locks = append(locks, lock)
+			}
 		}
 	}
+	maps.Copy(l.records, l.read(locks))
+}
+
+// link returns a wait with what it waits for: as the records of its locks tell, which are read as its
+// client, by a script that needs the right to write. So another proxy's word makes nobody wait for a
+// lock for which that client could not wait, or where the proxy is not listed as one that has
+// waiters. A waiter here whose owner has the lock already is woken to check that.
+func (l *deadlockSearch) link(w *wait) deadlock.Wait {
+	linked, holders := w.Wait, 0
+	linked.Keys = nil
+	for _, k := range w.Keys {
+		h := l.recordOf(w, k)
+		switch {
+		case w.here == nil && !h.lists(w.Proxy):
+			k.As = nil
+		case l.ownerHolds(w, k): // it need not wait for earlier waits either
+			if w.here != nil {
+				w.here.OwnerMayHold()
+			}
+		default:
+			if k.Enough = max(k.Enough, 1); !h.shared {
+				k.Enough = 1
+			}
+			if k.Behind != "" {
+				k.Before = append(k.Before, deadlock.Earlier{Proxy: w.Proxy, As: k.Behind})
+			}
+			k.Before = append(k.Before, h.before(w.Proxy, k.AllSince)...)
+			for _, by := range h.by {
+				if by.Owner != "" && len(by.Owner) <= maxWaitName && holders < maxBlockers {
+					k.Holders = append(k.Holders, by)
+					holders++
+				}
+			}
+		}
+		linked.Keys = append(linked.Keys, k)
+	}
+	return linked
+}
+
+func (l *deadlockSearch) recordOf(w *wait, k deadlock.KeyWait) *holding {
+	return l.records[lockAs{w.as, string(k.Key)}]
+}
+
+// ownerHolds reports whether the owner of w has one of its locks already, so that w is given it, too.
+// That happens if another request of the owner was delivered late. A shared lock it gets only as
+// shared; LOCKALL gets all its locks again, or none.
+func (l *deadlockSearch) ownerHolds(w *wait, k deadlock.KeyWait) bool {
+	h := l.recordOf(w, k)
+	return w.Owner != "" && slices.ContainsFunc(h.by, func(by deadlock.Holder) bool {
+		switch {
+		case by.Owner != w.Owner:
+			return false
+		case !w.All:
+			return k.Shared || !h.shared
+		}
+		return !slices.ContainsFunc(w.Keys, func(k deadlock.KeyWait) bool {
+			h := l.recordOf(w, k)
+			return h.shared || !slices.Contains(h.by, by)
+		})
+	})
 }

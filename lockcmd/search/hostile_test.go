@@ -57,23 +57,21 @@ func listen(t *testing.T, server *testredis.Server, user string, f func(channel,
 }
 
 // A client waits for a lock whose holder waits for nothing. A user who may use the channels, and
-// knows all names and tokens, answers each question with a wait of that holder for the client's
-// lock, at a proxy at which somebody does wait for it. The client is refused only if the wait is
-// told by a login that may wait there.
+// knows all names, answers whatever the client's proxy says with a wait of that holder for the
+// client's lock, at a proxy at which somebody does wait for it. The client is refused only if the
+// wait is told by a login that may wait there.
 func TestForgedAnswers(t *testing.T) {
 	t.Parallel()
-	earlier := func(id string, w deadlock.Wait) string {
+	earlier := func(_ string, w deadlock.Wait) string {
 		coded := func(s deadlock.Binary) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
-		k := w.Keys[0]
-		return fmt.Sprintf(`{"ID":%q,"Proxy":"x","Waits":[{"ID":%q,"Proxy":%q,"Owner":%q,"Since":1,`+
-			`"Keys":[{"Key":%q,"Enough":1,"Holders":[{"Owner":%q,"Token":%d}]}]}]}`,
-			id, w.ID, w.Proxy, coded(w.Owner), coded(k.Key), coded(k.Holders[0].Owner),
-			k.Holders[0].Token)
+		return fmt.Sprintf(`{"Proxy":%q,"Waits":[{"ID":%q,"Proxy":%q,"Owner":%q,"Since":1,`+
+			`"Keys":[{"Key":%q,"Enough":1}]}]}`,
+			w.Proxy, w.ID, w.Proxy, coded(w.Owner), coded(w.Keys[0].Key))
 	}
 	by := func(as names.Identity, change func(*deadlock.Wait)) func(string, deadlock.Wait) string {
-		return func(id string, w deadlock.Wait) string {
+		return func(to string, w deadlock.Wait) string {
 			change(&w)
-			return search.Forge(as, id, w)
+			return search.Forge(as, to, w)
 		}
 	}
 	unchanged := func(*deadlock.Wait) {}
@@ -82,7 +80,7 @@ func TestForgedAnswers(t *testing.T) {
 		search.Forge(as, "", deadlock.Wait{}) // the first one takes its time
 	}
 	for name, c := range map[string]struct {
-		forge   func(id string, w deadlock.Wait) string
+		forge   func(to string, w deadlock.Wait) string
 		refused bool
 	}{
 		"in the form of an earlier version": {forge: earlier},
@@ -92,11 +90,11 @@ func TestForgedAnswers(t *testing.T) {
 		"at a proxy that is not listed": {forge: by(app, func(w *deadlock.Wait) {
 			w.Proxy, w.ID = "0123456789abcdef", "0123456789abcdef-1/1"
 		})},
-		"of a token that does not hold the lock": {forge: by(app, func(w *deadlock.Wait) {
-			w.Keys[0].Holders[0].Token++
+		"of a lock that another has": {forge: by(app, func(w *deadlock.Wait) {
+			w.Keys[0].Key = "app:y"
 		})},
 		"of a lock of the forger's": {forge: by(mallory, func(w *deadlock.Wait) {
-			w.Keys[0].Key, w.Keys[0].Holders[0].Token = "mallory:1", 1
+			w.Keys[0].Key = "mallory:1"
 		})},
 		"as the login that may": {forge: by(app, unchanged), refused: true},
 	} {
@@ -105,28 +103,30 @@ func TestForgedAnswers(t *testing.T) {
 			server := twoUsers(t)
 			p, q := proxytest.Start(t, server.URL(), nil), proxytest.Start(t, server.URL(), nil)
 			victim, holder := dial(t, p.Addr, "app"), dial(t, q.Addr, "app")
-			token := victim.Lock("app:v 600 OWNER victim")
+			victim.Lock("app:v 600 OWNER victim")
 			holder.Lock("app:x 600 OWNER holder")
-			other, known := dial(t, q.Addr, "app"), dial(t, p.Addr, "mallory")
-			other.Send("LOCK app:v 600 OWNER other WAIT 0")
-			proxytest.AwaitWaiters(t, q, "app:v", 1)
+			holder.Lock("app:y 600 OWNER nobody")
+			for _, key := range []string{"app:v", "app:y"} {
+				other := dial(t, q.Addr, "app")
+				other.Send("LOCK " + key + " 600 OWNER other WAIT 0")
+				proxytest.AwaitWaiters(t, q, key, 1)
+			}
+			known := dial(t, p.Addr, "mallory")
 			dial(t, q.Addr, "mallory").Lock("mallory:1 600 OWNER victim")
 			known.Send("LOCK mallory:1 600 OWNER m WAIT 0") // so the proxy knows this login
 			proxytest.AwaitWaiters(t, p, "mallory:1", 1)
 
 			direct := proxytest.GoRedis(t, server.Addr())
-			asked := make(chan bool, 100)
+			forged := make(chan bool, 100)
 			listen(t, server, "mallory", func(channel, text string) {
-				id, proxy, is := search.Question(text)
-				if !is || proxy != p.Server.ID() {
+				if search.TellerOf(text) != p.Server.ID() {
 					return
 				}
-				answer := c.forge(id, deadlock.Wait{ID: q.Server.ID() + "-99/1", Proxy: q.Server.ID(),
-					Owner: "holder", Since: 1, Keys: []deadlock.KeyWait{{Key: "app:v", Enough: 1,
-						Holders: []deadlock.Holder{{Owner: "victim", Token: token}}}}})
-				direct.Publish(proxytest.Ctx, channel, answer)
+				direct.Publish(proxytest.Ctx, channel, c.forge(p.Server.ID(), deadlock.Wait{
+					ID: q.Server.ID() + "-99/1", Proxy: q.Server.ID(), Owner: "holder", Since: 1,
+					Keys: []deadlock.KeyWait{{Key: "app:v", Enough: 1}}}))
 				select {
-				case asked <- true:
+				case forged <- true:
 				default:
 				}
 			})
@@ -137,8 +137,8 @@ func TestForgedAnswers(t *testing.T) {
 				}
 				return
 			}
-			for range 6 { // as many questions were answered
-				testwait.For(t, "a question", asked)
+			for range 8 { // as many were sent
+				testwait.For(t, "a message", forged)
 			}
 			if victim.Arrived() {
 				t.Fatalf("%q", victim.Reply())

@@ -1,9 +1,8 @@
 package search
 
 import (
-	"context"
 	"encoding/json"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,79 +11,81 @@ import (
 	"lockproxy/lockcmd/deadlock"
 )
 
-// message is a question, or an answer to one. In front of its JSON is its version: proxies of
-// another one do not read it, and find no deadlocks together.
+// message is what a proxy tells the others. In front of its JSON is its version: proxies of another
+// one do not read it, and find no deadlocks together.
 type message struct {
-	ID     string // of the question
-	Proxy  string // the one that asks, or answers
-	Answer bool
-	Owners []string `json:",omitempty"` // that are asked for, by their hashes
-	By     string   // the seal of Sealed
-	// Sealed are the places that are asked for ([]deadlock.Place), or the wait that answers
-	// (deadlock.Wait), by the login of its client.
-	Sealed []byte
+	Proxy  string
+	By     string // the seal of Sealed
+	Sealed []byte // a telling, by the login of the clients that it is about
+}
+
+// telling says which clients of one login wait.
+type telling struct {
+	Number int64 // later ones of the proxy have higher numbers
+	Waits  []deadlock.Wait
+	// Again are the IDs of waits that are to be told again before long.
+	Again []string `json:",omitempty"`
+	// Answers are the numbers of the last tellings of other proxies that asked for any: Waits have
+	// lasted since.
+	Answers map[string]int64 `json:",omitempty"`
 }
 
 const (
-	version       = "2 "
-	maxAsked      = 64      // owners or places in a question
-	maxMessage    = 1 << 19 // bytes of a message that is read
-	maxAnswering  = 16      // questions that are answered at a time
-	maxAnswers    = 256     // waits that answer the questions of one login within a second
-	answersQueued = 64
+	version    = "3 "
+	maxMessage = 1 << 19 // bytes of a message that is read
+	maxTelling = 64      // keys of waits in a message, if there are several waits
+	maxAsking  = 256     // proxies that are answered at a time
+	maxAsked   = 1024    // waits of a login that are told again at a time
 )
 
 // clock is another one in tests.
 var clock = time.Now
 
-// about is what a seal binds a message to.
-func (m *message) about() string {
-	return m.ID + "\n" + m.Proxy + "\n" + strconv.FormatBool(m.Answer) + "\n" +
-		strings.Join(m.Owners, "\n")
-}
-
-// tell publishes a message, with what it seals as a client. Until the key of the client's login is
-// derived, it asks for owners alone, and answers nothing: the next search asks again.
-func (d *Deadlocks) tell(as names.Identity, m message, sealed any) {
-	plain, err := json.Marshal(sealed)
-	by := d.login(as)
-	if err != nil || m.Answer && !by.derived.Load() {
+// tell publishes what clients of a login wait for. Until the login's key is derived, it tells
+// nothing: it is told again before long.
+func (d *Deadlocks) tell(as names.Identity, t telling) {
+	by := d.logins.of(as)
+	if !by.derived.Load() {
+		return
+	}
+	t.Number = d.nextNumber()
+	m := message{Proxy: d.Scripts.Proxy}
+	plain, err := json.Marshal(t)
+	if err != nil {
 		return // of these types, all can be marshalled
 	}
-	m.Proxy = d.Scripts.Proxy
-	if by.derived.Load() {
-		m.By, m.Sealed = by.sealed(plain, m.about())
-	}
+	m.By, m.Sealed = by.sealed(plain, m.Proxy)
 	if text, err := json.Marshal(m); err == nil {
 		d.publish(as, version+string(text))
 	}
 }
 
-// claim is what a login says of a wait at another proxy. It counts only as far as that login may
-// see it: see vouched.
-type claim struct {
-	as   names.Identity // in the database of the wait
-	wait deadlock.Wait
-}
-
-// expectAnswers returns the id for a question, and the channel of its answers.
-func (d *Deadlocks) expectAnswers() (id string, answers chan claim) {
-	answers = make(chan claim, answersQueued)
+// nextNumber is a number for a message. None before had a higher one, of an earlier process neither.
+func (d *Deadlocks) nextNumber() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.last = max(d.last+1, time.Now().UnixNano())
-	id = d.Scripts.Proxy + "-" + strconv.FormatInt(d.last, 10)
-	d.searches[id] = answers
-	return id, answers
+	return d.last
 }
 
-func (d *Deadlocks) forgetAnswers(id string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.searches, id)
+// tellAll tells of waits, in messages of some keys each.
+func (d *Deadlocks) tellAll(as names.Identity, list []*wait, asked *asking) {
+	for len(list) > 0 {
+		t, keys := telling{}, 0
+		if asked != nil {
+			t.Answers = asked.answers
+		}
+		for _, w := range list {
+			if keys += len(w.Keys); keys <= maxTelling || len(t.Waits) == 0 {
+				t.Waits = append(t.Waits, w.Wait)
+			}
+		}
+		list = list[len(t.Waits):]
+		d.tell(as, t)
+	}
 }
 
-// OnMessage answers a question, or takes an answer to one of this proxy's.
+// OnMessage notes what another proxy tells, and what it asks for.
 func (d *Deadlocks) OnMessage(payload string) {
 	loopguard.MayWait()
 	var m message
@@ -93,95 +94,61 @@ func (d *Deadlocks) OnMessage(payload string) {
 		m.Proxy == d.Scripts.Proxy {
 		return
 	}
-	if m.Answer {
-		d.takeAnswer(m)
-	} else {
-		d.answer(m)
-	}
-}
-
-func (d *Deadlocks) takeAnswer(m message) {
-	d.mu.Lock()
-	answers := d.searches[m.ID]
-	d.mu.Unlock()
-	if answers == nil || len(answers) == cap(answers) {
+	plain, as := d.logins.open(m.By, m.Sealed, m.Proxy)
+	var t telling
+	if json.Unmarshal(plain, &t) != nil {
 		return
 	}
-	plain, as := d.open(m)
-	var w deadlock.Wait
-	if json.Unmarshal(plain, &w) != nil || w.Proxy != m.Proxy ||
-		!strings.HasPrefix(w.ID, w.Proxy+"-") || len(w.Keys) > maxSearch {
-		return
-	}
-	as.DB = w.DB
-	select {
-	case answers <- claim{as, w}:
-	default: // there are too many
-	}
-}
-
-// open returns what a message seals, and the login that has sealed it, if that is known here.
-func (d *Deadlocks) open(m message) (plain []byte, as names.Identity) {
-	plain, as, derive := d.logins.open(m.By, m.Sealed, m.about())
-	d.derive(derive)
-	return plain, as
-}
-
-// answer tells the asking proxy of waits here.
-func (d *Deadlocks) answer(m message) {
-	if len(m.Owners) > maxAsked || d.asked.again(m.about(), string(m.Sealed)) ||
-		d.answering.Load() >= maxAnswering {
-		return
-	}
-	var places []deadlock.Place
-	plain, _ := d.open(m)
-	known := plain != nil
-	if !known || json.Unmarshal(plain, &places) != nil || len(places) > maxAsked {
-		places = nil
-	}
-	list := d.waitsOf(m.Owners)
-	for _, at := range places {
-		if at.Proxy != d.Scripts.Proxy {
-			continue
-		}
-		if v := d.waitAt(at); v != nil {
-			list = append(list, v)
-		}
-	}
-	if !known {
-		m.By = "" // those whose login is not known here share what they are answered
-	}
-	d.mu.Lock()
-	list = list[:d.answers.take(m.By, len(list), clock())]
-	d.mu.Unlock()
-	if len(list) == 0 {
-		return
-	}
-	d.answering.Add(1)
-	d.Timers.After(0, func(context.Context) {
-		defer d.answering.Add(-1)
-		of := d.held(list)
-		for _, v := range list {
-			if w, ok := d.waitOf(v, of); ok {
-				d.tell(v.As, message{ID: m.ID, Answer: true}, w)
-			}
-		}
+	t.Waits = slices.DeleteFunc(t.Waits, func(w deadlock.Wait) bool {
+		return !strings.HasPrefix(w.ID, m.Proxy+"-") || len(w.Keys) == 0 ||
+			len(w.Keys) > maxSearch || tooLong(&w)
 	})
-}
-
-// budget bounds what the questions of each login cost, and those of unknown logins together.
-// Deadlocks.mu guards it.
-type budget struct {
-	second int64
-	spent  map[string]int // by the seal, "" for unknown logins
-}
-
-// take returns how many of n answers may be given now.
-func (b *budget) take(by string, n int, now time.Time) int {
-	if second := now.Unix(); second != b.second {
-		b.second, b.spent = second, map[string]int{}
+	d.note(m, as, t, len(plain))
+	for _, w := range t.Waits {
+		d.watchBefore(&w)
 	}
-	n = min(n, maxAnswers-b.spent[by])
-	b.spent[by] += n
-	return n
+}
+
+// asking are the waits of a login that are told again soon. See telling.Answers.
+type asking struct {
+	ids     map[string]bool
+	answers map[string]int64 // by proxy
+}
+
+// has reports whether a wait is asked for. Nobody asks in nil.
+func (a *asking) has(id string) bool { return a != nil && a.ids[id] }
+
+// askedLocked notes what another proxy asks for, unless that is too much. mu is held.
+func (d *Deadlocks) askedLocked(proxy string, as names.Identity, t telling) {
+	a := d.asked[as]
+	if a == nil {
+		a = &asking{map[string]bool{}, map[string]int64{}}
+		d.asked[as] = a
+	}
+	if len(t.Again) > maxSearch || len(a.ids) >= maxAsked || len(a.answers) >= maxAsking {
+		return
+	}
+	a.answers[proxy] = t.Number
+	for _, id := range t.Again {
+		a.ids[id] = true
+	}
+	d.tickLocked()
+}
+
+// note notes what a message says. plain is its size in bytes.
+func (d *Deadlocks) note(m message, as names.Identity, t telling, plain int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(t.Again) > 0 {
+		d.askedLocked(m.Proxy, as, t)
+	}
+	for _, one := range t.Waits {
+		one.Proxy = m.Proxy
+		w := &wait{Wait: one, key: m.By + " " + one.ID, as: as, number: t.Number, at: clock(),
+			answers: t.Answers[d.Scripts.Proxy], size: 1 + plain/len(t.Waits), by: m.By}
+		w.as.DB = one.DB
+		d.told.add(w)
+	}
+	close(d.news)
+	d.news = make(chan struct{})
 }

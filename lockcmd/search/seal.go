@@ -8,7 +8,6 @@ import (
 	"crypto/pbkdf2"
 	"crypto/sha256"
 	"encoding/base64"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -88,13 +87,12 @@ type logins struct {
 	// inUse is an identity with the password that is in use, where it is the proxy's own. nil changes
 	// none.
 	inUse func(names.Identity) names.Identity
+	// after runs a job in the background.
+	after func(time.Duration, func(context.Context)) (cancel func())
 
 	mu       sync.Mutex
-	list     []*login // guarded by mu; the last used first
-	deriving bool     // guarded by mu; deriveAll runs, or soon will
-	// derived is when the last key of each user was derived, of those of the last deriveAgain.
-	// guarded by mu
-	derived map[string]time.Time
+	list     []*login        // guarded by mu; the last used first
+	deriving map[string]bool // guarded by mu; users of whom a key is derived, or was lately
 }
 
 // loginOf is the login of an identity.
@@ -107,9 +105,8 @@ func (l *logins) loginOf(as names.Identity) names.Identity {
 	return as
 }
 
-// of returns the login of an identity, and remembers it. derive says that the caller must have
-// deriveAll run.
-func (l *logins) of(as names.Identity) (one *login, derive bool) {
+// of returns the login of an identity, and remembers it.
+func (l *logins) of(as names.Identity) *login {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	as = l.loginOf(as)
@@ -120,10 +117,11 @@ func (l *logins) of(as names.Identity) (one *login, derive bool) {
 		i = len(l.list)
 		l.list = append(l.list, newLogin(as))
 	}
-	one = l.list[i]
+	one := l.list[i]
 	copy(l.list[1:i+1], l.list[:i])
 	l.list[0] = one
-	return one, l.deriveLocked()
+	l.deriveLocked(as.User)
+	return one
 }
 
 // makeRoomLocked forgets a login of a user who has as many as one may have, or the last one of all
@@ -142,66 +140,42 @@ func (l *logins) makeRoomLocked(user string) {
 	}
 }
 
-// deriveLocked reports whether the caller must have deriveAll run. mu is held.
-func (l *logins) deriveLocked() bool {
-	if l.deriving || !slices.ContainsFunc(l.list, func(one *login) bool {
-		return !one.derived.Load()
-	}) {
-		return false
-	}
-	l.deriving = true
-	return true
-}
-
 // renewLocked has the proxy's own login follow its password: the key of one that may have been
 // removed counts for nothing. mu is held.
 func (l *logins) renewLocked() {
 	for i, one := range l.list {
 		if as := l.loginOf(one.as); as != one.as {
 			l.list[i] = newLogin(as)
+			l.deriveLocked(as.User)
 		}
 	}
 }
 
-// deriveAll derives the keys of all logins, one after another. It returns when it must be called
-// again, 0 for never: one user takes a processor for a small part of each second, however many
-// passwords let a client in as that user.
-func (l *logins) deriveAll(ctx context.Context) (again time.Duration) {
-	loopguard.MayWait() // for the processor
-	for ctx.Err() == nil {
-		one, after := l.underived(clock())
-		if one == nil {
-			return after
-		}
+// deriveLocked derives the keys of a user's logins in the background, the last used first, with a
+// pause after each: one user takes a processor for a small part of each second, however many
+// passwords let a client in as that user. mu is held.
+func (l *logins) deriveLocked(user string) {
+	i := slices.IndexFunc(l.list, func(one *login) bool {
+		return one.as.User == user && !one.derived.Load()
+	})
+	if i < 0 || l.deriving[user] {
+		return
+	}
+	if l.deriving == nil {
+		l.deriving = map[string]bool{}
+	}
+	l.deriving[user] = true
+	one := l.list[i]
+	l.after(0, func(context.Context) {
+		loopguard.MayWait() // for the processor
 		one.seal()
-		l.mu.Lock()
-		l.derived[one.as.User] = clock()
-		l.mu.Unlock()
-	}
-	return 0
-}
-
-// underived is the last used login whose key may be derived now, nil if there is none. after is when
-// the next one may be, 0 if there is none.
-func (l *logins) underived(now time.Time) (one *login, after time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.derived == nil {
-		l.derived = map[string]time.Time{}
-	}
-	maps.DeleteFunc(l.derived, func(_ string, at time.Time) bool { return now.Sub(at) >= deriveAgain })
-	for _, one := range l.list {
-		at, lately := l.derived[one.as.User]
-		switch rest := at.Add(deriveAgain).Sub(now); {
-		case one.derived.Load():
-		case !lately:
-			return one, 0
-		case after == 0 || rest < after:
-			after = rest
-		}
-	}
-	l.deriving = after > 0
-	return nil, after
+		l.after(deriveAgain, func(context.Context) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			delete(l.deriving, user)
+			l.deriveLocked(user)
+		})
+	})
 }
 
 // sealed returns what only those read who know a login, and its seal. about is bound to it.
@@ -212,14 +186,10 @@ func (one *login) sealed(plain []byte, about string) (id string, text []byte) {
 }
 
 // open returns what was sealed by a login that is known here, and that login. It does not wait for
-// keys to be derived: messages about releases come by the same connection, behind this one. derive
-// says that the caller must have deriveAll run.
-func (l *logins) open(
-	id string, text []byte, about string,
-) (plain []byte, as names.Identity, derive bool) {
+// keys to be derived: messages about releases come by the same connection, behind this one.
+func (l *logins) open(id string, text []byte, about string) (plain []byte, as names.Identity) {
 	l.mu.Lock()
 	l.renewLocked()
-	derive = l.deriveLocked()
 	list := slices.Clone(l.list)
 	l.mu.Unlock()
 	for _, one := range list {
@@ -228,9 +198,9 @@ func (l *logins) open(
 		}
 		if by := one.seal(); by.id == id {
 			if plain, err := by.Open(nil, nil, text, []byte(about)); err == nil {
-				return plain, one.as, derive
+				return plain, one.as
 			}
 		}
 	}
-	return nil, names.Identity{}, derive
+	return nil, names.Identity{}
 }

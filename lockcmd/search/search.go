@@ -2,183 +2,261 @@ package search
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/deadlock"
 	"lockproxy/lockcmd/queue"
 )
+
+// answerWithin is how long a search waits for others to answer. A question and its answer take two
+// round trips, up to a second each, and more where connections must be opened first.
+const answerWithin = 3500 * time.Millisecond
 
 // Watch searches for deadlocks of a wait until end is called.
 func (d *Deadlocks) Watch(w *queue.Wait) (end func()) {
 	if d.off() {
 		return func() {}
 	}
-	d.login(w.As) // others can wait behind one without an owner, and ask for it
-	if w.Lead.Owner == "" || tooLong(w) {
+	d.logins.of(w.As) // others can wait behind one without an owner
+	one, ok := d.here(w)
+	if !ok || one.Owner == "" || tooLong(&one.Wait) {
 		return func() {}
 	}
-	v := newWatchedWait(w)
-	v.next = time.Now().Add(firstSearch)
 	d.mu.Lock()
-	d.of[v.owner] = append(d.of[v.owner], v)
-	if !d.ticking {
+	d.watched[w] = &watchedWait{id: one.ID, next: clock().Add(firstSearch)}
+	d.of[one.Owner] = append(d.of[one.Owner], w)
+	d.tickLocked()
+	d.mu.Unlock()
+	from := []*queue.Wait{w}
+	known := d.newSearch(from, d.registered, never)
+	if known.walk(); len(known.graph.ClosedBy(idsOf(from))) > 0 {
+		d.Timers.After(0, func(ctx context.Context) { d.confirm(ctx, known, from) })
+	}
+	return func() { d.unwatch(w) }
+}
+
+func (d *Deadlocks) unwatch(w *queue.Wait) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.watched, w)
+	owner := deadlock.Binary(w.Lead.Owner)
+	list := slices.DeleteFunc(d.of[owner], func(o *queue.Wait) bool { return o == w })
+	if d.of[owner] = list; len(list) == 0 {
+		delete(d.of, owner)
+	}
+}
+
+// watchBefore has the waits without an owner told that w, a wait here or elsewhere, waits behind. They
+// are told for as long as w is.
+func (d *Deadlocks) watchBefore(w *deadlock.Wait) {
+	for _, k := range w.Keys {
+		q := d.queues.Of(names.Lock{DB: w.DB, Key: string(k.Key)})
+		for _, as := range []string{"", k.Behind} {
+			for _, one := range q.At(as) {
+				if one.Lead.Owner == "" {
+					d.watchUntil(one, clock().Add(toldFor))
+				}
+			}
+		}
+	}
+}
+
+func (d *Deadlocks) watchUntil(w *queue.Wait, until time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	v := d.watched[w]
+	if v == nil {
+		v = &watchedWait{id: w.RequestID()}
+		d.watched[w] = v
+	}
+	v.until = until
+	d.tickLocked()
+}
+
+// waitsOf returns the waits here of an owner.
+func (d *Deadlocks) waitsOf(owner deadlock.Binary) []*queue.Wait {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := d.of[owner]
+	return slices.Clone(list[:min(len(list), maxSearch)])
+}
+
+// tickLocked has tick run soon, and again as long as there is anything to do. mu is held.
+func (d *Deadlocks) tickLocked() {
+	if !d.ticking && len(d.watched)+len(d.asked) > 0 {
 		d.ticking = true
 		d.Timers.After(searchTick, d.tick)
 	}
-	d.mu.Unlock()
-	known := d.newSearch([]*watchedWait{v}, d.registered)
-	if known.here(); len(known.graph.ClosedBy(idsOf(known.seeds))) > 0 {
-		d.Timers.After(0, func(ctx context.Context) {
-			ctx, cancel := context.WithTimeout(ctx, searchTimeout)
-			defer cancel()
-			d.confirm(ctx, known, known.seeds, false)
-		})
-	}
-	return func() { d.unwatch(v) }
 }
 
-// login is the login of an identity, whose messages this proxy reads from now on.
-func (d *Deadlocks) login(as names.Identity) *login {
-	one, derive := d.logins.of(as)
-	d.derive(derive)
-	return one
-}
-
-// derive derives keys in the background if that is wanted.
-func (d *Deadlocks) derive(wanted bool) {
-	if wanted {
-		d.Timers.After(0, d.deriveAll)
-	}
-}
-
-func (d *Deadlocks) deriveAll(ctx context.Context) {
-	if again := d.logins.deriveAll(ctx); again > 0 {
-		d.Timers.After(again, d.deriveAll)
-	}
-}
-
-func (d *Deadlocks) unwatch(v *watchedWait) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	list := d.of[v.owner]
-	if list = slices.DeleteFunc(list, func(o *watchedWait) bool { return o == v }); len(list) > 0 {
-		d.of[v.owner] = list
-	} else {
-		delete(d.of, v.owner)
-	}
-}
-
-// tick searches from the waits that are due. It is called again as long as there are any waits.
+// tick tells of the waits that are due, or are asked for, and searches from those that are due.
 func (d *Deadlocks) tick(context.Context) {
-	var due []*watchedWait
-	keys := 0
-	d.mu.Lock()
-	if d.ticking = len(d.of) > 0; d.ticking {
-		d.Timers.After(searchTick, d.tick)
-	}
-	now := time.Now()
-	for _, list := range d.of {
-		for _, v := range list {
-			if now.Before(v.next) || keys+len(v.Waiters) > maxSearch {
-				continue
-			}
-			keys += len(v.Waiters)
-			due = append(due, v)
-			pause := nextSearch
-			if now.Sub(v.Joined) < youngWait {
-				pause = firstSearch
-			}
-			v.next = now.Add(pause + 4*d.Clients.Ways.RoundTrip(v.Lead.Key))
+	tell, due, asked := d.due(clock())
+	waits := map[names.Identity][]*wait{}
+	for _, one := range tell {
+		if w, ok := d.here(one); !ok {
+			d.unwatch(one)
+		} else if !tooLong(&w.Wait) {
+			login := d.logins.loginOf(one.As)
+			waits[login] = append(waits[login], w)
+			d.watchBefore(&w.Wait)
 		}
 	}
-	d.mu.Unlock()
+	for login, list := range waits {
+		d.tellAll(login, list, asked[login])
+	}
 	for _, list := range d.byPart(due) {
 		d.Timers.After(0, func(ctx context.Context) { d.search(ctx, list) })
 	}
 }
 
+// due returns the waits to tell of, and to search from, and what is asked for, by login.
+func (d *Deadlocks) due(now time.Time) (
+	tell, due []*queue.Wait, asked map[names.Identity]*asking,
+) {
+	keys := map[bool]int{} // of those that are due, and others
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for w, v := range d.watched {
+		isDue, owned := !now.Before(v.next), w.Lead.Owner != ""
+		switch {
+		case !owned && now.After(v.until):
+			delete(d.watched, w)
+			continue
+		case !isDue && (len(d.asked) == 0 || !d.asked[d.logins.loginOf(w.As)].has(v.id)),
+			keys[isDue]+len(w.Waiters) > maxSearch:
+			continue
+		}
+		keys[isDue] += len(w.Waiters)
+		tell = append(tell, w)
+		if !isDue {
+			continue
+		}
+		if owned && !v.found {
+			due = append(due, w)
+		}
+		if v.next = now.Add(firstSearch); now.Sub(w.Joined) >= youngWait {
+			v.next = now.Truncate(nextSearch).Add(nextSearch) // several in one message
+		}
+	}
+	asked, d.asked, d.ticking = d.asked, map[names.Identity]*asking{}, false
+	d.tickLocked()
+	return tell, due, asked
+}
+
 // byPart divides waits by where their locks are in a cluster: so a node that does not answer holds
 // up no search for the locks of others.
-func (d *Deadlocks) byPart(list []*watchedWait) map[uint16][]*watchedWait {
-	parts := map[uint16][]*watchedWait{}
-	for _, v := range list {
-		part := d.Clients.PartOf(v.Lead.Key)
-		parts[part] = append(parts[part], v)
+func (d *Deadlocks) byPart(list []*queue.Wait) map[uint16][]*queue.Wait {
+	parts := map[uint16][]*queue.Wait{}
+	for _, w := range list {
+		part := d.Clients.PartOf(w.Lead.Key)
+		parts[part] = append(parts[part], w)
 	}
 	return parts
 }
 
+// idsOf are the IDs of waits here.
+func idsOf(list []*queue.Wait) (ids []string) {
+	for _, w := range list {
+		ids = append(ids, w.RequestID())
+	}
+	return ids
+}
+
 // search finds the deadlocks that waits have closed, here and elsewhere.
-func (d *Deadlocks) search(ctx context.Context, due []*watchedWait) {
-	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
-	defer cancel()
-	known := d.newSearch(due, d.registered)
-	known.here()
-	first := d.newSearch(due, d.held)
-	first.followAll(known.followed) // in one round trip
-	var suspects []*watchedWait
-	first.follow(ctx, true, func(g deadlock.Graph) bool {
-		closed := g.ClosedBy(idsOf(due))
-		suspects = slices.DeleteFunc(slices.Clone(due), func(v *watchedWait) bool {
-			return closed[v.id] == nil
-		})
-		return len(suspects) > 0
-	})
-	d.confirm(ctx, first, suspects, true)
+func (d *Deadlocks) search(ctx context.Context, due []*queue.Wait) {
+	known := d.newSearch(due, d.registered, never)
+	known.walk()
+	first := d.newSearch(due, d.held, 0)
+	for _, w := range known.waits { // in one round trip
+		first.add(w)
+	}
+	first.walk()
+	closed := first.graph.ClosedBy(idsOf(due))
+	suspects := slices.DeleteFunc(due, func(w *queue.Wait) bool { return closed[w.RequestID()] == nil })
+	if len(suspects) > 0 {
+		d.confirm(ctx, first, suspects)
+	}
 }
 
 // confirm searches again from suspects, and refuses those that close a cycle of what an earlier
-// search has found. elsewhere asks other proxies, too.
-func (d *Deadlocks) confirm(
-	ctx context.Context, before *deadlockSearch, suspects []*watchedWait, elsewhere bool,
-) {
-	var g deadlock.Graph
-	var of map[string]names.Identity
-	for tries := 0; len(suspects) > 0 && tries < maxConfirm; tries++ {
-		confirmed := false
-		again := d.newSearch(suspects, d.held)
-		again.records = d.readSoon(before.claims)
-		again.followAll(before.followed)
-		again.follow(ctx, elsewhere, func(later deadlock.Graph) bool {
-			g = before.graph.Both(later)
-			confirmed = len(g.ClosedBy(idsOf(suspects))) > 0
-			return confirmed
-		})
-		if of = again.waitLogins; confirmed {
-			break
+// search has found. Other proxies must tell of its waits again.
+func (d *Deadlocks) confirm(ctx context.Context, before *deadlockSearch, suspects []*queue.Wait) {
+	loopguard.MayWait()
+	since := d.askAgain(before)
+	over := time.After(answerWithin + 4*d.Clients.Ways.Farthest())
+	records := d.held(slices.Collect(maps.Keys(before.records)))
+	for {
+		news := d.newsLater()
+		again := d.newSearch(suspects, d.held, since)
+		again.records = records
+		again.walk()
+		g := before.graph.Both(again.graph)
+		for _, w := range suspects {
+			id := w.RequestID()
+			if cycle := g.ClosedBy([]string{id})[id]; cycle != nil && d.found(w, cycle, again.waits) {
+				delete(g, id) // its other cycles are over, too
+			}
 		}
-	}
-	for _, v := range suspects {
-		cycle := g.ClosedBy([]string{v.id})[v.id]
-		if cycle != nil && d.found(v, cycle, of) {
-			delete(g, v.id) // its other cycles are over, too
+		if !again.missing {
+			return
+		}
+		select {
+		case <-news:
+		case <-time.After(searchTick): // messages can be lost
+			d.askAgain(before)
+		case <-over:
+			return
+		case <-ctx.Done():
+			return
 		}
 	}
 }
 
-// found refuses v, which closes a deadlock. It reports whether v was still waiting.
-// of are the logins of the waits.
-func (d *Deadlocks) found(
-	v *watchedWait, cycle []deadlock.Step, of map[string]names.Identity,
-) bool {
-	lead, all := v.Lead, deadlock.NewError(cycle)
-	err := deadlock.NewError(d.readable(v.As, cycle, of))
+// askAgain has others tell again of the waits to which a search has come. It returns the number since
+// which these have lasted then.
+func (d *Deadlocks) askAgain(before *deadlockSearch) (since int64) {
+	if before.since == never {
+		return never
+	}
+	since = d.nextNumber()
+	ids := map[names.Identity][]string{}
+	for _, w := range before.waits {
+		if login := d.logins.loginOf(w.as); w.here == nil {
+			ids[login] = append(ids[login], w.ID)
+		}
+	}
+	for login, list := range ids {
+		d.tell(login, telling{Again: list})
+	}
+	return since
+}
+
+// found refuses w, which closes a deadlock. It reports whether w was still waiting.
+// of are the waits of the search.
+func (d *Deadlocks) found(w *queue.Wait, cycle []deadlock.Step, of map[string]*wait) bool {
+	lead, all := w.Lead, deadlock.NewError(cycle)
+	err := deadlock.NewError(d.readable(w.As, cycle, of))
 	waits := false
 	if d.mode == Log {
 		waits = lead.State().Waits
 	} else {
-		waits = v.Refuse(err)
+		waits = w.Refuse(err)
 	}
 	now, key := time.Now(), err.Key()
 	d.mu.Lock()
-	if !waits || v.found {
+	v := d.watched[w]
+	if !waits || v != nil && v.found {
 		d.mu.Unlock()
 		return false
 	}
-	v.found = true
-	v.next = now.AddDate(100, 0, 0) // to log it once is enough
+	if v != nil { // it is not watched any more once its command is told
+		v.found = true // to log it once is enough
+	}
 	d.recent = append(d.recent[max(len(d.recent)-maxRecent+1, 0):],
 		Deadlock{now, names.Lock{DB: lead.As.DB, Key: key}, lead.Owner, lead.Client,
 			all.Describe()})

@@ -50,193 +50,213 @@ func TestLongNamesAreNotSearched(t *testing.T) {
 	}
 }
 
-// ask has other proxies ask for owners n times, each time anew, as a login; "" is one that this
-// proxy does not know. It returns how many answers are given.
-func (d *Deadlocks) ask(n int, user string, owners ...string) (answers int) {
-	m := message{Proxy: "q"}
-	for _, owner := range owners {
-		m.Owners = append(m.Owners, hash("owner", owner))
-	}
-	known := logins{}
-	before := d.answers.total()
-	for i := range n {
-		m.ID = fmt.Sprint(user, "q-", i)
-		by, _ := known.of(names.Identity{User: user})
-		m.By, m.Sealed = by.sealed([]byte("[]"), m.about())
-		text, _ := json.Marshal(m)
-		d.OnMessage(version + string(text))
-		d.answering.Store(0) // as if they were answered at once
-	}
-	return d.answers.total() - before
-}
-
-func (b *budget) total() (n int) {
-	for _, spent := range b.spent {
-		n += spent
-	}
-	return n
-}
-
-// However many questions come, few are answered within a second. Those of logins that are not known
-// here leave those of others their share.
-func TestAnswersAreBounded(t *testing.T) {
-	d := newTestDeadlocks()
-	d.waits("anna", "k")
+// However often other proxies ask for the waits of logins, as few of them are told as without, and
+// those that are due are told as well.
+func TestTellingsAreBounded(t *testing.T) {
 	defer func(now func() time.Time) { clock = now }(clock)
-	now := clock()
+	now := time.Now()
 	clock = func() time.Time { return now }
-	if n := d.ask(10*maxAnswers, "mallory", "anna"); n != maxAnswers {
-		t.Errorf("%d answers to a login that is not known", n)
+	d := newTestDeadlocks()
+	for i := range 2 * maxSearch {
+		d.waits(fmt.Sprint("owner", i), fmt.Sprint(i))
 	}
-	if n := d.ask(1, "mallory2", "anna"); n != 0 {
-		t.Errorf("%d answers to another one", n)
+	if tell, _, _ := d.due(now); len(tell) != 0 {
+		t.Errorf("%d waits are told that have begun just now", len(tell))
 	}
-	if n := d.ask(10*maxAnswers, "", "anna"); n != maxAnswers {
-		t.Errorf("%d answers to a login that is known", n)
+	ask := func(as names.Identity, from string, number int64) {
+		for i := range 2 {
+			t := telling{Number: number}
+			for j := range maxSearch {
+				t.Again = append(t.Again, fmt.Sprintf("p-%d/1", 1+i*maxSearch+j))
+			}
+			plain, _ := json.Marshal(t)
+			d.OnMessage(forgeText(as, from, plain))
+		}
 	}
-	if n := d.ask(1, "", "ben"); n != 0 {
-		t.Errorf("%d answers about somebody who does not wait", n)
+	ask(names.Identity{User: "mallory"}, "q", 6)
+	if tell, _, _ := d.due(now); len(tell) != 0 {
+		t.Errorf("%d waits are told to a login that is not theirs", len(tell))
+	}
+	for range 10 {
+		ask(names.Identity{}, "q", 7)
+	}
+	login := d.logins.loginOf(names.Identity{})
+	tell, due, asked := d.due(now)
+	if len(tell) != maxSearch || len(due) != 0 || asked[login].answers["q"] != 7 {
+		t.Errorf("%d waits are told, %d searched from, %v", len(tell), len(due), asked[login])
+	}
+	if tell, _, asked := d.due(now); len(tell) != 0 || len(asked) != 0 {
+		t.Errorf("%d waits are told twice", len(tell))
+	}
+	if tell, due, _ := d.due(now.Add(firstSearch)); len(tell) != maxSearch || len(due) != maxSearch {
+		t.Errorf("%d waits are told when they are due, %d searched from", len(tell), len(due))
+	}
+	ask(names.Identity{}, "q", 8)
+	if tell, due, _ := d.due(now.Add(firstSearch)); len(tell) != 2*maxSearch || len(due) != maxSearch {
+		t.Errorf("%d waits are told, %d searched from", len(tell), len(due))
+	}
+	for i := range 2 * maxAsking {
+		ask(names.Identity{}, fmt.Sprint("q", i), 9)
+	}
+	if _, _, asked := d.due(now); len(asked[login].answers) > maxAsking || len(asked[login].ids) > maxAsked {
+		t.Errorf("%d proxies are answered, about %d waits", len(asked[login].answers),
+			len(asked[login].ids))
 	}
 }
 
-// The proxy reads no message but questions and answers of this version.
+// The proxy reads no message but those of this version, by logins that it knows, about waits at the
+// proxy that tells of them.
 func TestStrangeMessages(t *testing.T) {
 	d := newTestDeadlocks()
 	d.waits("anna", "k")
-	id, answers := d.expectAnswers()
-	wait := deadlock.Wait{ID: "q-1/1", Proxy: "q", Owner: "anna"}
-	claims := func(payload string) int {
+	wait := deadlock.Wait{ID: "q-1/1", Proxy: "q", Owner: "anna", Keys: []deadlock.KeyWait{{Key: "k"}}}
+	heard := func(payload string) int {
+		d.told = newTold()
 		d.OnMessage(payload)
-		n := len(answers)
-		for range n {
-			<-answers
-		}
-		return n
+		return len(d.told.waits)
 	}
-	if claims(Forge(names.Identity{}, id, wait)) != 1 {
-		t.Error("an answer is not taken")
+	if heard(Forge(names.Identity{}, "p", wait)) != 1 {
+		t.Error("a message is not read")
 	}
 	other := func(change func(*deadlock.Wait)) string {
 		w := wait
 		change(&w)
-		return Forge(names.Identity{}, id, w)
+		return Forge(names.Identity{}, "p", w)
 	}
+	long := strings.Repeat("x", maxWaitName+1)
 	for name, payload := range map[string]string{
 		"empty": "", "version alone": version,
-		"earlier version": `{"ID":"` + id + `","Waits":[{"ID":"x"}]}`,
+		"earlier version": `{"Proxy":"q","Waits":[{"ID":"x"}]}`,
 		"not JSON":        version + "x", "too long": version + strings.Repeat(" ", maxMessage) + "{}",
-		"another question":  Forge(names.Identity{}, id+"1", wait),
-		"a login not known": Forge(names.Identity{User: "mallory"}, id, wait),
-		"another password":  Forge(names.Identity{Password: "x", LoggedIn: true}, id, wait),
+		"a login not known": Forge(names.Identity{User: "mallory"}, "p", wait),
+		"another password":  Forge(names.Identity{Password: "x", LoggedIn: true}, "p", wait),
 		"of this proxy":     other(func(w *deadlock.Wait) { w.Proxy = "p" }),
 		"a wait of another": other(func(w *deadlock.Wait) { w.ID = "p-1/1" }),
+		"a long owner":      other(func(w *deadlock.Wait) { w.Owner = deadlock.Binary(long) }),
+		"a long key": other(func(w *deadlock.Wait) {
+			w.Keys = []deadlock.KeyWait{{Key: deadlock.Binary(long)}}
+		}),
+		"many places": other(func(w *deadlock.Wait) {
+			w.Keys = []deadlock.KeyWait{{Key: "k", As: make([]string, maxNames+1)}}
+		}),
+		"no key": other(func(w *deadlock.Wait) { w.Keys = nil }),
 		"too many keys": other(func(w *deadlock.Wait) {
 			w.Keys = make([]deadlock.KeyWait, maxSearch+1)
 		}),
-		"seal of another":     strings.Replace(Forge(names.Identity{}, id, wait), `"q"`, `"r"`, 1),
-		"as a question":       strings.Replace(Forge(names.Identity{}, id, wait), "true", "false", 1),
-		"numbers for strings": version + `{"ID":1,"Owners":[2]}`,
+		"seal of another":     strings.Replace(Forge(names.Identity{}, "p", wait), `"q"`, `"r"`, 1),
+		"numbers for strings": version + `{"Proxy":"q","By":1,"Sealed":[2]}`,
+		"sealed, not JSON":    forgeText(names.Identity{}, "q", []byte("x")),
+		"sealed, empty":       forgeText(names.Identity{}, "q", nil),
+		"readable in part": forgeText(names.Identity{}, "q",
+			[]byte(`{"Waits":[{"ID":"q-1/1","Keys":[{"Key":""}]},{"ID":"q-1/2","Keys":5}]}`)),
 	} {
-		if n := claims(payload); n != 0 {
-			t.Errorf("%s: %d claims", name, n)
+		if n := heard(payload); n != 0 {
+			t.Errorf("%s: %d waits", name, n)
 		}
-	}
-	by, _ := forgers.of(names.Identity{})
-	m := message{ID: id, Proxy: "q", Answer: true}
-	m.By, m.Sealed = by.sealed([]byte(`{"ID":"q-1/1","Proxy":"q","Owner":"anna","Keys":5}`), m.about())
-	if text, _ := json.Marshal(m); claims(version+string(text)) != 0 {
-		t.Error("a wait that can be read only in part is taken")
-	}
-	for range 2 * answersQueued { // nobody reads them
-		d.OnMessage(Forge(names.Identity{}, id, wait))
-	}
-	if len(answers) != answersQueued {
-		t.Errorf("%d claims wait", len(answers))
 	}
 }
 
-// A search hears each claim once, and of no more keys, waits and databases than it is allowed to.
-func TestClaimsAreBounded(t *testing.T) {
+// What others tell is remembered for as long as it counts, each wait once, the latest of what was
+// said, and within a bound for each login.
+func TestToldWaitsAreBounded(t *testing.T) {
+	defer func(now func() time.Time) { clock = now }(clock)
+	now := time.Now()
+	clock = func() time.Time { return now }
 	d := newTestDeadlocks()
-	claimOf := func(i, db int) claim {
-		return claim{names.Identity{DB: db}, deadlock.Wait{ID: fmt.Sprint("q-", i), Proxy: "q", DB: db,
-			Keys: []deadlock.KeyWait{{Key: deadlock.Binary(fmt.Sprint(i))}}}}
+	d.waits("anna", "k")
+	d.logins.of(names.Identity{User: "mallory"})
+	wait := func(i int, owner string) deadlock.Wait {
+		return deadlock.Wait{ID: fmt.Sprint("q-", i), Proxy: "q", Owner: deadlock.Binary(owner),
+			Keys: []deadlock.KeyWait{{}}}
 	}
-	l := d.newSearch(nil, d.registered)
+	first, later := forge(names.Identity{}, "p", "q", 1, wait(0, "anna")),
+		forge(names.Identity{}, "p", "q", 2, wait(0, "ben"))
+	for _, text := range []string{first, later, later, first} { // they come by several channels
+		d.OnMessage(text)
+	}
+	if len(d.toldOf(deadlock.Binary("anna"))) != 0 || len(d.toldOf(deadlock.Binary("ben"))) != 1 {
+		t.Errorf("%v is told", d.told.as)
+	}
+	name := strings.Repeat("x", maxWaitName)
+	for i := range 2 * maxTold / maxWaitName {
+		d.OnMessage(forge(names.Identity{User: "mallory"}, "p", "q", 3, wait(i, name)))
+	}
+	if n := len(d.told.waits); n < maxTold/maxWaitName/2 || n > maxTold/maxWaitName {
+		t.Errorf("%d waits of %d bytes are remembered", n, maxWaitName)
+	}
+	d.OnMessage(forge(names.Identity{}, "p", "q", 4, wait(1, "carl")))
+	if len(d.toldOf(deadlock.Binary("ben"))) != 1 || len(d.toldOf(deadlock.Binary("carl"))) != 1 {
+		t.Error("those of one login are in place of another's")
+	}
+	now = now.Add(toldFor)
+	if n := len(d.toldOf(deadlock.Binary("carl"))); n != 0 {
+		t.Errorf("%d waits that are told no more", n)
+	}
+	d.OnMessage(forge(names.Identity{}, "p", "q", 5, wait(2, "dora")))
+	if len(d.told.waits) != 1 || len(d.told.as) != 1 || len(d.told.size) != 1 {
+		t.Errorf("%d waits are remembered, as %d, of %d logins", len(d.told.waits), len(d.told.as),
+			len(d.told.size))
+	}
+}
+
+// A search comes to no more keys and databases than it is allowed to.
+func TestSearchesAreBounded(t *testing.T) {
+	d := newTestDeadlocks()
+	told := func(i, db, keys int) *wait {
+		w := &wait{key: fmt.Sprint(i), as: names.Identity{DB: db}}
+		w.DB = db
+		for k := range keys {
+			w.Keys = append(w.Keys, deadlock.KeyWait{Key: deadlock.Binary(fmt.Sprint(i, "-", k))})
+		}
+		return w
+	}
+	l := d.newSearch(nil, d.registered, 0)
 	for i := range maxSearch + 1 {
-		l.believe(claimOf(i, 0), nil)
-		l.believe(claimOf(i, 0), nil) // it comes by several channels
+		l.add(told(i, 0, 1))
+		l.add(told(i, 0, 1))
 	}
-	if len(l.graph) != maxSearch || len(l.claims) != maxSearch {
-		t.Errorf("%d waits of %d claims", len(l.graph), len(l.claims))
+	if l.walk(); len(l.graph) != maxSearch || len(l.records) != maxSearch {
+		t.Errorf("%d waits, the records of %d locks are read", len(l.graph), len(l.records))
 	}
-	l = d.newSearch(nil, d.registered)
-	for i := range maxSearch + 1 {
-		c := claimOf(i, 0)
-		c.wait.Keys = nil
-		l.believe(c, nil)
-	}
-	if len(l.claims) != maxSearch {
-		t.Errorf("%d claims about no lock", len(l.claims))
-	}
-	l = d.newSearch(nil, d.registered)
+	l = d.newSearch(nil, d.registered, 0)
 	for db := range maxDatabases + 1 {
-		l.believe(claimOf(db, db), nil)
+		l.add(told(db, db, 1))
 	}
-	if len(l.graph) != maxDatabases {
+	if l.walk(); len(l.graph) != maxDatabases {
 		t.Errorf("of %d databases", len(l.graph))
 	}
-	l = d.newSearch(nil, d.registered)
+	l = d.newSearch(nil, d.registered, 0)
 	for i := range 3 {
-		c := claimOf(i, 0)
-		for len(c.wait.Keys) < maxSearch/2 {
-			c.wait.Keys = append(c.wait.Keys, c.wait.Keys[0])
-		}
-		l.believe(c, nil)
+		l.add(told(i, 0, maxSearch/2))
 	}
-	if n := len(locksOf(l.claims)); n != maxSearch {
-		t.Errorf("the records of %d keys are read", n)
-	}
-}
-
-// An owner, or the wait at a place, is asked for once, however many wait for it. Otherwise few would
-// fill a question.
-func TestEachPartyIsAskedForOnce(t *testing.T) {
-	l := newTestDeadlocks().newSearch(nil, nil)
-	place := deadlock.Place{Proxy: "q", Key: "k"}
-	for i := range 3 {
-		l.add(deadlock.Wait{ID: fmt.Sprint("q-", i), Proxy: "q", Keys: []deadlock.KeyWait{{Key: "k",
-			Holders: []deadlock.Holder{{Owner: "anna"}}}}})
-		l.want(place)
-	}
-	if len(l.owners) != 1 || len(l.places) != 1 {
-		t.Errorf("%q and %v are asked for", l.owners, l.places)
+	if l.walk(); len(l.records) != maxSearch {
+		t.Errorf("the records of %d keys are read", len(l.records))
 	}
 }
 
 // The seals of logins differ by user and password, and few are remembered. A user without a name is
 // the default one.
 func TestSealsOfLogins(t *testing.T) {
-	l := logins{}
+	l := logins{after: new(jobs).after}
 	as := []names.Identity{{}, {User: "a"}, {User: "a", Password: "p", LoggedIn: true},
 		{User: "a", Password: "q", LoggedIn: true}}
 	ids := map[string]bool{}
 	for _, as := range as {
-		one, _ := l.of(as)
+		one := l.of(as)
 		id, text := one.sealed([]byte("secret"), "about")
 		ids[id] = true
-		if plain, by, _ := l.open(id, text, "about"); string(plain) != "secret" || by != l.loginOf(as) {
+		if plain, by := l.open(id, text, "about"); string(plain) != "secret" || by != l.loginOf(as) {
 			t.Errorf("%v: %q, by %v", as, plain, by)
 		}
-		if plain, _, _ := l.open(id, text, "other"); plain != nil {
+		if plain, _ := l.open(id, text, "other"); plain != nil {
 			t.Errorf("%v: it is about something else", as)
 		}
 	}
 	if len(ids) != len(as) {
 		t.Errorf("%d seals of %d logins", len(ids), len(as))
 	}
-	a, _ := l.of(names.Identity{User: "default", DB: 3, Proto: 3})
-	if b, _ := l.of(names.Identity{}); a != b {
+	a := l.of(names.Identity{User: "default", DB: 3, Proto: 3})
+	if b := l.of(names.Identity{}); a != b {
 		t.Error("the default user has two seals")
 	}
 	first := names.Identity{}
@@ -253,21 +273,24 @@ func TestSealsOfLogins(t *testing.T) {
 // logins are derived. They are derived before long.
 func TestMessagesDoNotWaitForKeys(t *testing.T) {
 	d := newTestDeadlocks()
-	id, answers := d.expectAnswers()
 	as := names.Identity{User: "anna", Password: "secret", LoggedIn: true}
-	one, derive := d.logins.of(as)
-	if _, again := d.logins.of(as); !derive || again {
+	var background jobs
+	d.logins.after = background.after
+	one := d.logins.of(as)
+	if d.logins.of(as); len(background.now) != 1 {
 		t.Error("its key is not derived once")
 	}
-	answer := Forge(as, id, deadlock.Wait{ID: "q-1/1", Proxy: "q", Owner: "anna"})
-	if d.OnMessage(answer); len(answers) != 0 || one.derived.Load() {
-		t.Errorf("the receiver has derived the key, %d answers", len(answers))
+	message := Forge(as, "p", deadlock.Wait{ID: "q-1/1", Proxy: "q", Owner: "anna",
+		Keys: []deadlock.KeyWait{{Key: "k"}}})
+	if d.OnMessage(message); len(d.told.waits) != 0 || one.derived.Load() {
+		t.Errorf("the receiver has derived the key, %d waits", len(d.told.waits))
 	}
-	d.logins.deriveAll(t.Context())
-	if d.OnMessage(answer); len(answers) != 1 {
-		t.Errorf("%d answers", len(answers))
+	background.run()
+	if d.OnMessage(message); len(d.told.waits) != 1 {
+		t.Errorf("%d waits", len(d.told.waits))
 	}
-	if _, derive := d.logins.of(as); derive {
+	background.pass()
+	if d.logins.of(as); len(background.now)+len(background.later) != 0 {
 		t.Error("its key is derived again")
 	}
 }
@@ -279,19 +302,21 @@ func TestSealFollowsThePasswordInUse(t *testing.T) {
 		return names.Identity{User: "app", Password: password, LoggedIn: true}
 	}
 	inUse := "old"
-	here := logins{inUse: func(as names.Identity) names.Identity {
+	var background jobs
+	here := logins{after: background.after, inUse: func(as names.Identity) names.Identity {
 		if as == own("old") {
 			as = own(inUse)
 		}
 		return as
 	}}
-	var before, later logins // of proxies that have started with the old and the new password
+	// Of proxies that have started with the old and the new password.
+	before, later := logins{after: new(jobs).after}, logins{after: new(jobs).after}
 	sent := func(from *logins, as names.Identity) (string, []byte) {
-		one, _ := from.of(as)
+		one := from.of(as)
 		return one.sealed([]byte("secret"), "about")
 	}
 	reads := func(at *logins, id string, text []byte) bool {
-		plain, _, _ := at.open(id, text, "about")
+		plain, _ := at.open(id, text, "about")
 		return plain != nil
 	}
 	oldID, oldText := sent(&before, own("old"))
@@ -300,12 +325,12 @@ func TestSealFollowsThePasswordInUse(t *testing.T) {
 	if !reads(&here, oldID, oldText) || reads(&here, newID, newText) {
 		t.Error("it does not read what is sealed by the old password alone")
 	}
-	here.deriveAll(t.Context())
+	background.run()
 	inUse = "new"
-	if _, _, derive := here.open(newID, newText, "about"); !derive {
-		t.Error("its key is not derived")
+	if reads(&here, oldID, oldText) {
+		t.Error("it reads what is sealed by a password that is in use no more")
 	}
-	if here.deriveAll(t.Context()); reads(&here, oldID, oldText) || !reads(&here, newID, newText) {
+	if background.pass(); reads(&here, oldID, oldText) || !reads(&here, newID, newText) {
 		t.Error("it does not read what is sealed by the new password alone")
 	}
 	if id, text := sent(&here, own("old")); !reads(&later, id, text) {
@@ -313,37 +338,15 @@ func TestSealFollowsThePasswordInUse(t *testing.T) {
 	}
 }
 
-// A question counts as a login's only with the owners that the login has asked for. Others that
-// somebody puts in their place are answered as questions of logins that are not known.
-func TestOwnersAreSealed(t *testing.T) {
-	d := newTestDeadlocks()
-	d.waits("anna", "k")
-	d.waits("ben", "l")
-	by, _ := d.logins.of(names.Identity{})
-	question := message{ID: "q-1", Proxy: "q", Owners: []string{hash("owner", "anna")}}
-	question.By, question.Sealed = by.sealed([]byte("[]"), question.about())
-	other := question
-	other.Owners = []string{hash("owner", "ben")}
-	for _, m := range []message{other, question} { // each is answered, whichever comes first
-		text, _ := json.Marshal(m)
-		d.OnMessage(version + string(text))
-	}
-	if known, unknown := d.answers.spent[question.By], d.answers.spent[""]; known != 1 || unknown != 1 {
-		t.Errorf("%d answers to the login, %d to others", known, unknown)
-	}
-}
-
 // However many passwords let a client in as one user, the proxy remembers few of them, and derives
 // one key a second. That keeps nobody else from being known.
 func TestKeysOfOneUserTakeLittle(t *testing.T) {
-	defer func(now func() time.Time) { clock = now }(clock)
-	now := time.Now()
-	clock = func() time.Time { return now }
-	l := logins{}
+	var background jobs
+	l := logins{after: background.after}
 	as := func(user string, i int) names.Identity {
 		return names.Identity{User: user, Password: fmt.Sprint(i), LoggedIn: true}
 	}
-	anna, _ := l.of(as("anna", 0))
+	anna := l.of(as("anna", 0))
 	for i := range 10 * maxLogins {
 		l.of(as("guest", i))
 	}
@@ -355,15 +358,17 @@ func TestKeysOfOneUserTakeLittle(t *testing.T) {
 		}
 		return n
 	}
-	again := l.deriveAll(t.Context())
-	if len(l.list) != 1+maxOfUser || !anna.derived.Load() || derived() != 2 || again != deriveAgain {
-		t.Errorf("%d logins, %d keys are derived, the next one in %v", len(l.list), derived(), again)
+	if background.run(); len(l.list) != 1+maxOfUser || !anna.derived.Load() || derived() > 2 {
+		t.Errorf("%d logins, %d keys are derived", len(l.list), derived())
 	}
-	if _, derive := l.of(as("guest", 0)); derive {
-		t.Error("a second one derives keys")
+	before := derived()
+	if l.of(as("guest", 0)); len(background.now) != 0 {
+		t.Error("a second one is derived at once")
 	}
-	now = now.Add(deriveAgain)
-	if again := l.deriveAll(t.Context()); derived() != 3 || again != deriveAgain {
-		t.Errorf("a second later %d keys are derived, the next one in %v", derived(), again)
+	if background.pass(); derived() != before+1 {
+		t.Errorf("a second later %d keys are derived", derived())
+	}
+	if background.pass(); derived() != before+2 {
+		t.Errorf("two seconds later %d keys are derived", derived())
 	}
 }

@@ -47,7 +47,7 @@ func TestClusterWakes(t *testing.T) {
 	}
 }
 
-// wakeChannels are those that waiters listen to, and not those by which proxies ask who waits.
+// wakeChannels are those that waiters listen to, and not those by which proxies tell who waits.
 func wakeChannels(node *testredis.Server, command string) (channels []string) {
 	kind := map[string]string{"spublish": "SHARDCHANNELS", "publish": "CHANNELS"}[command]
 	for _, line := range strings.Split(node.Ask("PUBSUB", kind), "\r\n") {
@@ -106,7 +106,7 @@ func TestClusterWakesWithoutTheRight(t *testing.T) {
 	}
 }
 
-// Proxies whose user may not use the channels by which they ask each other who waits find a deadlock
+// Proxies whose user may not use the channels by which they tell each other who waits find a deadlock
 // as soon as the user may.
 func TestClusterWaitsWithTheRightLater(t *testing.T) {
 	t.Parallel()

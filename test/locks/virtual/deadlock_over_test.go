@@ -10,8 +10,8 @@ import (
 	"lockproxy/internal/test/virtualtest"
 )
 
-// A wait ends while the answer that tells of it is on its way to the proxy that looks for deadlocks:
-// that sees a cycle which is over, asks again, and refuses nobody.
+// A wait ends after its proxy has told of it: the proxy that looks for deadlocks sees a cycle which is
+// over, asks again, and refuses nobody.
 func TestACycleThatIsOverIsNoDeadlock(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {
 		server, near := virtualtest.StartBoth(t)
@@ -20,10 +20,10 @@ func TestACycleThatIsOverIsNoDeadlock(t *testing.T) {
 		far := proxytest.Start(t, "redis://"+link.Addr(), nil)
 		anna, annaWaits := proxytest.Dial(t, near.Addr), proxytest.Dial(t, near.Addr)
 		ben := proxytest.Dial(t, far.Addr)
-		// The first search asks after 300 to 400 ms, has its answer 400 ms later, and the second
-		// begins.
-		const first, last = 400 * time.Millisecond, 800 * time.Millisecond
-		for leaves := first; leaves <= last; leaves += 40 * time.Millisecond {
+		// The search sees the cycle after 300 to 400 ms, and asks the far proxy whether it lasts. That
+		// can take a round trip to see that the client has gone.
+		const first, last = 100 * time.Millisecond, 190 * time.Millisecond
+		for leaves := first; leaves <= last; leaves += 10 * time.Millisecond {
 			a, b := anna.Lock("a 600 OWNER anna"), ben.Lock("b 600 OWNER ben")
 			benWaits := proxytest.Dial(t, far.Addr)
 			benWaits.Send("LOCK a 600 OWNER ben WAIT 0")

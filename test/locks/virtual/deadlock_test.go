@@ -98,7 +98,7 @@ func (r *ring) close(t *testing.T, within time.Duration, options string) {
 }
 
 func TestADeadlockIsRefused(t *testing.T) {
-	const atOnce, asked = 0, time.Second // within a proxy, and once proxies have asked each other
+	const atOnce, asked = 0, time.Second // within a proxy, and once proxies have told each other
 	for _, c := range []struct {
 		owners, proxies int
 		options         string
@@ -205,7 +205,7 @@ func TestASemaphoreWithAFreeHolderIsNoDeadlock(t *testing.T) {
 	})
 }
 
-// Once a waiter has left, there is no cycle: also if that happens while proxies ask each other.
+// Once a waiter has left, there is no cycle: also if that happens while proxies tell each other.
 func TestAWaiterThatLeavesIsInNoDeadlock(t *testing.T) {
 	const onItsWay = 150 * time.Millisecond // what was found before it left
 	for _, after := range []int{200, 280, 290, 300, 310, 350} {

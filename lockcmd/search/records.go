@@ -2,7 +2,6 @@ package search
 
 import (
 	"cmp"
-	"context"
 	"math"
 	"slices"
 	"strconv"
@@ -14,7 +13,6 @@ import (
 	"lockproxy/lockcmd/deadlock"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/lockinfo"
-	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 )
 
@@ -29,19 +27,16 @@ type holding struct {
 	known  bool // the upstream has answered
 }
 
-// registered finds the holders of the locks that waits are for, if this proxy has given them.
-func (d *Deadlocks) registered(list []*watchedWait) map[*queue.Waiter]*holding {
-	found := map[*queue.Waiter]*holding{}
-	for _, v := range list {
-		for _, w := range v.Waiters {
-			h := &holding{}
-			d.locks.Visit(w.ID(), func(lock *held.Lock) {
-				h.shared = lock.Shared
-				h.by = append(h.by,
-					deadlock.Holder{Owner: deadlock.Binary(lock.Owner), Token: lock.Token})
-			})
-			found[w] = h
-		}
+// registered are the holders of locks that this proxy has given.
+func (d *Deadlocks) registered(locks []lockAs) map[lockAs]*holding {
+	found := map[lockAs]*holding{}
+	for _, lock := range locks {
+		h := &holding{}
+		d.locks.Visit(names.Lock{DB: lock.as.DB, Key: lock.key}, func(lock *held.Lock) {
+			h.shared = lock.Shared
+			h.by = append(h.by, deadlock.Holder{Owner: deadlock.Binary(lock.Owner), Token: lock.Token})
+		})
+		found[lock] = h
 	}
 	return found
 }
@@ -56,37 +51,20 @@ type lockAs struct {
 	key string
 }
 
-// held asks the upstream for the holders of the locks that waits are for, as their clients.
-func (d *Deadlocks) held(list []*watchedWait) map[*queue.Waiter]*holding {
-	var locks []lockAs
-	for _, v := range list {
-		for _, w := range v.Waiters {
-			locks = append(locks, lockAs{w.As, w.Key})
-		}
-	}
-	asked, found := d.askAll(locks), map[*queue.Waiter]*holding{}
-	for _, v := range list {
-		for _, w := range v.Waiters {
-			found[w] = asked[lockAs{w.As, w.Key}]
-		}
-	}
-	return found
-}
-
-// askAll asks the upstream for the holders of locks, each once.
-func (d *Deadlocks) askAll(locks []lockAs) map[lockAs]*holding {
+// held asks the upstream for the holders of locks, as their waits' clients.
+func (d *Deadlocks) held(locks []lockAs) map[lockAs]*holding {
 	loopguard.MayWait()
-	asked := map[lockAs]*holding{}
+	found := map[lockAs]*holding{}
 	var asking sync.WaitGroup
 	for _, lock := range locks {
-		if asked[lock] == nil {
+		if found[lock] == nil {
 			h := &holding{}
-			asked[lock] = h
+			found[lock] = h
 			asking.Go(func() { *h = d.askHolders(lock) }) // ends within heldWithin
 		}
 	}
 	asking.Wait()
-	return asked
+	return found
 }
 
 func (d *Deadlocks) askHolders(lock lockAs) (h holding) {
@@ -115,63 +93,13 @@ func (h holding) lists(proxy string) bool {
 	return slices.ContainsFunc(h.listed, func(p lockinfo.Proxy) bool { return p.Name == proxy })
 }
 
-// locksOf are those that claims are about.
-func locksOf(claims []claim) (locks []lockAs) {
-	for _, c := range claims {
-		for _, k := range c.wait.Keys {
-			locks = append(locks, lockAs{c.as, string(k.Key)})
-		}
-	}
-	return locks
-}
-
-// readSoon begins to read the records of the keys of claims, and returns what waits for them.
-func (d *Deadlocks) readSoon(claims []claim) (records func() map[lockAs]*holding) {
-	read := make(chan map[lockAs]*holding, 1)
-	locks := locksOf(claims)
-	d.Timers.After(0, func(context.Context) { read <- d.askAll(locks) }) // ends within heldWithin
-	return sync.OnceValue(func() map[lockAs]*holding {
-		select {
-		case found := <-read:
-			return found
-		case <-d.Timers.Ctx.Done():
-			return nil
-		}
-	})
-}
-
-// vouch takes out of claims what the records of their keys do not confirm. The records are read as
-// the logins that have made the claims, by a script that needs the right to write: so a login says
-// nothing of a lock for which it could not wait itself. The proxy must be listed as one that has
-// waiters, and holders must have their tokens.
-func (d *Deadlocks) vouch(claims []claim, asked map[lockAs]*holding) {
-	rest := d.askAll(slices.DeleteFunc(locksOf(claims), func(lock lockAs) bool {
-		return asked[lock] != nil
-	}))
-	for _, c := range claims {
-		for i, k := range c.wait.Keys {
-			lock := lockAs{c.as, string(k.Key)}
-			h := cmp.Or(asked[lock], rest[lock])
-			if !h.lists(c.wait.Proxy) {
-				c.wait.Keys[i] = deadlock.KeyWait{Key: k.Key}
-				continue
-			}
-			c.wait.Keys[i].Enough = max(k.Enough, 1)
-			c.wait.Keys[i].Holders = slices.DeleteFunc(k.Holders,
-				func(by deadlock.Holder) bool { return !slices.Contains(h.by, by) })
-			c.wait.Keys[i].Before = slices.DeleteFunc(k.Before,
-				func(e deadlock.Earlier) bool { return !h.lists(e.Proxy) })
-		}
-	}
-}
-
-// readable hides the keys of a cycle that a client may not read. of are the logins of the waits.
+// readable hides the keys of a cycle that a client may not read. of are the waits.
 func (d *Deadlocks) readable(
-	as names.Identity, cycle []deadlock.Step, of map[string]names.Identity,
+	as names.Identity, cycle []deadlock.Step, of map[string]*wait,
 ) []deadlock.Step {
 	cycle = slices.Clone(cycle)
 	login := d.logins.loginOf(as)
-	own := func(step deadlock.Step) bool { return of[step.ID] == login }
+	own := func(step deadlock.Step) bool { return d.logins.loginOf(of[step.ID].as) == login }
 	lockOf := func(step deadlock.Step) lockAs {
 		as := as
 		as.DB = step.DB
@@ -183,7 +111,7 @@ func (d *Deadlocks) readable(
 			locks = append(locks, lockOf(step))
 		}
 	}
-	asked := d.askAll(locks)
+	asked := d.held(locks)
 	for i, step := range cycle {
 		cycle[i].Hidden = !own(step) && !asked[lockOf(step)].known
 	}

@@ -82,6 +82,12 @@ long-libraries: deps-clients ## 10 min: the locks of other libraries next to LOC
 long-older: deps-clients ## 2 min: the five older locks next to LOCK
 	$(GO) test -tags clients -count=1 -timeout 10m -run TestOlder -v ./test/clients
 
+# With the crates of Debian's unstable packages.
+long-rust: deps-clients ## 5 min: the Rust crate, for threads and for tokio, by the list of make test-clients
+	crates=$$(sh test/clients/testdata/crates.sh /var/tmp/lockproxy-crates) && \
+	LOCKPROXY_TEST_CRATES=$$crates $(GO) test -tags clients -count=1 -timeout 30m -run TestRustConformance \
+		-v ./test/clients
+
 long-clients-cluster: deps-clients ## 4 min: the programs of make test-clients in front of a cluster
 	$(GO) test -tags clients -count=1 -timeout 10m -run TestClusterClients -v ./test/clients
 

@@ -30,8 +30,6 @@ type clientProgram struct {
 	protocols []string // the RESP versions it can speak, if it lets one choose
 	shared    bool     // it has the step lock-shared: one program of each language
 	silent    bool     // it sends no pings while it holds a lock
-	waits     bool     // it sends pings while it waits for one
-	forks     bool     // it can fork while it holds one
 }
 
 // Debian's libraries belong to the interpreters in /usr/bin: others can come first on PATH.

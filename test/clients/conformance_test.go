@@ -298,7 +298,7 @@ func (c *conformance) release() {
 	key := c.key("release")
 	c.p.does("lock "+key, aToken)
 	c.p.does("raise", "raised")
-	c.isFree(key)
+	c.untilFree(key) // also by the end of the connection alone
 	killed := c.start()
 	killed.does("lock "+key+" timeout=36000", aToken)
 	killed.Process.Kill()
@@ -467,6 +467,27 @@ func (c *conformance) silent() {
 	p.does("leave", "lost")
 }
 
+// waitFor is for how long a client of this proxy waits for a lock, in ms; 0 is forever, and -1 says
+// that none waits.
+func waitFor(t *testing.T, addr, key string) int64 {
+	rdb := redis.NewClient(testredis.Patient(&redis.Options{Addr: addr, Protocol: 2,
+		MaxRetries: -1, DisableIdentity: true}))
+	defer rdb.Close()
+	list, _ := rdb.Do(t.Context(), "LOCKINFO", key, "WAITERS").Slice()
+	for _, waiter := range list {
+		fields := map[any]any{}
+		for pair := range slices.Chunk(waiter.([]any), 2) {
+			fields[pair[0]] = pair[1]
+		}
+		if _, elsewhere := fields["proxy"]; !elsewhere {
+			since, _ := fields["since_ms"].(int64)
+			until, _ := fields["until_ms"].(int64)
+			return max(until-since, 0)
+		}
+	}
+	return -1
+}
+
 // noLockproxy: a program that connects to a Redis without lockproxy says so. Without anything there
 // its wait ends with an error, which says nothing of other clients.
 func (c *conformance) noLockproxy() {
@@ -478,7 +499,12 @@ func (c *conformance) noLockproxy() {
 	}
 }
 
-func TestHelperConformance(t *testing.T) {
+func TestHelperConformance(t *testing.T) { conform(t, languages) }
+
+// make long SUITE=rust has the crates that it needs.
+func TestRustConformance(t *testing.T) { conform(t, rustLanguages) }
+
+func conform(t *testing.T, programs []language) {
 	t.Parallel()
 	ca := testtls.NewAuthority(t)
 	pair := ca.Issue(t, "localhost")
@@ -492,7 +518,7 @@ func TestHelperConformance(t *testing.T) {
 		installed[name] = new(sync.Once)
 	}
 	projects := t.TempDir()
-	for _, program := range languages {
+	for _, program := range programs {
 		t.Run(program.name, func(t *testing.T) {
 			t.Parallel() // they mostly wait
 			project := filepath.Join(projects, program.from)

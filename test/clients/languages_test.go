@@ -34,7 +34,7 @@ type language struct {
 // need to use it.
 var installers = map[string]func(t *testing.T, out string){"python": installPython, "node": installNode,
 	"go": installGo, "java": installJava, "ruby": installRuby, "php": installPHP,
-	"dotnet": installDotNet}
+	"dotnet": installDotNet, "rust": installRust}
 
 var languages = []language{
 	{column: "Python", from: "python", clientProgram: clientProgram{name: "redis-py",
@@ -131,6 +131,42 @@ func installDotNet(t *testing.T, out string) {
 	does(t, source(t, "dotnet"), "mcs", "-warnaserror", "-langversion:7", "-target:library",
 		"-out:"+library, "-doc:"+out+"/Lockproxy.xml", "LockClient.cs")
 	does(t, out, "mcs", "-warnaserror", "-r:"+library, "-out:driver.exe", "Driver.cs")
+}
+
+// rustLanguages take longer to compile than all others together, and only Debian's unstable packages
+// have what they need.
+var rustLanguages = []language{
+	{column: "Rust", from: "rust", silentWait: true, clientProgram: clientProgram{name: "rust",
+		run: []string{"{out}/target/debug/driver"}, protocols: []string{"sync"},
+		silent: true},
+		lacks: []string{"cancel a wait", "prefix", "fork", "fence in PostgreSQL"}},
+	{column: "tokio", from: "rust", clientProgram: clientProgram{name: "rust tokio",
+		run: []string{"{out}/target/debug/driver"}, protocols: []string{"tokio"}},
+		lacks: []string{"prefix", "fork", "fence in PostgreSQL"}},
+}
+
+// installRust has cargo build a program that depends on the crate, from crates that are there.
+func installRust(t *testing.T, out string) {
+	crates := os.Getenv("LOCKPROXY_TEST_CRATES")
+	if crates == "" {
+		t.Fatal("LOCKPROXY_TEST_CRATES does not say where the crates are: make long SUITE=rust does")
+	}
+	config := fmt.Sprintf("[source.crates-io]\nreplace-with = \"debian\"\n\n[source.debian]\n"+
+		"directory = %q\n", crates)
+	err := os.CopyFS(out, os.DirFS("testdata/conformance/rust"))
+	if err == nil {
+		err = os.CopyFS(out+"/lockproxy", os.DirFS("../../clients/rust"))
+	}
+	if err == nil {
+		err = os.Mkdir(out+"/.cargo", 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(out+"/.cargo/config.toml", []byte(config), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	does(t, out, "cargo", "build", "--offline", "--quiet")
 }
 
 // source copies a package of clients to a new folder, since tools write to where they build.

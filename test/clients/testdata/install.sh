@@ -32,7 +32,7 @@ needed=(
   'test -e /usr/share/java/postgresql.jar | libpostgresql-jdbc-java'
   'command -v mvn | maven'
   'ls /usr/share/maven-repo/org/apache/maven/plugins/maven-{compiler,jar,resources,install,surefire}-plugin | libmaven-compiler-plugin-java libmaven-jar-plugin-java libmaven-resources-plugin-java libmaven-install-plugin-java libsurefire-java'
-  'command -v rustc | rustc'
+  'command -v cargo | cargo'
   'command -v mcs | mono-mcs mono-runtime'
   'command -v npm | nodejs npm'
 )

@@ -307,10 +307,11 @@ func (w *Wait) PollFailed(err error, now time.Time) {
 		failure.IsUnblocked(err) || errors.As(err, &said) && script.HasCode(said, "NOPERM", "NOAUTH") {
 		return // this concerns w alone
 	}
+	var late failure.LateError
+	isLate := errors.As(err, &late)
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
-	var late failure.LateError
-	if errors.As(err, &late) { // nothing was sent for the others
+	if isLate { // nothing was sent for the others
 		since := w.Joined
 		if !w.pollStarted.IsZero() {
 			since = w.pollStarted

@@ -49,7 +49,7 @@ func TestHelperOnPages(t *testing.T) {
 			t.Errorf("%s shows no program", page)
 		}
 		for _, m := range programs {
-			c := clientProgram{dir: "helpers"}
+			c := clientProgram{dir: "conformance"}
 			c.command(t, "", []string{"env", "PYTHONPATH=" + helpers,
 				"/usr/bin/python3", "-c", strings.ReplaceAll(m[1], "6380", port)})
 		}

@@ -98,7 +98,7 @@ func cookFor(t *testing.T, upstream string, files map[string]string) *recipes {
 		}
 	}
 	r.env = append(os.Environ(), "LOCKPROXY_URL=redis://127.0.0.1:"+port,
-		"PATH="+r.dir+"/bin:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1")
+		"PATH="+r.dir+"/bin:"+r.dir+":/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1")
 	return r
 }
 

@@ -2,7 +2,6 @@ package lockcmd
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"lockproxy/internal/loopguard"
@@ -15,8 +14,8 @@ import (
 // asks is how a wait asks for its locks: a LOCK's by lock.lua (oneLock), a LOCKALL's by all.lua
 // (allLocks).
 type asks interface {
-	// look follows a wake, or the end of the pause. It polls if it is time to, and sets when that
-	// is again. ended says that the wait has, with the locks or with an error.
+	// look follows a wake, or the end of the pause. It polls if it is time to, and sets when that is
+	// again. ended says that the wait has, with the locks or with an error.
 	look(next *lazyTimer, paused, woken bool) (ended bool, err error)
 	// lastLook is when the wait's time has expired. Its error is why the locks were not taken, if
 	// that is not because others hold them.
@@ -76,7 +75,9 @@ func (l *waits) waitTurn(
 		case <-over.due():
 			return by.lastLook()
 		case <-slow.due():
-			l.warnSlow(w.Lead)
+			if err := l.warnSlow(s, w.Lead); err != nil {
+				return err
+			}
 			continue
 		case <-next.due():
 			paused, next.armed = true, false
@@ -116,10 +117,6 @@ func (l *waits) endWait(
 	ctx context.Context, s session, w *queue.Wait, by asks, queued bool, err error,
 ) Reply {
 	l.awaitOffer(w.Lead)
-	stopped, isStopped := err.(failure.StoppedError)
-	if isStopped {
-		err = stopped.Why
-	}
 	if w.Lead.Once && err != failure.ErrGone && context.Cause(ctx) == nil {
 		err = l.handedClaim(s, w.Lead, err)
 	}
@@ -145,13 +142,7 @@ func (l *waits) endWait(
 	}
 	list := rs.locks(w.As, a.Token)
 	if !won && end.Unknown {
-		silent := failure.SilentError(0)
-		if !isStopped && !errors.As(err, &silent) { // or it takes as long again
-			l.releases.releaseAbandoned(list...)
-		}
-		for _, lock := range list {
-			l.releases.releaseTwice(lock, w.MayRunUntil())
-		}
+		l.releases.releaseAbandoned(list...)
 	}
 	switch {
 	case end.Found != nil:

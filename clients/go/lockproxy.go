@@ -86,7 +86,7 @@ func (h *Held) FenceSQL(ctx context.Context, tx interface {
 	return err
 }
 
-// Extend sets the timeout anew: from now on a crashed proxy can leave the lock behind for so long.
+// Extend sets the timeout anew: it bounds how long a crashed proxy can leave the lock behind.
 func (h *Held) Extend(ctx context.Context, timeout time.Duration) error {
 	n, err := h.rdb.Do(ctx, "RELOCK", h.Key, h.Token, seconds(timeout)).Int64()
 	if err == nil && n != 1 {

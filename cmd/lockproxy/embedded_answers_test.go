@@ -67,7 +67,7 @@ func TestEmbeddedAnswers(t *testing.T) {
 		t.Errorf("MEMORY USAGE: %q", usage)
 	}
 
-	// What miniredis alone knows to do stays with it: in a transaction, and in a script.
+	// Commands in a transaction and in a script stay with miniredis.
 	c.Expect("MULTI", "+OK\r\n")
 	c.Expect("INFO clients", "+QUEUED\r\n")
 	has("EXEC", "*1\r\n$", "connected_clients:")

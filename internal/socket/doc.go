@@ -8,8 +8,8 @@
 //
 // A Socket waits through its net.Conn, whose deadlines and Close apply. Calls of both can be mixed.
 //
-// TLS is a tls.Conn. Its records are read from a Socket as they come. What it writes is gathered until
-// the one who writes hands it to the Socket, one record at a time. A record that the kernel has not
+// TLS is a tls.Conn. Its records are read from a Socket as they come. The records that it writes are
+// gathered until the writer hands them to the Socket, one at a time. A record that the kernel has not
 // taken whole counts as not written: the peer can't read a part of one.
 //
 // The package starts no goroutine.

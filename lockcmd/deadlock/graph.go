@@ -44,7 +44,7 @@ type KeyWait struct {
 	AllSince int64    `json:",omitempty"` // since when the first waiter there waits, if it is a LOCKALL
 	Enough   int      // see Holders
 
-	// Whoever searches fills in who keeps it waiting, as the record of the lock tells.
+	// The search fills in who keeps it waiting, as the record of the lock tells.
 
 	// Holders have the lock, and must release it first. The key is stuck if Enough of them are:
 	// one, or as many as its limit.

@@ -29,9 +29,9 @@ func another(qs *Queues, now time.Time) *Waiter {
 	return w
 }
 
-// A poll of the first waiter fails. What the others are told when their time has expired is its
-// error, unless that concerns the first alone: then others seem to hold the lock. An answer that is
-// late is not their own: they have asked for nothing.
+// A poll of the first waiter fails. The others are told its error when their time has expired, unless
+// that concerns the first alone: then others seem to hold the lock. An answer that is late is not
+// their own: they have asked for nothing.
 func TestOutageOfAFailedPoll(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	for _, test := range []struct {

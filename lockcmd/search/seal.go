@@ -92,7 +92,7 @@ type logins struct {
 
 	mu       sync.Mutex
 	list     []*login        // guarded by mu; the last used first
-	deriving map[string]bool // guarded by mu; users of whom a key is derived, or was lately
+	deriving map[string]bool // guarded by mu; users whose key is being derived, or was lately
 }
 
 // loginOf is the login of an identity.

@@ -11,7 +11,7 @@ import (
 
 // TestPages runs each page from top to bottom against a real Redis, in a clean clone and with an
 // empty home, and compares what is printed with what is shown. The README is run with the lockproxy
-// that it builds. The programs in docs/recipes.md are run by test/clients. The ports 6379, 6380 and 6390 stand for the test's own, 26379 for a Sentinel's, and the addresses
+// that it builds. The programs in docs/patterns.md are run by test/clients. The ports 6379, 6380 and 6390 stand for the test's own, 26379 for a Sentinel's, and the addresses
 // 10.0.0.1:6379,10.0.0.2:6379 for a cluster's nodes.
 func TestPages(t *testing.T) {
 	run := 0

@@ -30,10 +30,10 @@ func pages(t *testing.T) map[string]string {
 	return texts
 }
 
-// The README can be read in five minutes.
+// The README can be read in three minutes.
 func TestReadmeIsShort(t *testing.T) {
-	if words := len(strings.Fields(pages(t)["README.md"])); words > 1000 {
-		t.Errorf("the README has %d words: want at most 1000", words)
+	if words := len(strings.Fields(pages(t)["README.md"])); words > 700 {
+		t.Errorf("the README has %d words: want at most 700", words)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 	"lockproxy/internal/test/testwait"
 )
 
-// recipes are the programs of docs/recipes.md in a directory, next to the helpers.
+// recipes are the programs of docs/patterns.md in a directory, next to the helpers.
 type recipes struct {
 	t    *testing.T
 	dir  string
@@ -46,7 +46,7 @@ func cookFor(t *testing.T, upstream string, files map[string]string) *recipes {
 	bin, port := proxytest.Binary(t), strconv.Itoa(testredis.FreePort(t))
 	r.port = port
 	startForClients(t, port, bin, "--listen", "127.0.0.1:"+port, "--upstream", upstream)
-	page, err := os.ReadFile("../../docs/recipes.md")
+	page, err := os.ReadFile("../../docs/patterns.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ async function timeouts() {
   client[library === "ioredis" ? "disconnect" : "destroy"]();
 }
 
-// Without the package, a client that gives up by itself leaves its wait behind: docs/lost-locks.md.
+// Without the package, a client that gives up by itself leaves its wait behind: docs/commands.md.
 async function gaveUp() {
   if (library !== "ioredis") return; // node-redis does not give up what it has sent
   const key = prefix + "gave-up", impatient = open({ commandTimeout: 100 });

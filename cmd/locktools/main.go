@@ -1,7 +1,7 @@
 // Command locktools has the tools of those who change lockproxy, which test more than go test does:
 //
 //	locktools soak     random faults of machines, networks and operators, and a check of what
-//	                   clients saw: see docs/soak.md and internal/test/faults/soak (Linux)
+//	                   clients saw: see docs/bench.md and internal/test/faults/soak (Linux)
 //	locktools stress   a command, such as go test, on a machine that is as bad as machines are:
 //	                   see internal/test/stress
 //	locktools model    every order of steps of the lock protocol: see internal/test/model

@@ -48,17 +48,17 @@ long-redis-suite: deps ## 15 min: Redis's own test suite through lockproxy
 long-redis-suite-cluster: deps ## 15 min: the same in front of a cluster of three masters
 	CLUSTER=yes GO="$(GO)" bash internal/test/testredis/redis-suite.sh
 
-# See docs/versions.md. VERSIONS="trixie/redis-server" names servers, PACKAGES=./test/relay packages.
+# See docs/compatibility.md. VERSIONS="trixie/redis-server" names servers, PACKAGES=./test/relay packages.
 long-versions: deps ## 40 min: all tests that start servers, with each Redis and Valkey of Debian; a table
 	GO="$(GO)" PACKAGES="$(PACKAGES)" bash internal/test/testredis/versions.sh $(VERSIONS)
 
 # Masters die, stop and are replaced, and slots and nodes move. It prints what was counted; see
-# docs/cluster-locks.md and docs/cluster.md. CLUSTER=TestClusterLocksGoOn is half a minute of it.
+# docs/cluster.md. CLUSTER=TestClusterLocksGoOn is half a minute of it.
 CLUSTER ?= TestClusterLockFault|TestClusterLocksGoOn|TestClusterRandomFaults|TestClusterFaults|TestClusterSilentNode|TestIsolation.*|TestLocksOfServersFarAway
 long-cluster: deps ## 7 min: faults injected into a Redis Cluster of six nodes
 	$(GO) test -tags faults -race -count=1 -timeout 15m -run '^($(CLUSTER))$$' -v ./test/faults ./test/cluster
 
-# See docs/cluster-locks.md. SEED is one that it has printed.
+# See docs/cluster.md. SEED is one that it has printed.
 long-failovers: FAULTS = 250
 long-failovers: deps ## 20 min: FAULTS random faults of a group with Sentinels, and of a cluster, by SEED
 	LOCKPROXY_TEST_FAILOVERS=$(FAULTS) LOCKPROXY_TEST_SEED=$(SEED) $(GO) test -tags faults -race -count=1 -timeout 0 \

@@ -12,7 +12,7 @@ import (
 	"lockproxy/internal/test/faults/history"
 )
 
-// figures are what docs/cluster-locks.md reports of one work, or of several.
+// figures are what docs/cluster.md reports of one work, or of several.
 type figures struct {
 	operations, lostWrites, unknown, unsent     int
 	taken, refused, faults, violations, checked counts // by kind, code, name, rule and rule

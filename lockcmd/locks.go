@@ -121,7 +121,7 @@ func (l *Locks) Begin(c *syntax.Spec, client Client, args [][]byte) *Step {
 // help is LOCK HELP, in the form of Redis's own HELP subcommands.
 func help() Reply {
 	lines := Reply{Kind: chain.ArrayReply}
-	for text := range strings.Lines(syntax.HelpText) {
+	for text := range strings.Lines(syntax.HelpText()) {
 		lines.Elems = append(lines.Elems, chain.Status(strings.TrimSuffix(text, "\n")))
 	}
 	return lines

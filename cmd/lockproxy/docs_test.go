@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"lockproxy/lockcmd/syntax"
 )
 
 // pages returns the README and all of docs, by name. In them a fenced block "console" is a session
@@ -34,6 +36,41 @@ func pages(t *testing.T) map[string]string {
 func TestReadmeIsShort(t *testing.T) {
 	if words := len(strings.Fields(pages(t)["README.md"])); words > 700 {
 		t.Errorf("the README has %d words: want at most 700", words)
+	}
+}
+
+var (
+	usageBlock = regexp.MustCompile(`(?m)^    ([A-Z]{4,} .*)$`)
+	usageCell  = regexp.MustCompile("(?m)^\\| `([A-Z]+ [^`]*)` \\|")
+)
+
+// The reference has the usage of each command, and the README of some, as LOCK HELP prints it.
+func TestPagesShowTheUsageOfCommands(t *testing.T) {
+	usages := map[string]bool{}
+	for i := range syntax.Specs {
+		usages[strings.ReplaceAll(syntax.Specs[i].Usage(), "...", "…")] = false
+	}
+	texts := pages(t)
+	for _, m := range usageBlock.FindAllStringSubmatch(texts["docs/commands.md"], -1) {
+		if _, ok := usages[m[1]]; ok {
+			usages[m[1]] = true
+		} else if !strings.HasPrefix(m[1], "DEADLOCK ") {
+			t.Errorf("docs/commands.md has %q, want one of %v", m[1], usages)
+		}
+	}
+	for usage, shown := range usages {
+		if !shown {
+			t.Errorf("docs/commands.md lacks %q", usage)
+		}
+	}
+	cells := usageCell.FindAllStringSubmatch(texts["README.md"], -1)
+	for _, m := range cells {
+		if _, ok := usages[strings.ReplaceAll(m[1], `\|`, "|")]; !ok {
+			t.Errorf("README.md has %q, want one of %v", m[1], usages)
+		}
+	}
+	if len(cells) < 4 {
+		t.Errorf("README.md has only %q", cells)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"lockproxy/lockcmd/syntax"
 )
 
 var updateMan = flag.Bool("update-man", false, "write deploy/lockproxy.1 again")
@@ -59,7 +61,7 @@ lockproxy \- a Redis proxy with locks
 		fmt.Fprintf(&page, ".br\n.B lockproxy %s\n%s[\\fIflags\\fR]%s\n", cmd.Name, required(cmd),
 			positionals(cmd))
 	}
-	fmt.Fprintf(&page, ".SH DESCRIPTION\n%s\n%s", roff(description), manIntroduction)
+	fmt.Fprintf(&page, ".SH DESCRIPTION\n%s\n%s", roff(description), manIntroduction())
 	for _, cmd := range parser.Model.Children {
 		if cmd.Hidden {
 			continue
@@ -137,22 +139,16 @@ func roff(text string) string {
 	return text
 }
 
-const manIntroduction = `.PP
-Clients see the lock commands as commands of Redis; \fBLOCK HELP\fR prints them:
-.PP
-.nf
-LOCK key timeout [SHARED | LIMIT n] [WAIT seconds] [SESSION [MAX seconds]] [OWNER name]
-LOCKALL timeout numkeys key [key ...] [WAIT seconds] [SESSION] [OWNER name]
-UNLOCK key [token | FORCE]
-UNLOCKALL token numkeys key [key ...]
-RELOCK key token timeout
-LOCKINFO key [HOLDERS | WAITERS]
-LOCKSCAN cursor [MATCH pattern] [COUNT n] [KIND kind]
-LOCKTOP [BY wait|hold|count] [COUNT n] [SHAPES]
-LOCKLOG [key] [COUNT n]
-FENCE key token command [arg ...]
-.fi
-`
+// manIntroduction lists the lock commands.
+func manIntroduction() string {
+	var page strings.Builder
+	page.WriteString(".PP\nClients see the lock commands as commands of Redis; " +
+		"\\fBLOCK HELP\\fR explains them:\n.PP\n.nf\n")
+	for i := range syntax.Specs {
+		page.WriteString(roff(syntax.Specs[i].Usage()) + "\n")
+	}
+	return page.String() + ".fi\n"
+}
 
 const manEnd = `.SH EXIT STATUS
 0 if it was ended by SIGTERM or SIGINT, or if there was nothing else to do;

@@ -2,7 +2,6 @@ package syntax
 
 import (
 	"bytes"
-	_ "embed"
 	"strings"
 )
 
@@ -49,11 +48,6 @@ func (c *Spec) CheckArity(args [][]byte) error {
 func (c *Spec) IsHelp(args [][]byte) bool {
 	return c.Name == "lock" && len(args) == 2 && bytes.EqualFold(args[1], []byte("help"))
 }
-
-// HelpText is LOCK HELP, a line for each of its reply.
-//
-//go:embed help.txt
-var HelpText string
 
 // Waits reports whether a LOCK, LOCKALL or ONCE with these arguments can wait for others. args
 // begin with the name.

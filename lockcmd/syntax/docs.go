@@ -61,13 +61,24 @@ func parseDocs(d *json.Decoder, name string) docValue {
 	return docValue{v}
 }
 
-// get is the value of a name in a map, which must have it.
+// get is the value of a name in a map, empty if the map lacks it.
 func (v docValue) get(name string) docValue {
-	for i := 0; ; i += 2 {
+	for i := 0; i < len(v.Elems); i += 2 {
 		if string(v.Elems[i].Text) == name {
 			return docValue{v.Elems[i+1]}
 		}
 	}
+	return docValue{}
+}
+
+// text is the text of a name in a map, "" if the map lacks it.
+func (v docValue) text(name string) string { return string(v.get(name).Text) }
+
+// has reports whether the list of a name in a map has an element.
+func (v docValue) has(name, element string) bool {
+	return slices.ContainsFunc(v.get(name).Elems, func(e resp.Value) bool {
+		return string(e.Text) == element
+	})
 }
 
 // Arity is the number of arguments with the name; negative if there may be more.
@@ -80,9 +91,7 @@ func (c *Spec) Arity() int {
 
 // InCategory reports whether the command is in an ACL category.
 func (c *Spec) InCategory(name string) bool {
-	return slices.ContainsFunc(docs().get(c.Name).get("categories").Elems, func(v resp.Value) bool {
-		return string(v.Text) == "@"+strings.ToLower(name)
-	})
+	return docs().get(c.Name).has("categories", "@"+strings.ToLower(name))
 }
 
 // KeysOf returns the keys of a request, which begins with the name; nil if their number is wrong.

@@ -9,8 +9,8 @@ import (
 // would refuse more only if the token holds the claim.
 var longestExpire = map[string]int64{"EX": 1e15, "PX": 1e18}
 
-// ParseDone reads "token [value [EX seconds | PX milliseconds]]", the arguments of DONE after the
-// key. stored are the value and how long it lives, as done.lua takes them; nil gives up.
+// ParseDone reads the arguments of DONE after the key. stored are the value and how long it lives, as
+// done.lua takes them; nil gives up.
 func ParseDone(args [][]byte) (p script.Proof, stored *script.FastArgs, err error) {
 	p, err = ParseToken(args[0], WantToken)
 	if err != nil || len(args) == 1 {

@@ -112,13 +112,12 @@ func parseLimit(arg []byte) (int64, error) {
 	return n, nil
 }
 
-// ParseLock reads "timeout [SHARED | LIMIT n] [WAIT seconds] [SESSION [MAX seconds]] [OWNER name]";
-// each option once, in any order.
+// ParseLock reads the arguments of LOCK after the key: each option once, in any order.
 func ParseLock(args [][]byte, maxTimeout time.Duration) (o Lock, err error) {
 	return parseLock(args, maxTimeout, lockOptions)
 }
 
-// ParseOnce reads "timeout [EARLY seconds] [WAIT seconds] [SESSION [MAX seconds]] [OWNER name]".
+// ParseOnce reads the arguments of ONCE after the key, in the same way.
 func ParseOnce(args [][]byte, maxTimeout time.Duration) (o Lock, err error) {
 	return parseLock(args, maxTimeout, onceOptions)
 }
@@ -193,7 +192,7 @@ func ParseKeys(args [][]byte) (keys, rest [][]byte, err error) {
 	return keys, rest, nil
 }
 
-// ParseLockAll reads "timeout numkeys key [key …] [WAIT seconds] [SESSION] [OWNER name]".
+// ParseLockAll reads the arguments of LOCKALL.
 func ParseLockAll(
 	args [][]byte, maxTimeout time.Duration,
 ) (o Lock, keys [][]byte, err error) {

@@ -225,10 +225,10 @@ func TestIntrospectionForRedisCLI(t *testing.T) {
 		{[]string{"COMMAND", "DOCS", "LOCK"}, "lock\nsummary\nTake a lock"},
 		{[]string{"-3", "COMMAND", "DOCS", "LOCK"}, "lock summary Take a lock"},
 		{[]string{"help", "lock"},
-			"key timeout [SHARED|LIMIT limit] [WAIT seconds] [SESSION [MAX seconds]] [OWNER name]"},
+			"key timeout [SHARED|LIMIT n] [WAIT seconds] [SESSION [MAX seconds]] [OWNER name]"},
 		{[]string{"help", "UNLOCK"}, "key [token|FORCE]"},
 		{[]string{"help", "@lock"}, "key token command [arg [arg ...]]"},
-		{[]string{"help", "@lock"}, "cursor [MATCH pattern] [COUNT count]"},
+		{[]string{"help", "@lock"}, "cursor [MATCH pattern] [COUNT n]"},
 	} {
 		out, err := exec.Command("redis-cli",
 			append([]string{"-p", port}, run.args...)...).CombinedOutput()

@@ -30,17 +30,7 @@ func (l *releases) failed(h *held.Holder, lock *held.Lock, err error) {
 	}
 	lock.MayLast(lock.Timeout + l.cfg.TakeoverGuard)
 	h.AddUnknown(lock)
-	var late failure.LateError
-	switch {
-	case errors.As(err, &late): // it will run later
-		l.Timers.After(0, func(ctx context.Context) {
-			select {
-			case <-late.Answered:
-				l.startRelease(lock, func() {})
-			case <-ctx.Done():
-			}
-		})
-	case !errors.Is(err, failure.ErrLost): // otherwise Gone does, when the connection has ended
+	if !errors.Is(err, failure.ErrLost) { // otherwise Gone does, when the connection has ended
 		l.startRelease(lock, func() {})
 	}
 }
@@ -122,6 +112,19 @@ func (l *releases) newRelease(lock *held.Lock, done func()) *abandonedRelease {
 func (l *releases) startRelease(lock *held.Lock, done func()) {
 	r := l.newRelease(lock, done)
 	l.Timers.After(0, func(ctx context.Context) { l.tryRelease(ctx, r) })
+}
+
+// unreadFor is how long after an answer an upstream may take to read what came before on another
+// connection.
+const unreadFor = 250 * time.Millisecond
+
+// releaseTwice releases a lock that a script may have taken which has no answer: such a script can
+// run behind the release, which goes by another connection, but not after a time.
+func (l *releases) releaseTwice(lock *held.Lock, until time.Time) {
+	l.startRelease(lock, func() {
+		l.Timers.After(max(unreadFor, time.Until(until)),
+			func(context.Context) { l.startRelease(lock, func() {}) })
+	})
 }
 
 // tryRelease runs the script once, and again later if the upstream could not do it.

@@ -43,13 +43,13 @@ const errIsLock = script.ServerError("WRONGTYPE Key is a lock (of LOCK): " +
 // with w's login, but for those that have come since: a DEL that they know of may be later than
 // what was read. Otherwise w asks for the claim at once, unless that is what it has just done.
 func (l *waits) readForAll(s session, w *queue.Waiter) (there bool, err error) {
-	asked := time.Now()
-	value, there, err := valueOf(s.Get(w.Value, w.AnswerBy(asked)))
+	asked, until := time.Now(), l.answerBy(s, w.Wait)
+	value, there, err := valueOf(s.Get(w.Value, until))
 	if !there {
 		return false, err
 	}
 	if mayBeLock(value) {
-		record, err := s.Get(keyname.Record([]byte(w.Value)), w.AnswerBy(asked))
+		record, err := s.Get(keyname.Record([]byte(w.Value)), until)
 		if err == nil {
 			err = lockAt(value, record)
 		}

@@ -19,10 +19,11 @@
 // order. Work for a connection that is busy or gone (renewals, releases of
 // abandoned locks, repairs of timestamps) runs on background clients, logged in as the same user.
 //
-// A LOCK … WAIT joins the queue of its lock (package queue). Only the first waiter polls. A
-// release, in the same script, hands the lock over to the first waiter of this proxy, or reserves
-// it for one of another proxy, which it notifies by pub/sub. If foreign clients compete, it leaves
-// the lock free for all.
+// A LOCK … WAIT begins when what its client sent before has been answered, and joins the queue of
+// its lock (package queue). Only the first waiter polls, by a connection of the proxy's own if the
+// client's is silent (own.go). A release, in the same script, hands the lock over to the first waiter of this proxy,
+// or reserves it for one of another proxy, which it notifies by pub/sub. If foreign clients
+// compete, it leaves the lock free for all.
 //
 // # Parts
 //
@@ -44,8 +45,8 @@
 //
 // The files are in this order, and know those before them: config, durability, lazy_timer, log;
 // observe, history; unlock_call, observe_release, unlock, abandoned, offers; lock, lockall, relock,
-// unlockall; slow, wait, claim, poll, lockall_wait, once; stats, info, survey, seen_commands, scan;
-// locks. Only unlock and offers know each other.
+// unlockall; slow, own, wait, claim, poll, lockall_wait, once; stats, info, survey, seen_commands,
+// scan; locks. Only unlock and offers know each other.
 //
 // # Shared locks, several locks
 //

@@ -252,7 +252,7 @@ func drawCall(t *rapid.T, l *Locks, st storedLock) script.Call {
 		if compete {
 			l.queues.Of(id).SawForeign(false, time.Now())
 		}
-		run, err := l.beginTry(id, drawRequest(t, id.Key), mode, nil)
+		run, err := l.beginTry(id, drawRequest(t, id.Key), mode, nil, false, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

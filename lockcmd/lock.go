@@ -54,10 +54,10 @@ type session struct {
 }
 
 // beginTry makes a call of lock.lua, which can give a shared lock to others that wait behind, too.
-// It fails in the hold-off after a failover. LOCK without WAIT takes no lock for which clients wait
-// here.
+// tracks is Queues.WaitsAs's, ends Maker.Lock's. It fails in the hold-off after a failover. LOCK
+// without WAIT takes no lock for which clients wait here.
 func (l *locking) beginTry(
-	id names.Lock, r script.Request, mode string, others []script.Request,
+	id names.Lock, r script.Request, mode string, others []script.Request, tracks bool, ends int64,
 ) (*lockCall, error) {
 	now := time.Now()
 	compete, waited, behind := l.queues.Of(id).BeforeTry(now)
@@ -68,7 +68,8 @@ func (l *locking) beginTry(
 	if held := l.heldOff(); held > 0 {
 		return t, failure.HeldOffError(held)
 	}
-	t.Call = l.Scripts.Lock(r, mode, l.queues.WaitsAs(r.Key, compete), behind, others)
+	t.Call = l.Scripts.Lock(r, mode, l.queues.WaitsAs(r.Key, compete, tracks), behind, others,
+		ends)
 	return t, nil
 }
 
@@ -89,6 +90,9 @@ func (l *locking) finishTry(
 	if a.Foreign {
 		l.queues.Of(t.id).SawForeign(false, time.Now())
 	}
+	if a.Token == 0 && a.Now != 0 {
+		l.Clients.Ways.Told(t.Key, a.Now)
+	}
 	if a.Made || a.Token == 0 {
 		return a, nil
 	}
@@ -103,8 +107,8 @@ const errUsedByOnce = script.ServerError("WRONGTYPE Key is used by ONCE: " +
 	"LOCK needs a name of its own")
 
 // claimRecord is the key to look at if a LOCK has found something that LOCK has not written: the
-// record of the claim to make the value with this name, if ONCE has lately been asked for that. ok is
-// false where there is nothing to look for, or foreign clients have been seen to take the lock.
+// record of the claim to make the value with this name, if ONCE has lately been asked for that. ok
+// is false where there is nothing to look for, or foreign clients have been seen to take the lock.
 func (t *lockCall) claimRecord(answer script.Answer, err error) (key string, ok bool) {
 	if t.Once || t.compete {
 		return "", false
@@ -121,7 +125,7 @@ func (t *lockCall) claimRecord(answer script.Answer, err error) (key string, ok 
 func (l *locking) tryStep(
 	c Client, r script.Request, then func(script.Attempt, error) (Reply, *Step),
 ) *Step {
-	t, held := l.beginTry(names.Lock{DB: c.As.DB, Key: r.Key}, r, script.ModeTry, nil)
+	t, held := l.beginTry(names.Lock{DB: c.As.DB, Key: r.Key}, r, script.ModeTry, nil, false, 0)
 	if held != nil {
 		return &Step{Finish: func(script.Answer, error) (Reply, *Step) { return then(script.Attempt{}, held) }}
 	}

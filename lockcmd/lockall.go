@@ -29,10 +29,10 @@ type allCall struct {
 
 // claimRecords are what claimRecord is for a LOCK, of those locks that can be values.
 func (t *allCall) claimRecords(answer script.Answer, err error) (keys []string) {
-	_, found, err := t.AttemptAll(answer, err)
+	_, foreign, err := t.AttemptAll(answer, err)
 	said, _ := err.(script.ServerError)
 	for i, r := range t.lockRequests {
-		other := script.HasCode(said, "WRONGTYPE") || slices.Contains(found.Foreign, int64(i+1))
+		other := script.HasCode(said, "WRONGTYPE") || slices.Contains(foreign, int64(i+1))
 		if other && !t.compete[i] {
 			keys = append(keys, keyname.Record([]byte(keyname.Claim([]byte(r.Key)))))
 		}
@@ -42,9 +42,10 @@ func (t *allCall) claimRecords(answer script.Answer, err error) (keys []string) 
 
 // beginTryAll makes a call of all.lua, with ModeCheck instead of ModeTry if others wait here for
 // one of the locks. firstAt is its `first_at`. since is when the request began to wait, by the
-// upstream's clock, ms; 0 if it has not. It fails in the hold-off after a failover.
+// upstream's clock, ms; 0 if it has not. ends is Maker.Lock's. It fails in the hold-off after a
+// failover.
 func (l *locking) beginTryAll(
-	c Client, rs lockRequests, mode, firstAt string, since int64,
+	c Client, rs lockRequests, mode, firstAt string, since, ends int64,
 ) (*allCall, error) {
 	now := time.Now()
 	t := &allCall{lockRequests: rs, db: c.As.DB, polls: mode == script.ModeFirst, askedAt: now}
@@ -59,33 +60,34 @@ func (l *locking) beginTryAll(
 			mode = script.ModeCheck
 		}
 	}
-	t.Call = l.Scripts.LockAll(rs, mode, firstAt, l.queues.WaitsAs(r.Key, compete), since)
+	t.Call = l.Scripts.LockAll(rs, mode, firstAt, l.queues.WaitsAs(r.Key, compete, false), since,
+		ends)
 	return t, nil
 }
 
-// finishTryAll reads the answer, and those to GETs of what claimRecords says. now is the upstream's
-// time, if the locks were not taken. If an error comes with a token, the caller must undo that,
-// unless the connection had it before.
+// finishTryAll reads the answer, and those to GETs of what claimRecords says. If an error comes
+// with a token, the caller must undo that, unless the connection had it before.
 func (l *locking) finishTryAll(
 	t *allCall, answer script.Answer, claims []resp.Value, err error,
-) (a script.Attempt, now int64, failed error) {
-	a, found, err := t.AttemptAll(answer, err)
+) (script.Attempt, error) {
+	a, foreign, err := t.AttemptAll(answer, err)
 	a.AskedAt = t.askedAt
 	if slices.ContainsFunc(claims, isRecord) {
-		return script.Attempt{AskedAt: t.askedAt}, 0, errUsedByOnce
+		return script.Attempt{AskedAt: t.askedAt}, errUsedByOnce
 	}
 	if err != nil {
-		return a, 0, err
+		return a, err
 	}
 	l.Clients.Ways.Took(t.lockRequests[0].Key, time.Since(a.AskedAt))
 	if a.Token == 0 {
-		l.sawForeign(t.lockRequests, t.db, found.Foreign, t.polls)
-		return a, found.Now, nil
+		l.Clients.Ways.Told(t.lockRequests[0].Key, a.Now)
+		l.sawForeign(t.lockRequests, t.db, foreign, t.polls)
+		return a, nil
 	}
 	if a.Renewed {
-		return a, 0, answer.Unconfirmed(t.Confirm, script.StillOwners)
+		return a, answer.Unconfirmed(t.Confirm, script.StillOwners)
 	}
-	return a, 0, l.notConfirmed(&answer, t.Confirm)
+	return a, l.notConfirmed(&answer, t.Confirm)
 }
 
 // SawForeign notes which locks foreign clients hold, from 1 on. polled says that the request would

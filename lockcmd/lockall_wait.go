@@ -6,6 +6,7 @@ import (
 
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/chain"
+	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
@@ -30,7 +31,7 @@ func (l *waits) beginLockAll(c Client, args [][]byte) *Step {
 			return l.waitAll(ctx, session{c, on}, rs, o.Wait)
 		}}
 	}
-	t, held := l.beginTryAll(c, rs, script.ModeTry, "", 0)
+	t, held := l.beginTryAll(c, rs, script.ModeTry, "", 0, 0)
 	if held != nil {
 		return &Step{Finish: func(script.Answer, error) (Reply, *Step) {
 			return l.tried(c, rs, script.Attempt{}, held)
@@ -38,7 +39,7 @@ func (l *waits) beginLockAll(c Client, args [][]byte) *Step {
 	}
 	return &Step{Call: &t.Call, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		return l.lookForClaims(t.claimRecords(answer, err), func(claims []resp.Value) (Reply, *Step) {
-			a, _, err := l.finishTryAll(t, answer, claims, err)
+			a, err := l.finishTryAll(t, answer, claims, err)
 			return l.tried(c, rs, a, err)
 		})
 	}}
@@ -60,7 +61,8 @@ func (l *waits) waitAll(
 	g := l.queues.JoinAll(rs, s.As, patience, time.Now())
 	by := &allLocks{waits: l, s: s, g: g, rs: rs}
 	pause, err := by.pollAll(g.Places())
-	return l.await(ctx, s, &g.Wait, by, patience, pause, err)
+	by.s = l.own(ctx, s, &g.Wait)
+	return l.await(ctx, by.s, &g.Wait, by, patience, pause, err)
 }
 
 // look implements asks.
@@ -121,9 +123,11 @@ func (l *allLocks) pollAll(at queue.Places) (pause time.Duration, err error) {
 	}
 	l.g.PollBegan(time.Now())
 	defer l.g.PollEnded() // once the queues know how the poll ended
-	a, now, err := l.tryAll(mode, at)
+	a, err := l.tryAll(mode, at)
 	l.polled = a
 	switch {
+	case failure.IsStopped(err):
+		return 0, err
 	case err != nil && a.Token == 0 && l.isTransient(err):
 		return l.g.PollAfter(err), nil
 	case err != nil:
@@ -134,7 +138,7 @@ func (l *allLocks) pollAll(at queue.Places) (pause time.Duration, err error) {
 	case a.Token != 0:
 		return 0, l.g.Grant(a)
 	}
-	l.g.Told(at, now)
+	l.g.Told(at, a.Now)
 	l.g.Answered(false)
 	if !at.All {
 		return queue.IdlePause(), nil
@@ -143,13 +147,16 @@ func (l *allLocks) pollAll(at queue.Places) (pause time.Duration, err error) {
 }
 
 // tryAll runs all.lua once.
-func (l *allLocks) tryAll(mode string, at queue.Places) (a script.Attempt, now int64, err error) {
-	t, err := l.beginTryAll(l.s.Client, l.rs, mode, at.Flags(), l.g.FirstKnown())
-	if err != nil {
-		return script.Attempt{AskedAt: t.askedAt}, 0, err
-	}
-	t.Until = l.g.AnswerBy(time.Now())
-	answer, err := l.s.Eval(&t.Call)
+func (l *allLocks) tryAll(mode string, at queue.Places) (script.Attempt, error) {
+	var t *allCall
+	answer, err := l.inTime(l.s, &l.g.Wait, func(ends int64) (c *script.Call, err error) {
+		t, err = l.beginTryAll(l.s.Client, l.rs, mode, at.Flags(), l.g.FirstKnown(), ends)
+		return &t.Call, err
+	})
+	l.lateAnswer(err, l.rs[0].Key, t.askedAt, func(answer script.Answer, err error) []queue.Handed {
+		a, err := l.finishTryAll(t, answer, nil, err)
+		return l.g.SettleLate(a, err, failure.MayHaveRun(err))
+	})
 	var claims []resp.Value
 	for _, key := range t.claimRecords(answer, err) {
 		claim, _ := l.s.Get(key, t.Until)

@@ -75,7 +75,11 @@ func always(reply Reply) func(undone bool) Reply { return func(bool) Reply { ret
 // startAbandoned begins to release what was given to waiters that have left.
 func (l *releases) startAbandoned(ends queue.Ends) {
 	for _, g := range ends.Abandoned {
-		l.startRelease(lockOf(g.Waiter, g.Token), func() {})
+		if lock := lockOf(g.Waiter, g.Token); g.Token == 0 {
+			l.releaseTwice(lock, g.MayRunUntil())
+		} else {
+			l.startRelease(lock, func() {})
+		}
 	}
 }
 
@@ -88,7 +92,8 @@ func requestsOf(list []*queue.Waiter) (rs []script.Request) {
 }
 
 // offersOf are the requests of waiters that are offered a shared lock together with one before
-// them. The one behind them, if any, is passed as if it wanted the lock for itself: it gets nothing.
+// them. The one behind them, if any, is passed as if it wanted the lock for itself: it gets
+// nothing.
 func offersOf(list []*queue.Waiter, behind *queue.Waiter) (rs []script.Request) {
 	rs = requestsOf(list)
 	if behind != nil {

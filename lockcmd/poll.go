@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"lockproxy/internal/resp"
@@ -56,6 +57,7 @@ func (l *waits) wait(
 	if at := w.State(); at.First && pause == notPolled {
 		pause = l.pollInterval(w, at.Lease)
 	}
+	s = l.own(ctx, s, w.Wait)
 	return l.await(ctx, s, w.Wait, oneLock{l, s, w}, patience, pause, err)
 }
 
@@ -88,8 +90,12 @@ func (l oneLock) look(next *lazyTimer, paused, woken bool) (ended bool, err erro
 // lastLook implements asks.
 func (l oneLock) lastLook() error {
 	err, stale := l.w.Outage(time.Now())
-	if stale {
-		return l.check(l.s, l.w)
+	if !stale {
+		return err
+	}
+	asked := time.Now()
+	if err = l.check(l.s, l.w); failure.IsSilence(err) {
+		err = failure.SilentError(time.Since(asked))
 	}
 	return err
 }
@@ -98,26 +104,30 @@ func (l oneLock) lastLook() error {
 func (l oneLock) toUndo() script.Attempt { return script.Attempt{} }
 
 // maxTrustedPoll is how often the first waiter polls where Tracking follows a foreign client's
-// lock: every change is reported, and the lock's end is known. But a connection can be dead without
-// a sign.
-const maxTrustedPoll = 5 * time.Second
+// lock, or one that has not changed for about a second: every change is reported, and the lock's
+// end is known. But a connection can be dead without a sign.
+const maxTrustedPoll = 5500 * time.Millisecond
 
 // pollOrPause polls. Unless that ends the wait, it returns the time to the next poll.
 func (l *waits) pollOrPause(s session, w *queue.Waiter) (pause time.Duration, err error) {
-	again := w.HasPolled()
+	again, quiet := w.HasPolled(), w.Quiet(time.Now())
 	before, _ := l.tracking.Follows(w.As, w.Key)
 	w.PollBegan(time.Now())
 	defer w.PollEnded() // once the queue knows how the poll ended
-	a, err := l.poll(s, w)
+	a, err := l.poll(s, w, quiet && before)
 	switch {
+	case failure.IsStopped(err):
+		return 0, err
 	case err == nil:
 		after, _ := l.tracking.Follows(w.As, w.Key)
-		trusted := a.Foreign && before && after
+		trusted := (a.Foreign || quiet) && before && after
 		w.Answered(trusted)
 		if trusted {
-			return min(maxTrustedPoll, a.Remaining+time.Millisecond), nil
+			pause := maxTrustedPoll - rand.N(maxTrustedPoll/10) // they do not poll all at once
+			return min(pause, a.Remaining+time.Millisecond), nil
 		}
-		if a.Remaining > 0 && (again || l.queues.Of(w.ID()).ForeignCompete(time.Now())) {
+		if a.Remaining > 0 && (quiet || again && a.Foreign ||
+			l.queues.Of(w.ID()).ForeignCompete(time.Now())) {
 			l.tracking.Want(w.As, w.Key)
 		}
 		return l.pollInterval(w, a.Remaining), nil
@@ -129,8 +139,8 @@ func (l *waits) pollOrPause(s session, w *queue.Waiter) (pause time.Duration, er
 }
 
 // poll tries to take the lock for w, which is first. If another client has the lock, it returns
-// what it found.
-func (l *waits) poll(s session, w *queue.Waiter) (found script.Attempt, err error) {
+// what it found. tracks says that it may poll seldom from now on.
+func (l *waits) poll(s session, w *queue.Waiter, tracks bool) (found script.Attempt, err error) {
 	if w.Once && w.HasPolled() { // otherwise it has just been read
 		if there, err := l.readForAll(s, w); there || err != nil {
 			return script.Attempt{}, err
@@ -141,7 +151,7 @@ func (l *waits) poll(s session, w *queue.Waiter) (found script.Attempt, err erro
 	if again {
 		mode = script.ModeAgain
 	}
-	a, err := l.try(s, w, mode, offersOf(others, behind))
+	a, err := l.try(s, w, mode, others, behind, tracks)
 	defer l.endShared(s, w, others, a, err)
 	if a.Made { // it must be read; if it is gone again, the next poll is soon
 		_, err := l.readForAll(s, w)
@@ -183,7 +193,7 @@ func (l *waits) endShared(
 // check finds out whether a waiter that does not poll yet may lock here at all, and whether its
 // owner has the lock already.
 func (l *waits) check(s session, w *queue.Waiter) error {
-	a, err := l.try(s, w, script.ModeCheck, nil)
+	a, err := l.try(s, w, script.ModeCheck, nil, nil, false)
 	if rejected := l.settle(s, w, a, err); rejected != nil {
 		return rejected
 	}
@@ -193,14 +203,18 @@ func (l *waits) check(s session, w *queue.Waiter) error {
 // try runs lock.lua once for a waiter. If an error comes with a token, the caller must undo that,
 // unless the connection had it before.
 func (l *waits) try(
-	s session, w *queue.Waiter, mode string, others []script.Request,
+	s session, w *queue.Waiter, mode string, others []*queue.Waiter, behind *queue.Waiter,
+	tracks bool,
 ) (script.Attempt, error) {
-	t, err := l.beginTry(w.ID(), w.Request, mode, others)
-	if err != nil {
-		return script.Attempt{}, err
-	}
-	t.Until = w.AnswerBy(time.Now())
-	answer, err := s.Eval(&t.Call)
+	var t *lockCall
+	answer, err := l.inTime(s, w.Wait, func(ends int64) (c *script.Call, err error) {
+		t, err = l.beginTry(w.ID(), w.Request, mode, offersOf(others, behind), tracks, ends)
+		return &t.Call, err
+	})
+	l.lateAnswer(err, w.Key, t.askedAt, func(answer script.Answer, err error) []queue.Handed {
+		a, err := l.finishTry(t, answer, false, err)
+		return w.SettleLate(a, others, err, failure.MayHaveRun(err))
+	})
 	var claim resp.Value
 	if key, ok := t.claimRecord(answer, err); ok {
 		claim, _ = s.Get(key, t.Until)

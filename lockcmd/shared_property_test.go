@@ -231,7 +231,7 @@ func TestSharedLocksProperty(t *testing.T) {
 			switch step {
 			case "lock":
 				requests := drawAll()
-				b, err := l.beginTry(id, requests[0], script.ModeFirst, requests[1:])
+				b, err := l.beginTry(id, requests[0], script.ModeFirst, requests[1:], false, 0)
 				if err != nil {
 					t.Fatal(err)
 				}

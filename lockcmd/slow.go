@@ -1,48 +1,43 @@
 package lockcmd
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"strings"
 	"time"
 
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/lockinfo"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 )
 
-// warnSlow logs a waiter that has waited long. It asks the upstream for the holder, and fails if
-// the wait is over before that is answered.
-func (l *waits) warnSlow(s session, w *queue.Waiter) error {
+// warnSlow logs a waiter that has waited long, once it has asked the upstream for the holder. It
+// does not wait for that.
+func (l *waits) warnSlow(w *queue.Waiter) {
 	id := w.ID()
 	omitted, ok := l.seen.slowLog.Allow(time.Now())
 	if !ok {
-		return nil
+		return
 	}
 	waited := time.Since(w.Joined).Round(time.Millisecond).String()
 	line := []any{"key", id.Key, "db", id.DB, "waited", waited, "client", w.Client}
-	c := l.Scripts.Call(script.InfoScript, id.Key, script.NoFastPath, "")
-	c.Until = w.AnswerBy(time.Now())
-	a, err := s.Eval(&c)
-	holder := describeHolder(a.Value, a.Failure(err))
-	if w.State().Has {
-		holder = []any{"holder", "this client, since a moment ago"}
-	}
-	line = append(line, holder...)
-	if n := l.queues.Of(id).Line().Waiters; n > 0 {
-		line = append(line, "waiters", n)
-	}
-	if omitted > 0 {
-		line = append(line, "others_not_logged", omitted)
-	}
-	l.Log.Warn("waiting long for a lock", line...)
-	var late failure.LateError
-	if errors.As(err, &late) {
-		return late
-	}
-	return nil
+	l.Timers.After(0, func(ctx context.Context) {
+		on := l.Clients.On(ctx, w.As, id.Key, time.Now().Add(l.Clients.Patience()))
+		v, err := l.Ask(on, script.InfoScript, id.Key)
+		holder := describeHolder(v, err)
+		if w.State().Has {
+			holder = []any{"holder", "this client, since a moment ago"}
+		}
+		line = append(line, holder...)
+		if n := l.queues.Of(id).Line().Waiters; n > 0 {
+			line = append(line, "waiters", n)
+		}
+		if omitted > 0 {
+			line = append(line, "others_not_logged", omitted)
+		}
+		l.Log.Warn("waiting long for a lock", line...)
+	})
 }
 
 // describeHolder is the holder of a lock by info.lua's reply, as pairs for the log.

@@ -62,7 +62,7 @@ func (l *releases) beginRelease(
 		next = &offer.Next.Request
 	}
 	r.Call = l.Scripts.Unlock(script.Release{
-		Id: id, Proof: p, Has: has, How: l.queues.WaitsAs(id.Key, offer.Compete),
+		Id: id, Proof: p, Has: has, How: l.queues.WaitsAs(id.Key, offer.Compete, false),
 		Wanted: offer.Kind, Next: next, Others: offersOf(offer.Others, offer.Behind),
 	})
 	return r

@@ -31,7 +31,8 @@ func (l *releases) beginReleaseAll(
 	for i, r := range calls {
 		locks[i] = r.id.Key
 	}
-	c = l.Scripts.UnlockAll(as.DB, locks, p, strings.Join(kinds, " "), l.queues.WaitsAs(locks[0], false))
+	c = l.Scripts.UnlockAll(as.DB, locks, p, strings.Join(kinds, " "),
+		l.queues.WaitsAs(locks[0], false, false))
 	return calls, c
 }
 

@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"lockproxy/internal/loopguard"
@@ -14,8 +15,8 @@ import (
 // asks is how a wait asks for its locks: a LOCK's by lock.lua (oneLock), a LOCKALL's by all.lua
 // (allLocks).
 type asks interface {
-	// look follows a wake, or the end of the pause. It polls if it is time to, and sets when that is
-	// again. ended says that the wait has, with the locks or with an error.
+	// look follows a wake, or the end of the pause. It polls if it is time to, and sets when that
+	// is again. ended says that the wait has, with the locks or with an error.
 	look(next *lazyTimer, paused, woken bool) (ended bool, err error)
 	// lastLook is when the wait's time has expired. Its error is why the locks were not taken, if
 	// that is not because others hold them.
@@ -75,9 +76,7 @@ func (l *waits) waitTurn(
 		case <-over.due():
 			return by.lastLook()
 		case <-slow.due():
-			if err := l.warnSlow(s, w.Lead); err != nil {
-				return err
-			}
+			l.warnSlow(w.Lead)
 			continue
 		case <-next.due():
 			paused, next.armed = true, false
@@ -117,6 +116,10 @@ func (l *waits) endWait(
 	ctx context.Context, s session, w *queue.Wait, by asks, queued bool, err error,
 ) Reply {
 	l.awaitOffer(w.Lead)
+	stopped, isStopped := err.(failure.StoppedError)
+	if isStopped {
+		err = stopped.Why
+	}
 	if w.Lead.Once && err != failure.ErrGone && context.Cause(ctx) == nil {
 		err = l.handedClaim(s, w.Lead, err)
 	}
@@ -142,7 +145,13 @@ func (l *waits) endWait(
 	}
 	list := rs.locks(w.As, a.Token)
 	if !won && end.Unknown {
-		l.releases.releaseAbandoned(list...)
+		silent := failure.SilentError(0)
+		if !isStopped && !errors.As(err, &silent) { // or it takes as long again
+			l.releases.releaseAbandoned(list...)
+		}
+		for _, lock := range list {
+			l.releases.releaseTwice(lock, w.MayRunUntil())
+		}
 	}
 	switch {
 	case end.Found != nil:

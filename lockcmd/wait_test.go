@@ -76,7 +76,7 @@ func TestPollBehindGrant(t *testing.T) {
 		id := names.Lock{DB: 0, Key: "job"}
 		r := script.Request{Key: id.Key, Connection: "c", Number: "1"}
 		for name, step := range map[string]func(s session, w *queue.Waiter) error{
-			"poll":  func(s session, w *queue.Waiter) error { _, err := l.poll(s, w); return err },
+			"poll":  func(s session, w *queue.Waiter) error { _, err := l.poll(s, w, false); return err },
 			"check": func(s session, w *queue.Waiter) error { return l.check(s, w) },
 		} {
 			w, _ := l.queues.Join(r, names.Identity{}, 0, time.Now())
@@ -99,15 +99,14 @@ func TestPollBehindGrant(t *testing.T) {
 	}
 }
 
-// askingError is a failure.LateError that calls ask whenever somebody looks at what it is.
+// askingError calls ask whenever somebody looks at what it is.
 type askingError struct{ ask func() }
 
-func (askingError) Error() string { return failure.LateError{}.Error() }
+func (askingError) Error() string { return "lost" }
 
-func (e askingError) As(target any) bool {
+func (e askingError) As(any) bool {
 	e.ask()
-	_, is := target.(*failure.LateError)
-	return is
+	return false
 }
 
 // The first waiter's poll fails after a long silence. A waiter whose time has expired at this
@@ -228,7 +227,7 @@ func TestDeadlockFoundAsPollTakes(t *testing.T) {
 			runtime.Gosched()
 			return []int64{200, 0}
 		}}
-		_, err := l.poll(s.session(), w)
+		_, err := l.poll(s.session(), w, false)
 		if no := <-refused; no != (err != nil) || no != released || no == w.State().Has {
 			t.Fatalf("refused: %v, released: %v, error %v, has it: %t", no, released, err,
 				w.State().Has)
@@ -324,8 +323,8 @@ func TestHangUpCrossesWithGrant(t *testing.T) {
 	}
 }
 
-// countingConnect connects to an upstream that answers 1 to all, and counts the releases of the token
-// 200 of connection "c".
+// countingConnect connects to an upstream that answers 1 to all, and counts the releases of the
+// token 200 of connection "c".
 func countingConnect(released *atomic.Int32) func(names.Identity) *redis.Client {
 	return func(names.Identity) *redis.Client {
 		dial := func(ctx context.Context, network, addr string) (net.Conn, error) {

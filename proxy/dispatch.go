@@ -183,6 +183,12 @@ func (d *dispatcher) addLock(req resp.Request, it *eventloop.Iteration) bool {
 		if !d.relayBatch(it) {
 			return false
 		}
+		if d.pipe.Blocks() { // a release that begins keeps a waiter
+			if it != nil {
+				return false
+			}
+			d.x.await(d.pipe.Barrier())
+		}
 		state, settled := d.pipe.State()
 		if !settled || !state.Plain() || !state.Admitted ||
 			cmd.way == passthrough.Home && state.Has(passthrough.Watching) {

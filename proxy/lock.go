@@ -3,7 +3,6 @@ package proxy
 // A lock command, in its turn among a session's requests.
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/chain"
-	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/syntax"
 	"lockproxy/passthrough"
 )
@@ -29,10 +27,13 @@ type locker struct {
 // sent before.
 func (l *locker) runLock(spec *syntax.Spec, req resp.Request) {
 	l.pipe.AwaitRoom()
+	if l.pipe.Blocks() || spec.Waits(req.Args) && l.pipe.Status().Owes {
+		l.x.await(l.pipe.Barrier()) // it begins when those before it have ended
+	}
 	way := lookup(req.Args[0]).way
 	state, settled := l.pipe.State()
-	// LOCK joins the queue before there is a way to the upstream: when its turn comes it finds one.
-	if spec.Name != "lock" || !settled || !state.Shareable() {
+	// What waits joins the queue before there is a way to the upstream.
+	if !spec.Waits(req.Args) || !settled || !state.Shareable() {
 		if err := l.x.route(way, nil); err != nil {
 			l.x.reply(encodeError(err))
 			return
@@ -71,8 +72,7 @@ func (l *locker) give(spec *syntax.Spec, reply chain.Reply) {
 	l.client.corkIfDraining() // the server may have begun to shut down meanwhile
 	state, _ := l.pipe.State()
 	text := encodeReply(spec.Name, reply, state.Proto)
-	var late failure.LateError
-	isLate := errors.As(reply.Err, &late)
+	isLate := l.steps.isLate()
 	if !isLate { // whether the client must log in would be known even later
 		text = l.x.unlessNoAuth(state, text)
 	}

@@ -40,10 +40,9 @@ func (s *lockSession) Get(key string, until time.Time) (v resp.Value, err error)
 // askUntil waits for what a step asks for, until a time; zero is for as long as it takes. For a
 // confirmation it waits longer, which takes ReplicaTimeout at most.
 func (s *lockSession) askUntil(step *chain.Step, until time.Time) (a script.Answer, err error) {
-	if s.late != nil && !s.x.awaitUntil(s.late, until, false) { // the route might wait for that
+	if s.isLate() { // the route might wait for that
 		return a, s.failure(failure.LateError{})
 	}
-	s.late = nil
 	q := question{Step: step, again: true}
 	for !s.settle(&q, nil) {
 		if q.phase == confirming {
@@ -53,10 +52,23 @@ func (s *lockSession) askUntil(step *chain.Step, until time.Time) (a script.Answ
 			if s.late = q.answer; q.confirms() {
 				s.pipe.Pin(passthrough.Unpinned)
 			}
-			return a, s.failure(failure.LateError{Answered: q.answer.Done})
+			return a, s.failure(failure.LateError{
+				Answered: q.answer.Done, Late: lateScript{q.answers[0]}})
 		}
 	}
 	return q.got, s.failure(q.err)
+}
+
+// isLate reports whether the answer to a script that was given up is still to come.
+func (s *lockSession) isLate() bool { return s.late != nil && !s.late.Arrived() }
+
+// lateScript is the answer to a script that comes too late for its command.
+type lateScript struct{ to *passthrough.Answer }
+
+// Answer implements failure.LateError's.
+func (s lateScript) Answer() (a script.Answer, err error) {
+	a.Value, err = s.to.Value()
+	return a, err
 }
 
 // failure is err, which says if the session has lost the upstream.

@@ -31,8 +31,8 @@ func (u *Upstream) Client(id Identity) *redis.Client {
 		MaxRetries:            -1,
 		ReadTimeout:           -1, // the context's
 		DisableIdentity:       true,
-		PoolSize:              4,
-		MaxIdleConns:          4, // otherwise a busy user's would be closed and opened all the time
+		PoolSize:              64, // most of them while replicas confirm locks
+		MaxIdleConns:          4,  // otherwise a busy user's would be closed and opened all the time
 		ConnMaxIdleTime:       30 * time.Second,
 		ContextTimeoutEnabled: true,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -22,7 +22,7 @@ const (
 	maxBatch = 512
 	// maxInFlight bounds the unanswered batches of one client, and so its connections. While one is
 	// unanswered, another is sent only if it is full or longInFlight has passed: waiting for a
-	// connection is mostly faster than opening another.
+	// connection is mostly faster than opening another. One that may take a lock does not wait.
 	maxInFlight  = 3
 	longInFlight = 500 * time.Millisecond
 	// maxQueued bounds the scripts of one client that are not sent yet.
@@ -38,6 +38,20 @@ type queuedCall struct {
 	answer script.Answer
 	err    error
 }
+
+// UnfinishedError is why Eval has not waited for an answer: it was too late, or Stopped.
+type UnfinishedError struct {
+	*queuedCall
+	Stopped bool
+}
+
+func (UnfinishedError) Error() string { return ErrTooLate.Error() }
+
+// Done is closed when there is an answer, or none will come.
+func (e UnfinishedError) Done() <-chan struct{} { return e.done }
+
+// Answer is what has come, once Done is closed.
+func (e UnfinishedError) Answer() (script.Answer, error) { return e.answer, e.err }
 
 func (c *queuedCall) finish(a script.Answer, err error) {
 	c.answer, c.err = a, err
@@ -64,6 +78,9 @@ type batcher struct {
 	sent     time.Time     // guarded by mu; when the last batch was
 }
 
+// opens reports whether what is sent now may have to wait for a connection that is opened.
+func (b *batcher) opens() bool { return b.client.PoolStats().IdleConns == 0 }
+
 // submit queues c for the next batch. c.done is closed soon after c.until, at the latest.
 func (b *batcher) submit(c *queuedCall) {
 	b.mu.Lock()
@@ -74,7 +91,7 @@ func (b *batcher) submit(c *queuedCall) {
 	}
 	b.queue = append(b.queue, c)
 	due := len(b.queue) >= maxBatch || time.Since(b.sent) > longInFlight
-	if b.inFlight == 0 || b.inFlight < maxInFlight && due {
+	if b.inFlight == 0 || b.inFlight < maxInFlight && due || c.GivesLocks() {
 		b.sent = time.Now()
 		b.inFlight++
 		b.sending.Go(b.sendBatches) // ends with the queue, or its client

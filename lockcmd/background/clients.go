@@ -35,13 +35,16 @@ type Clients struct {
 	sending sync.WaitGroup // all batchers, also of dropped clients
 
 	mu      sync.Mutex
-	clients map[clientKey]*oneClient // guarded by mu
+	clients map[clientKey]*oneClient      // guarded by mu
+	silent  map[*redis.Client]*time.Timer // guarded by mu; replaced by others, and soon closed
 }
 
-// clientKey is the user and the part of the slots of a background client.
+// clientKey is the user and the part of the slots of a background client. What a queue asks goes by
+// one of its own: nothing else keeps it waiting.
 type clientKey struct {
-	as   names.Identity
-	part uint16
+	as     names.Identity
+	part   uint16
+	queues bool
 }
 
 type oneClient struct {
@@ -56,7 +59,7 @@ func NewClients(
 	connect func(names.Identity) *redis.Client, cluster bool,
 ) *Clients {
 	c := &Clients{connect: connect, parts: 1, Ways: &Ways{cluster: cluster},
-		clients: map[clientKey]*oneClient{}}
+		clients: map[clientKey]*oneClient{}, silent: map[*redis.Client]*time.Timer{}}
 	if cluster {
 		c.parts = clusterParts
 	}
@@ -76,7 +79,7 @@ func (c *Clients) Client(as names.Identity) *redis.Client {
 
 // Near returns the client for commands at the node of a lock, or of a channel.
 func (c *Clients) Near(as names.Identity, key string) *redis.Client {
-	return c.clientFor(clientKey{as, c.PartOf(key)}).client
+	return c.clientFor(clientKey{as: as, part: c.PartOf(key)}).client
 }
 
 func (c *Clients) clientFor(key clientKey) *oneClient {
@@ -115,6 +118,11 @@ func (c *Clients) Close() {
 		client.client.Close()
 		delete(c.clients, key)
 	}
+	for client, end := range c.silent {
+		end.Stop()
+		client.Close()
+		delete(c.silent, client)
+	}
 	c.mu.Unlock()
 	c.sending.Wait()
 }
@@ -122,8 +130,20 @@ func (c *Clients) Close() {
 // On returns where scripts on a lock run as an identity. Nobody wants a reply after until.
 func (c *Clients) On(
 	ctx context.Context, as names.Identity, lock string, until time.Time,
-) Evaluator {
-	return &onClient{ctx, c.clientFor(clientKey{as, c.PartOf(lock)}), until}
+) *OnClient {
+	return c.on(ctx, clientKey{as: as, part: c.PartOf(lock)}, until)
+}
+
+// ForQueue is On for what a queue asks for one that waits.
+func (c *Clients) ForQueue(
+	ctx context.Context, as names.Identity, lock string, until time.Time,
+) *OnClient {
+	return c.on(ctx, clientKey{as, c.PartOf(lock), true}, until)
+}
+
+func (c *Clients) on(ctx context.Context, key clientKey, until time.Time) *OnClient {
+	on := c.clientFor(key)
+	return &OnClient{ctx: ctx, of: c, key: key, on: on, Until: until, Opens: on.opens()}
 }
 
 // PartOf is the part of the slots in which a key or a channel is.
@@ -134,19 +154,51 @@ func (c *Clients) PartOf(key string) uint16 {
 	return keyname.SlotOf([]byte(key)) / (slot.Count / c.parts)
 }
 
-type onClient struct {
+// OnClient is where scripts on a lock run as an identity.
+type OnClient struct {
 	ctx   context.Context
+	of    *Clients
+	key   clientKey
 	on    *oneClient
-	until time.Time
+	Until time.Time // nobody wants a reply after it
+	Opens bool      // a connection may have to be opened: none is open and free
+	// Stops are closed when nobody needs an answer any more. Then Eval is stopped.
+	Stops [2]<-chan struct{}
+}
+
+// Get asks for the value of a key.
+func (e *OnClient) Get(key string) (resp.Value, error) {
+	loopguard.MayWait()
+	ctx, cancel := context.WithDeadline(e.ctx, e.Until)
+	defer cancel()
+	return replyValue(e.on.client.Do(ctx, "GET", key).Result())
+}
+
+// Renew has what follows go by new connections: one of those that are open was silent, or lost.
+func (e *OnClient) Renew() {
+	c := e.of
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.clients[e.key] != e.on { // it has been done, or c is closed
+		return
+	}
+	delete(c.clients, e.key)
+	silent := e.on.client
+	c.silent[silent] = time.AfterFunc(c.Patience(), func() { // others may be under way on it
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.silent, silent)
+		silent.Close()
+	})
 }
 
 // Eval implements evaluator: it runs a script in a batch, and returns with the answer, or at until.
-func (e *onClient) Eval(c *script.Call) (script.Answer, error) {
+func (e *OnClient) Eval(c *script.Call) (script.Answer, error) {
 	loopguard.MayWait()
-	if e.on.cluster && c.Confirm.Needed() {
+	if c.Confirm.Needed() && (e.on.cluster || c.GivesLocks()) {
 		return e.evalThenWait(c)
 	}
-	q := &queuedCall{Call: c, until: e.until.Add(c.Confirm.Within), done: make(chan struct{})}
+	q := &queuedCall{Call: c, until: e.Until.Add(c.Confirm.Within), done: make(chan struct{})}
 	e.on.submit(q)
 	timer := time.NewTimer(time.Until(q.until))
 	defer timer.Stop()
@@ -154,16 +206,20 @@ func (e *onClient) Eval(c *script.Call) (script.Answer, error) {
 	case <-q.done:
 		return q.answer, q.err
 	case <-timer.C:
-		return script.Answer{}, ErrTooLate
+		return script.Answer{}, UnfinishedError{q, false}
+	case <-e.Stops[0]:
+		return script.Answer{}, UnfinishedError{q, true}
+	case <-e.Stops[1]:
+		return script.Answer{}, UnfinishedError{q, true}
 	case <-e.ctx.Done():
 		return script.Answer{}, e.ctx.Err()
 	}
 }
 
-// evalThenWait has a script confirmed in a cluster. Only its answer shows which node has written:
-// WAIT cannot be sent with it.
-func (e *onClient) evalThenWait(c *script.Call) (a script.Answer, err error) {
-	timeout := min(time.Until(e.until), e.on.patience()) + c.Confirm.Within
+// evalThenWait has a script confirmed, if its answer says that it has given anything. In a cluster
+// only that shows, too, which node has written.
+func (e *OnClient) evalThenWait(c *script.Call) (a script.Answer, err error) {
+	timeout := min(time.Until(e.Until), e.on.patience())
 	ctx, cancel := context.WithTimeout(e.ctx, timeout)
 	defer cancel()
 	conn := e.on.client.Conn()
@@ -173,11 +229,17 @@ func (e *onClient) evalThenWait(c *script.Call) (a script.Answer, err error) {
 	if redis.HasErrorPrefix(got.Err(), "NOSCRIPT") {
 		got = conn.Do(ctx, append([]any{"EVAL", c.Script.Source}, words...)...)
 	}
-	if a.Value, err = replyValue(got.Result()); err != nil || a.IsError() {
+	a.Value, err = replyValue(got.Result())
+	if err != nil || !c.Confirms(a) {
 		return a, err
 	}
-	wait := conn.Do(ctx, anys(c.ConfirmRequest(true))...)
-	a.Confirmed, err = replyValue(wait.Result())
+	confirming, end := context.WithTimeout(e.ctx, timeout+c.Confirm.Within)
+	defer end()
+	began := time.Now()
+	for ask := c.ConfirmRequest(e.on.cluster); ask != nil && err == nil; {
+		a.Confirmed, err = replyValue(conn.Do(confirming, anys(ask)...).Result())
+		ask = c.ConfirmAgain(e.on.cluster, a, time.Since(began))
+	}
 	return a, err
 }
 

@@ -8,8 +8,8 @@ import (
 	"lockproxy/lockcmd/keyname"
 )
 
-// Ways are how far the upstream is away: the shortest of the last round trips of scripts. Of a
-// cluster each part of the slots has its own.
+// Ways are how far the upstream is away: the shortest of the last round trips of scripts; and what
+// its clock says. Of a cluster each part of the slots has its own.
 type Ways struct {
 	cluster bool
 	parts   [clusterParts]way
@@ -20,6 +20,13 @@ type way struct {
 	next     atomic.Uint32
 	last     [waySamples]atomic.Int64
 	shortest atomic.Int64
+	clock    atomic.Pointer[reading]
+}
+
+// reading is what the clock of the upstream has said, ms, until a time here.
+type reading struct {
+	now int64
+	by  time.Time
 }
 
 const (
@@ -39,6 +46,9 @@ func (ws *Ways) to(key string) *way {
 	return &ws.parts[keyname.SlotOf([]byte(key))/(slot.Count/clusterParts)]
 }
 
+// Told notes the upstream's time, ms, which it has just told.
+func (ws *Ways) Told(key string, now int64) { ws.to(key).clock.Store(&reading{now, time.Now()}) }
+
 // Took notes a round trip of a script on a lock.
 func (ws *Ways) Took(key string, d time.Duration) {
 	w, shortest := ws.to(key), int64(d)
@@ -49,6 +59,15 @@ func (ws *Ways) Took(key string, d time.Duration) {
 		}
 	}
 	w.shortest.Store(shortest)
+}
+
+// Clock is the upstream's time at a time here, ms, or somewhat less: the answer that told it had a
+// way. If it has not told it yet, it is the least time there is.
+func (ws *Ways) Clock(key string, at time.Time) int64 {
+	if told := ws.to(key).clock.Load(); told != nil {
+		return told.now + at.Sub(told.by).Milliseconds()
+	}
+	return 1
 }
 
 // RoundTrip is the time to the upstream and back for a lock; 0 if it is near, or not known.

@@ -33,16 +33,18 @@ func NeverSent(err error) bool {
 }
 
 // IsTransient reports whether a waiter goes on although the upstream has failed with err: another
-// server will replace it (moves), or it is only silent, so that no connection could be opened. The
-// next poll finds what this one may have taken.
+// server will replace it (moves), or it is only silent, or the connection was. The next poll finds
+// what this one may have taken.
 func IsTransient(err error, moves bool) bool {
 	var held HeldOffError
 	if errors.As(err, &held) {
 		return true
 	}
-	var late LateError
-	if errors.Is(err, ErrLost) || errors.As(err, &late) {
+	if errors.Is(err, ErrLost) || IsStopped(err) {
 		return false
+	}
+	if IsSilence(err) {
+		return true
 	}
 	var timeout net.Error
 	if NeverSent(err) && errors.As(err, &timeout) && timeout.Timeout() {
@@ -59,11 +61,19 @@ func IsTransient(err error, moves bool) bool {
 	return errors.As(err, &failed)
 }
 
-// LateError says that a wait was over before the upstream had answered a script. Answered is closed
-// when it has answered, or is lost. If it is nil, the script was not sent: an earlier one is late.
-type LateError struct{ Answered <-chan struct{} }
+// LateError says that a script of a wait was not answered while others could wait for that: the
+// queue asks by other connections from then on. Answered is closed when it has been answered, or is
+// lost. If it is nil, the script was not sent: an earlier one is late.
+type LateError struct {
+	Answered <-chan struct{}
+	Late     interface{ Answer() (script.Answer, error) } // the answer, once Answered is closed
+	Refused  error                                        // why no other can be asked; or nil
+}
 
 func (e LateError) Error() string {
+	if e.Refused != nil {
+		return "does not answer, and refuses other connections: " + e.Refused.Error()
+	}
 	if e.Answered == nil {
 		return "does not answer: nothing was sent, try again"
 	}
@@ -72,6 +82,40 @@ func (e LateError) Error() string {
 
 // MayHaveRun reports whether the script can run later.
 func (e LateError) MayHaveRun() bool { return e.Answered != nil }
+
+// ErrUnanswered is why a question of a queue has no answer, which was sent on a connection of the
+// proxy's own.
+var ErrUnanswered = errors.New("a connection of the proxy's own was lost, or has been silent: " +
+	"whether the script ran is unknown")
+
+// IsSilence reports whether there is no answer, or none yet.
+func IsSilence(err error) bool {
+	var late LateError
+	return errors.Is(err, ErrUnanswered) || errors.As(err, &late) && late.Refused == nil
+}
+
+// StoppedError says that the answer to a script was not waited for, since its wait has ended, for
+// the reason Why.
+type StoppedError struct {
+	LateError
+	Why error
+}
+
+// Late returns err if it says that an answer can come later.
+func Late(err error) (late LateError, is bool) {
+	var stopped StoppedError
+	if errors.As(err, &stopped) {
+		return stopped.LateError, true
+	}
+	errors.As(err, &late)
+	return late, late.Answered != nil
+}
+
+// IsStopped reports whether err is a StoppedError.
+func IsStopped(err error) bool {
+	_, is := err.(StoppedError)
+	return is
+}
 
 func IsDeadlock(err error) bool {
 	var deadlock deadlock.Error

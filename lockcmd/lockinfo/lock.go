@@ -109,7 +109,7 @@ func ReadProxies(since []resp.Value) (list []Proxy) {
 		}
 		how := script.How(fields[2])
 		seen, _ := strconv.ParseInt(fields[1], 10, 64)
-		if since[0].Int-seen >= waitingSeen+how.Way().Milliseconds() {
+		if since[0].Int-seen >= how.Lasts().Milliseconds() {
 			continue
 		}
 		joined, _ := strconv.ParseInt(fields[3], 10, 64)
@@ -117,10 +117,6 @@ func ReadProxies(since []resp.Value) (list []Proxy) {
 	}
 	return list
 }
-
-// waitingSeen is how long after its last poll a proxy counts as waiting, ms, as waiting.lua has it. A
-// round trip of a far one is added.
-const waitingSeen = 1000
 
 // Proxy is a proxy that has waiters for a lock, as the lock record lists it.
 type Proxy struct {

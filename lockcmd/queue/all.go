@@ -32,13 +32,38 @@ func (g *All) Grant(a script.Attempt) error {
 	if g.ended() {
 		return g.rejected
 	}
+	g.grantLocked(a)
+	return nil
+}
+
+// grantLocked is Grant for one that has not ended. mu is held.
+func (g *All) grantLocked(a script.Attempt) {
 	for _, w := range g.Waiters {
 		w.Attempt = a
-		q := qs.of[w.ID()]
+		q := g.queues.of[w.ID()]
 		q.quota = 0
 		q.grant(w, a.Token)
 	}
-	return nil
+}
+
+// SettleLate is Waiter.SettleLate for a LOCKALL.
+func (g *All) SettleLate(a script.Attempt, err error, mayHaveRun bool) (list []Handed) {
+	g.queues.mu.Lock()
+	defer g.queues.mu.Unlock()
+	switch has := g.state == granted; {
+	case a.Token == 0 && (has || !mayHaveRun || !g.told || g.Lead.Owner != ""),
+		has && a.Token <= g.Lead.Token:
+		return nil
+	case a.Token != 0 && err == nil && !g.ended():
+		g.grantLocked(a)
+		return nil
+	}
+	for _, w := range g.Waiters {
+		if !a.Before {
+			list = append(list, Handed{w, a.Token})
+		}
+	}
+	return list
 }
 
 // firstEverywhere reports whether a LOCKALL is the first waiter of each lock: only then it polls.

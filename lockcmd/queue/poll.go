@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -44,10 +45,30 @@ func (w *Waiter) BeginPoll(now time.Time) (again bool, others []*Waiter, behind 
 	again = w.polled && !w.pollNow
 	w.pollNow, w.polled = false, true
 	if q := w.queues.of[w.ID()]; q != nil && q.first() == w {
+		if !again {
+			q.news = now
+		}
 		q.claims.look(now)
 		others, behind = q.offerShared(now)
 	}
 	return again, others, behind
+}
+
+// quietAfter is for how long nothing must have happened to a lock before it is tracked: tracking
+// one that changes all the time would cost more than it saves.
+const quietAfter = 700 * time.Millisecond
+
+// Quiet reports whether nothing has happened to the lock of w, which is first, for quite a while,
+// as far as this proxy knows, and that it would hear of a release. A value that w waits for can
+// change without its lock, and others can be let in to a shared lock until they know that w waits.
+func (w *Waiter) Quiet(now time.Time) bool {
+	qs := w.queues
+	hears := qs.hears(w.Key)
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	q := qs.of[w.ID()]
+	return q != nil && hears && w.polled && !w.pollNow && !w.Once && !q.heldShared &&
+		now.Sub(q.news) >= quietAfter && !qs.foreign.compete(w.ID(), now)
 }
 
 // EndPoll notes what a poll of w has found. has says that w has the lock: by this poll, or by a
@@ -101,6 +122,8 @@ func (w *Waiter) settle(a script.Attempt, err error) (kept bool) {
 	case w.state == granted && a.Token <= w.Token:
 		// By a release, while this was under way: this has found that, or was forced by it.
 		return true
+	case w.told: // and this has come too late
+		return false
 	case w.state == granted && err == nil:
 		// That lease has ended, and this was taken then. With the other token its client could not
 		// release the lock.
@@ -123,6 +146,34 @@ func (w *Waiter) settle(a script.Attempt, err error) (kept bool) {
 	w.Attempt = a
 	q.grant(w, a.Token)
 	return true
+}
+
+// SettleLate takes the answer to a script that was asked again meanwhile, for w and perhaps others
+// that share the lock with it. It returns what they may not keep, also what they may have been
+// given if it mayHaveRun without an answer.
+func (w *Waiter) SettleLate(
+	a script.Attempt, others []*Waiter, err error, mayHaveRun bool,
+) (list []Handed) {
+	w.queues.mu.Lock()
+	defer w.queues.mu.Unlock()
+	for i, one := range append([]*Waiter{w}, others...) {
+		if i > 0 {
+			a.Token++
+			a.Renewed, a.Before = false, false
+		}
+		switch {
+		case a.Token <= int64(i):
+			// Otherwise its next poll finds out. What an owner may have had before is left alone.
+			if mayHaveRun && one.told && one.state != granted && one.Owner == "" {
+				list = append(list, Handed{one, 0})
+			}
+		case i > 0 && i >= a.Given:
+		case !one.settle(a, err) && !a.Before:
+			list = append(list, Handed{one, a.Token})
+		}
+		one.Signal()
+	}
+	return list
 }
 
 // has reports whether w was granted the lock with this token.
@@ -162,15 +213,54 @@ func (w *Wait) PollEnded() {
 	w.pollStarted = time.Time{}
 }
 
-// AnswerBy is when w stops waiting for the answer to a script that it sends now: at its end, but
-// not before a healthy upstream has had time to answer.
-func (w *Wait) AnswerBy(now time.Time) time.Time {
-	patience := maxSilence + w.queues.ways.RoundTrip(w.Lead.Key)
-	if least := now.Add(patience); !w.until.IsZero() && w.until.Before(least) {
-		return least
+// AnswerBy is until when a script that is sent now for w must be answered: a healthy upstream has
+// had time to answer. opens says that it goes by a new connection, which takes longer: then w's end
+// counts, too. Without an answer it is asked again, by a new connection, and has longer each time,
+// since how far the upstream is may not be known yet.
+func (w *Wait) AnswerBy(now time.Time, opens bool) time.Time {
+	w.queues.mu.Lock()
+	defer w.queues.mu.Unlock()
+	way := ownTrips * w.queues.ways.RoundTrip(w.Lead.Key)
+	least := now.Add(maxSilence<<min(w.unanswered, 3) + way)
+	until := least
+	if longest := least.Add(maxSilence + way); opens {
+		until = longest
+		if !w.until.IsZero() && w.until.Before(longest) {
+			until = later(w.until, least)
+		}
 	}
-	return w.until
+	w.mayRunUntil = later(w.mayRunUntil, until)
+	return until
 }
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// Answers reports whether the last poll of w was answered.
+func (w *Wait) Answers() bool {
+	w.queues.mu.Lock()
+	defer w.queues.mu.Unlock()
+	return w.unanswered == 0
+}
+
+// PollStopped notes that w does not wait for the end of its poll, since it has ended, and returns
+// why. The next waiter polls: this one may have found the lock free.
+func (w *Wait) PollStopped() error {
+	w.queues.mu.Lock()
+	defer w.queues.mu.Unlock()
+	for _, one := range w.Waiters {
+		one.pollNow = true
+	}
+	return cmp.Or[error](w.rejected, failure.ErrGone)
+}
+
+// ownTrips is how many round trips a question takes at most, on a connection that is open: to log
+// in, to ask, and to ask with the source of the script. To open one takes as many.
+const ownTrips = 4
 
 // How often a waiter polls while the upstream is being replaced.
 const (
@@ -180,14 +270,25 @@ const (
 
 // PollAfter notes a poll's transient failure. It returns the time to the next poll.
 func (w *Wait) PollAfter(err error) time.Duration {
+	silent := failure.IsSilence(err)
 	w.queues.mu.Lock()
 	for _, one := range w.Waiters {
-		if q := w.queues.of[one.ID()]; q != nil { // otherwise a release has given it the lock
+		q := w.queues.of[one.ID()]                            // if it is nil a release has given it the lock
+		if q != nil && (!silent || !w.pollStarted.IsZero()) { // a check's silence concerns w alone
+			switch {
+			case !silent:
+				q.silentSince = time.Time{}
+			case q.failing == nil || q.silentSince.IsZero():
+				q.silentSince = w.pollStarted
+			}
 			q.failing = err
 		}
 	}
 	if failure.MayHaveRun(err) && w.Lead.Owner == "" { // otherwise an older lock may be its owner's
 		w.unknown = true
+	}
+	if silent {
+		w.unanswered++
 	}
 	w.queues.mu.Unlock()
 	var held failure.HeldOffError
@@ -207,14 +308,19 @@ func (w *Wait) PollFailed(err error, now time.Time) {
 		return // this concerns w alone
 	}
 	var late failure.LateError
-	if errors.As(err, &late) {
-		err = failure.SilentError(now.Sub(w.Joined)) // nothing was sent for the others
-	}
+	isLate := errors.As(err, &late)
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
+	if isLate { // nothing was sent for the others
+		since := w.Joined
+		if !w.pollStarted.IsZero() {
+			since = w.pollStarted
+		}
+		err = failure.SilentError(now.Sub(since))
+	}
 	for _, one := range w.Waiters {
 		if q := w.queues.of[one.ID()]; q != nil {
-			q.failing, one.pollNow = err, true
+			q.failing, q.silentSince, one.pollNow = err, time.Time{}, true
 		}
 	}
 }
@@ -223,6 +329,7 @@ func (w *Wait) PollFailed(err error, now time.Time) {
 func (w *Wait) Answered(trusted bool) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
+	w.unanswered = 0
 	for _, one := range w.Waiters {
 		if q := w.queues.of[one.ID()]; q != nil {
 			q.failing, q.trusted = nil, trusted
@@ -256,6 +363,8 @@ func (qs *Queues) outage(id names.Lock, now time.Time) (err error, stale bool) {
 	switch {
 	case q == nil:
 		return nil, false
+	case q.failing != nil && !q.silentSince.IsZero():
+		return failure.SilentError(now.Sub(q.silentSince)), false
 	case q.failing != nil:
 		return q.failing, false
 	case q.first() == nil:

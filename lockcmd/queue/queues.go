@@ -80,9 +80,9 @@ func (q Queue) Delay(since time.Time) *Delayed { return q.all.delayed.join(q.id,
 // should hear of it and does not for ended. Nobody may wait yet.
 func (qs *Queues) Hears(hears func(key string) bool) { qs.hears = hears }
 
-// WaitsAs is how this proxy waits for a lock.
-func (qs *Queues) WaitsAs(key string, foreignCompete bool) script.How {
-	return script.NewHow(foreignCompete, !qs.hears(key), qs.ways.Steps(key))
+// WaitsAs is how this proxy waits for a lock. tracks says that it polls seldom.
+func (qs *Queues) WaitsAs(key string, foreignCompete, tracks bool) script.How {
+	return script.NewHow(foreignCompete, !qs.hears(key), tracks, qs.ways.Steps(key))
 }
 
 // beginLocked begins a wait now. It lasts for patience; 0 is forever. mu is held.
@@ -127,7 +127,7 @@ func (qs *Queues) Join(
 func (qs *Queues) JoinAll(
 	rs []script.Request, as names.Identity, patience time.Duration, now time.Time,
 ) (g *All) {
-	g = &All{Wait: Wait{As: as, wake: make(chan struct{}, 1)}}
+	g = &All{Wait: *newWait(as)}
 	g.all = g
 	for _, r := range rs {
 		g.Waiters = append(g.Waiters, &Waiter{Request: r, Wait: &g.Wait})
@@ -180,6 +180,7 @@ func (w *Wait) End(err error) (d Departure) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	w.end(left)
+	w.told = true
 	d = Departure{Won: w.state == granted, Found: w.found, Unknown: w.unknown, Err: err}
 	if err == nil || w.rejected != nil && err != failure.ErrGone && !failure.MayHaveRun(err) {
 		d.Err = w.rejected

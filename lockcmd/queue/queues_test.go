@@ -68,16 +68,16 @@ func TestWaited(t *testing.T) {
 // of it.
 func TestNothingIsHeardBeforeASubscription(t *testing.T) {
 	qs := New(&background.Ways{})
-	if how := qs.WaitsAs("job", false); how != "p0" {
+	if how := qs.WaitsAs("job", false, false); how != "p0" {
 		t.Errorf("it waits as %s", how)
 	}
 	hears := true
 	qs.Hears(func(key string) bool { return hears && key == "job" })
-	if how := qs.WaitsAs("job", false); how != "0" {
+	if how := qs.WaitsAs("job", false, false); how != "0" {
 		t.Errorf("with a subscription it waits as %s", how)
 	}
 	hears = false
-	if how := qs.WaitsAs("job", false); how != "p0" {
+	if how := qs.WaitsAs("job", false, false); how != "p0" {
 		t.Errorf("without one it waits as %s", how)
 	}
 }

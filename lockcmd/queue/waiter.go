@@ -22,10 +22,14 @@ type Wait struct {
 	until       time.Time     // when it ends; zero is never
 	wake        chan struct{} // holds one: something has changed, or a lock may be free
 	state       waitState     // changed by offer, notOffered, end and endAgain alone
+	refused     chan struct{} // closed when others have ended it
+	told        bool          // its client is told how it has ended
+	mayRunUntil time.Time     // when the last script that was asked for it can run at the latest
 	rejected    error         // why it has left, if others have ended it
 	found       *string       // the value that it waited for, once it is served
 	unknown     bool          // a release or poll has failed that may have given it its locks
 	ownerHolds  bool          // its owner seems to have the lock: check, even behind others
+	unanswered  int           // polls, since the last answer
 	pollStarted time.Time     // when the poll under way began; zero if none is
 	all         *All          // what it is part of, if it is a LOCKALL
 	arrived     *list.Element // among Queues.waits
@@ -94,8 +98,19 @@ func (w *Wait) refuse(err error) (ended bool) {
 		return false
 	}
 	w.rejected = err
+	close(w.refused)
 	return true
 }
+
+// MayRunUntil is when the last script that was asked for w can run at the latest.
+func (w *Wait) MayRunUntil() time.Time {
+	w.queues.mu.Lock()
+	defer w.queues.mu.Unlock()
+	return w.mayRunUntil
+}
+
+// Refused is closed when others have ended w.
+func (w *Wait) Refused() <-chan struct{} { return w.refused }
 
 // Waiter is the place of a Wait in the queue of one lock.
 type Waiter struct {
@@ -116,8 +131,12 @@ type All struct {
 	turn  *list.Element // among Queues.alls
 }
 
+func newWait(as names.Identity) *Wait {
+	return &Wait{As: as, wake: make(chan struct{}, 1), refused: make(chan struct{})}
+}
+
 func newWaiter(r script.Request, as names.Identity) *Waiter {
-	w := &Waiter{Request: r, Wait: &Wait{As: as, wake: make(chan struct{}, 1)}}
+	w := &Waiter{Request: r, Wait: newWait(as)}
 	w.Waiters, w.Lead = []*Waiter{w}, w
 	return w
 }

@@ -6,10 +6,11 @@ import (
 )
 
 // LockAll makes a call of all.lua. firstAt is its `first_at`. since is when the request began to
-// wait, by the upstream's clock, ms; 0 if it has not.
-func (m *Maker) LockAll(rs []Request, mode, firstAt string, how How, since int64) Call {
+// wait, by the upstream's clock, ms; 0 if it has not. ends is as for Lock.
+func (m *Maker) LockAll(rs []Request, mode, firstAt string, how How, since, ends int64) Call {
 	r := rs[0]
-	c := m.Call(allScript, r.Key, FastArgs{firstAt}, listOf(r), m.takeWords(mode, how, since)...)
+	c := m.Call(allScript, r.Key, FastArgs{firstAt}, listOf(r),
+		m.takeWords(mode, how, since, ends)...)
 	for _, r := range rs[1:] {
 		c.addLock(r.Key)
 	}
@@ -20,25 +21,20 @@ func (m *Maker) LockAll(rs []Request, mode, firstAt string, how How, since int64
 // addLock adds another lock to a call.
 func (c *Call) addLock(key string) { c.More = append(c.More, key, keyname.Record([]byte(key))) }
 
-// allHeld is what all.lua has found if it has not taken the locks.
-type allHeld struct {
-	Now     int64   // the upstream's time, ms
-	Foreign []int64 // which of the locks foreign clients hold, from 1 on
-}
-
-// AttemptAll reads the answer to a call of all.lua.
-func (c *Call) AttemptAll(answer Answer, err error) (a Attempt, held allHeld, failed error) {
+// AttemptAll reads the answer to a call of all.lua. If the locks are held, foreign are those that
+// foreign clients hold, from 1 on.
+func (c *Call) AttemptAll(answer Answer, err error) (a Attempt, foreign []int64, failed error) {
 	found, err := c.Ints(3, answer, err)
 	if err != nil {
-		return a, held, err
+		return a, nil, err
 	}
 	a.Token = found[0]
 	if a.Token == 0 {
-		a.Remaining = FromMS(found[1])
-		return a, allHeld{found[2], found[3:]}, nil
+		a.Remaining, a.Now = FromMS(found[1]), found[2]
+		return a, found[3:], nil
 	}
 	a.TakenOver, a.Renewed, a.Before = found[1] > 0, found[2] > 0, found[2] == 2
-	return a, held, nil
+	return a, nil, nil
 }
 
 // UnlockAll makes a call of unall.lua, which releases several locks of one token. kinds are what

@@ -34,7 +34,7 @@ end
 if held or own > 0 and own < #locks then
   local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
   for i, lock in ipairs(locks) do
-    if string.sub(first_at, i, i) == '1' then lock.enlist() end
+    lock.enlist(string.sub(first_at, i, i) == '1')
   end
   return {0, wait, now, unpack(foreign)}
 end

@@ -22,9 +22,10 @@ end
 
 lock.give_again = give_again
 
--- Records that the LOCKALL waits here.
-function lock.enlist()
-  if not kind then enlist(ALL .. how, since) end
+-- Records that the LOCKALL waits here, if it is the first waiter.
+function lock.enlist(first)
+  if first and not kind then enlist(ALL .. how, since) end
+  if mode == 'try' and behind then doubt_trackers() end
 end
 
 local others, given, grace_until

@@ -34,6 +34,12 @@ func (c *Call) Confirms(a Answer) bool {
 		len(ints) > 1 && ints[1] > 0)
 }
 
+// GivesLocks reports whether c asks for a lock: mostly it gets nothing, and no replica is waited
+// for.
+func (c *Call) GivesLocks() bool {
+	return c.Script == LockScript || c.Script == onceScript || c.Script == allScript
+}
+
 // ConfirmRequest is sent after the script, on the same connection. Its answer is Answer.Confirmed.
 func (c *Call) ConfirmRequest(cluster bool) []string {
 	return c.confirmRequest(cluster, c.Confirm.Within)

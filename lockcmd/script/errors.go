@@ -3,6 +3,7 @@ package script
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -21,6 +22,17 @@ func HasCode(said ServerError, codes ...string) bool {
 func (e ServerError) IsTransient() bool {
 	return HasCode(e, "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN",
 		"MOVED", "ASK")
+}
+
+// Late is the upstream's time, ms, if err says that the question has come too late: then nothing
+// has been done. See `ends` of take.lua.
+func Late(err error) (now int64, is bool) {
+	said, _ := err.(ServerError)
+	text, is := strings.CutPrefix(string(said), "LATE ")
+	if is {
+		now, err = strconv.ParseInt(text, 10, 64)
+	}
+	return now, is && err == nil
 }
 
 // RelayedError is an UPSTREAM error that came as a reply: one node of a cluster was lost, or

@@ -27,8 +27,9 @@ func TestHow(t *testing.T) {
 			t.Errorf("%q: %v, not %v", how, got, want)
 		}
 	}
-	for want, got := range map[How]How{"0": NewHow(false, false, 0), "p0": NewHow(false, true, 0),
-		"f0": NewHow(true, true, 0), "12": NewHow(false, false, 12)} {
+	for want, got := range map[How]How{"0": NewHow(false, false, false, 0), "p0": NewHow(false, true, true, 0),
+		"f0": NewHow(true, true, false, 0), "12": NewHow(false, false, false, 12),
+		"t3": NewHow(false, false, true, 3)} {
 		if got != want {
 			t.Errorf("%q, not %q", got, want)
 		}

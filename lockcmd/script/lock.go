@@ -21,11 +21,12 @@ const TakeoverGrace = 2 * time.Second
 // Lock makes a call of lock.lua, or of once.lua for the claim to a value. how is how this proxy
 // waits. behind is since when a LOCKALL waits here, which goes first; 0 is none. others are waiters
 // behind the request that can share the lock with it, and the one behind these, which is exclusive.
+// ends is until when it takes anything, by the upstream's clock, ms; 0 is always.
 func (m *Maker) Lock(
-	r Request, mode string, how How, behind int64, others []Request,
+	r Request, mode string, how How, behind int64, others []Request, ends int64,
 ) Call {
 	fast := m.fastLock(r, mode)
-	if len(others) > 0 || mode == ModeAgain {
+	if len(others) > 0 || mode == ModeAgain || ends > 0 {
 		fast = NoFastPath
 	}
 	if mode == ModeAgain {
@@ -35,7 +36,7 @@ func (m *Maker) Lock(
 	if r.Once {
 		script, fast = onceScript, FastArgs{"", "", r.earlyText()}
 	}
-	c := m.Call(script, r.Key, fast, listOf(r, others...), m.takeWords(mode, how, behind)...)
+	c := m.Call(script, r.Key, fast, listOf(r, others...), m.takeWords(mode, how, behind, ends)...)
 	if r.Once {
 		c.More = []string{r.Value}
 	}
@@ -44,9 +45,9 @@ func (m *Maker) Lock(
 }
 
 // takeWords are the words of take.lua.
-func (m *Maker) takeWords(mode string, how How, told int64) []string {
+func (m *Maker) takeWords(mode string, how How, told, ends int64) []string {
 	return []string{m.unit(), m.retention, milliseconds(TakeoverGrace), m.Proxy, mode, string(how),
-		strconv.FormatInt(told, 10)}
+		strconv.FormatInt(told, 10), strconv.FormatInt(ends, 10)}
 }
 
 // Attempt is the result of one call of lock.lua.
@@ -61,7 +62,8 @@ type Attempt struct {
 	Exclusive bool          // the lock is exclusive, whatever was asked for now
 	Remaining time.Duration // of a held lock
 
-	HeldShared bool // others share it
+	HeldShared bool  // others share it
+	Now        int64 // of a held lock: the upstream's time, ms
 	AskedAt    time.Time
 	Waited     time.Duration // in the queue of waiters
 }
@@ -82,7 +84,10 @@ func (c *Call) Attempt(answer Answer, err error) (a Attempt, failed error) {
 		third = found[2]
 	}
 	if a.Token == 0 {
-		a.Remaining, a.HeldShared = FromMS(third), shared
+		a.Remaining = FromMS(third)
+		if len(found) > 4 {
+			a.HeldShared, a.Now = found[3] == 1, found[4]
+		}
 		return a, nil
 	}
 	a.TakenOver, a.Renewed, a.Before = found[1] > 0, third > 0, third == 2

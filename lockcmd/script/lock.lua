@@ -6,8 +6,8 @@ Returns {token, 0; 1 if it was taken over from the expired timestamp of a foreig
 is a grace period for another reason: it was taken over from one of LOCK's, or an earlier one is not
 over}, with a third number if the lock was its owner's already: 1, or 2 if this connection had been
 given it before. For a shared lock the fourth is to how many it was given; their tokens follow one
-another. If it is held {0, 1 if by a foreign client, otherwise 0, ms until another may take it}, and
-a 1 if it is shared.
+another. If it is held {0, 1 if by a foreign client, otherwise 0, ms until another may take it, 1 if
+it is shared, otherwise 0, the time now, ms}.
 WRONGTYPE if a key holds something else; then nothing is written.
 ]]
 if own then return give_again() end
@@ -73,13 +73,14 @@ local mine = reserved and mode ~= 'check'
 local behind = not held and not kind and behind_until(waits_since())
 if mode == 'check' or kind or held and not mine or behind then
   if mode == 'first' and (held or behind) then enlist(letter_of(asker.limit) .. how, waits_since()) end
+  if mode == 'try' and behind then doubt_trackers() end
   local free = foreign_until or held and free_at or behind or now
   local shared = held and state == 'shared'
   if shares and shared then -- when the first of its holders ends
     free = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. whole(now - guard), '+inf', 'WITHSCORES',
       'LIMIT', 0, 1)[2] + guard
   end
-  return {0, kind and 1 or 0, free - now, shared and 1 or nil}
+  return {0, kind and 1 or 0, free - now, shared and 1 or 0, now}
 end
 
 local at, text, taken_over, grace_until = take_key(mine)

@@ -15,7 +15,7 @@ func TestAskingAgainNamesThoseBehind(t *testing.T) {
 	}
 	for _, mode := range []string{ModeFirst, ModeAgain} {
 		c := m.Lock(request("p-1", "me"), mode, "0", 0, []Request{request("p-2", ""),
-			request("p-3", "him")})
+			request("p-3", "him")}, 0)
 		for _, named := range []string{"p-1", "me", "p-2", "p-3", "him"} {
 			if !strings.Contains(strings.Join(c.Args[1:], " "), named) {
 				t.Errorf("%s: %q of %q is missing", mode, named, c.Args)

@@ -29,6 +29,7 @@ KEYS[2]  its record: "v1 token expires value grace acquired session state connec
                 s  its first waiter wants to share the lock
                 l  the same, up to a limit
                 a  its first waiter is a LOCKALL, whose place counts for free locks, too
+                t  it tracks the lock, which has not changed for a second, and polls seldom
 
 A shared lock's record is a sorted set. Its members, by their scores:
   -inf     the same line, in the state shared. token is the last one given out, expires the latest

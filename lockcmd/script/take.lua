@@ -10,9 +10,13 @@ mode       "try", if none waits at this proxy; "first", for the first waiter of 
            takes no free lock
 how        how this proxy waits, as in the record
 told       since when a LOCKALL waits at this proxy, which is the asker or waits behind it, ms; or 0
+ends       until when the proxy waits for the answer, by this server's clock, ms; or 0. Nothing is
+           taken or written later, and the answer is the error "LATE" with the time now: the
+           question may have been on its way for long, and nobody would have the lock
 ]]
-local unit, retention, takeover, proxy, mode, how, told = unpack(words)
-retention, told = tonumber(retention), tonumber(told)
+local unit, retention, takeover, proxy, mode, how, told, ends = unpack(words)
+retention, told, ends = tonumber(retention), tonumber(told), tonumber(ends)
+if ends > 0 and now > ends then return redis.error_reply('LATE ' .. whole(now)) end
 
 local kind, foreign_until = foreign()
 if malformed or kind == 'data' then return redis.error_reply(WRONGTYPE) end
@@ -87,6 +91,19 @@ local function enlist(as, since)
   while list[at] and goes_before(list[at], since) do at = at + 1 end
   table.insert(list, at, seen_now(proxy, as, since))
   write_waiting(join(list), unit, retention)
+end
+
+-- A proxy that tracks a lock asks at once when it is free. If it does not, it may have ended: so
+-- for a LOCK without WAIT that it keeps from the lock, it counts as waiting for no more than a
+-- second.
+local function doubt_trackers()
+  local list, doubted = waiting_proxies(nil), false
+  for i, entry in ipairs(list) do
+    if waits_as(entry, TRACKS) then
+      list[i], doubted = seen_now(entry.proxy, string.gsub(entry.how, TRACKS, ''), entry.since), true
+    end
+  end
+  if doubted then write_waiting(join(list), unit, retention) end
 end
 
 -- Writes the key of a lock that is taken; mine says that it was reserved. Returns until when it is,

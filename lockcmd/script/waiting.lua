@@ -1,7 +1,7 @@
 --[[ Which proxies have waiters, by the record. It comes after write.lua. ]]
 
 -- The letters of `how`: see read.lua.
-local FOREIGN, POLLS, SHARES, LIMITED, ALL = 'f', 'p', 's', 'l', 'a'
+local FOREIGN, POLLS, SHARES, LIMITED, ALL, TRACKS = 'f', 'p', 's', 'l', 'a', 't'
 local SHARES_AT_ALL = '[sl]'
 
 -- How a waiter waits, by the limit that it asks for.
@@ -23,12 +23,18 @@ local HEAD_START = 100
 -- it is listed again by its next poll.
 local FUTURE = 5000
 
--- The waiting proxies seen within the last second and their way, except one.
+-- How long a proxy is listed after it has been seen, ms, by `how`. One that tracks the lock asks
+-- every five seconds. If it has ended, it does not listen either, and gets no turn.
+local function lasts(how)
+  return (string.find(how, TRACKS, 1, true) and 7000 or 1000) + way(how)
+end
+
+-- The waiting proxies that have been seen lately, except one.
 local function waiting_proxies(except)
   local list = {}
   for text, proxy, seen, how, since in
     string.gmatch(waiting or '-', '(([^,:]+):(%d+):(%a*%d+):(%d+))') do
-    if proxy ~= except and now - seen < 1000 + way(how) and seen - now < FUTURE then
+    if proxy ~= except and now - seen < lasts(how) and seen - now < FUTURE then
       list[#list + 1] = {text = text, proxy = proxy, seen = tonumber(seen), how = how,
         since = tonumber(since)}
     end

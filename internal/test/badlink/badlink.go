@@ -47,6 +47,7 @@ type pair struct {
 	near, far net.Conn
 	ctx       context.Context // ends with the connection
 	end       context.CancelFunc
+	frozen    chan struct{} // guarded by Link.mu; nil, or closed by Thaw: see Freeze
 }
 
 // New makes a link to address to, on a free loopback port. seed decides which bytes are corrupted.
@@ -151,6 +152,44 @@ func (l *Link) Hangup() {
 	})
 }
 
+// Freeze has nothing pass on the connections that are open, which do not end: what comes on them is
+// acknowledged, and passes after Thaw. New connections are served.
+func (l *Link) Freeze() {
+	l.each(func(p *pair) {
+		if p.frozen == nil {
+			p.frozen = make(chan struct{})
+		}
+	})
+}
+
+// Thaw ends Freeze. What was held has passed when Holding says no.
+func (l *Link) Thaw() {
+	l.each(func(p *pair) {
+		if p.frozen != nil {
+			close(p.frozen)
+			p.frozen = nil
+		}
+	})
+}
+
+// awaitThaw waits while the connection is frozen, and returns how many pieces it has held. ok is
+// false when the connection ends first.
+func (l *Link) awaitThaw(p *pair) (held int, ok bool) {
+	l.mu.Lock()
+	frozen := p.frozen
+	l.mu.Unlock()
+	if frozen == nil {
+		return 0, true
+	}
+	l.hold(1)
+	select {
+	case <-frozen:
+		return 1, true
+	case <-p.ctx.Done():
+		return 1, false
+	}
+}
+
 // ResetOne resets any one connection.
 func (l *Link) ResetOne() {
 	one := false
@@ -176,8 +215,8 @@ func (p *pair) drop(reset bool) {
 	drop(p.far, reset)
 }
 
-// drop closes one end of a connection at once, by a reset if that is asked for and the transport has
-// one.
+// drop closes one end of a connection at once, by a reset if that is asked for and the transport
+// has one.
 func drop(c net.Conn, reset bool) {
 	if end, ok := c.(tlsEnd); ok {
 		c = end.raw
@@ -271,7 +310,9 @@ func (l *Link) pump(p *pair, to, from net.Conn, up bool, insert Insertion) {
 		}
 		n, err := from.Read(buf[:most])
 		if n > 0 {
-			if !l.delay(p.ctx, n, up) {
+			held, ok := l.awaitThaw(p)
+			if ok = ok && l.delay(p.ctx, n, up); !ok {
+				l.hold(-held)
 				return
 			}
 			data := buf[:n]
@@ -286,6 +327,7 @@ func (l *Link) pump(p *pair, to, from net.Conn, up bool, insert Insertion) {
 			} else if len(data) > 0 {
 				werr = pass(data)
 			}
+			l.hold(-held)
 			if torn != nil {
 				way.end()
 				p.drop(torn.reset)

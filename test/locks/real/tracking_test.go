@@ -17,6 +17,7 @@ import (
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
+	"lockproxy/lockcmd/keyname"
 )
 
 // setUntracked has a proxy's user without CLIENT TRACKING.
@@ -35,9 +36,9 @@ func startPolls(t *testing.T) *polls {
 	t.Helper()
 	server, proxy := proxytest.StartBoth(t)
 	holder, waiter := proxytest.Dial(t, proxy.Addr), proxytest.Dial(t, proxy.Addr)
-	holder.Lock("job 3600")
-	waiter.Send("LOCK job 3600 WAIT 0")
-	proxytest.AwaitWaiters(t, proxy, "job", 1)
+	holder.Do("ONCE job 3600")
+	waiter.Send("ONCE job 3600 WAIT 0") // it polls, also when nothing happens
+	proxytest.AwaitWaiters(t, proxy, keyname.Claim([]byte("job")), 1)
 	p, direct := &polls{t: t}, proxytest.GoRedis(t, server.Addr())
 	var over atomic.Bool
 	var counting sync.WaitGroup

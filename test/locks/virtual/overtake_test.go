@@ -3,6 +3,7 @@
 package virtual_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/test/virtualtest"
+	"lockproxy/lockcmd/keyname"
 )
 
 // A lock that runs out goes to the client that waits for it at another proxy, not to one that began
@@ -201,4 +203,24 @@ func TestSharersOvertakeNobodyBehindThemElsewhere(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A proxy that tracks a lock asks for it as soon as it is free. If it does not it has ended, and
+// for a LOCK without WAIT it counts as waiting for a second more, not for as long as it need not
+// ask.
+func TestLockAfterAProxyThatTrackedItAndHasEnded(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		server, p := virtualtest.StartBoth(t)
+		c := proxytest.Dial(t, p.Addr)
+		for _, command := range []string{"LOCK job 300", "LOCK job 300 SHARED", "LOCKALL 300 1 job"} {
+			now := time.Now().UnixMilli()
+			server.Ask("SET", keyname.Record([]byte("job")), fmt.Sprintf(
+				"v1 %d 0 0 0 0 0 released - 0 - gone:%d:t0:%d\n", now*1000, now-2000, now-9000))
+			c.Expect(command, "$-1\r\n")
+			time.Sleep(1100 * time.Millisecond)
+			token := proxytest.Token(t, c.Do(command))
+			c.Expect(proxytest.Unlock("job", token), ":1\r\n")
+			server.Ask("DEL", "job", keyname.Record([]byte("job")))
+		}
+	})
 }

@@ -128,10 +128,10 @@ func TestWaitEndsWhileRedisIsSilent(t *testing.T) {
 		newcomer.Send("LOCK new 60 WAIT 1")
 		idle.Send("LOCK free 60 WAIT 1")
 		owed.Send("GET x", "LOCK owed 60 WAIT 0.5")
-		within(idle, "has not answered in time", 2*time.Second)
-		within(newcomer, "has not answered in time", 2*time.Second)
+		within(idle, "has not answered for", 2*time.Second)
+		within(newcomer, "has not answered for", 2*time.Second)
 		idle.Send("LOCK more 60 WAIT 0.5", "PING") // none piles up after the late one
-		within(idle, "does not answer", 4*time.Second)
+		within(idle, "has not answered for", 4*time.Second)
 		within(held, "", 4*time.Second)
 		if owed.Arrived() {
 			t.Errorf("%q came before the answer to GET", owed.Reply())
@@ -151,5 +151,95 @@ func TestWaitEndsWhileRedisIsSilent(t *testing.T) {
 			next.Lock(key + " 1 WAIT 3")
 		}
 		idle.Lock("again 5 WAIT 1")
+	})
+}
+
+// A release that its client has sent behind a command that blocks names no waiter until then:
+// another release hands the lock over at once.
+func TestReleaseBehindABlockedCommandHoldsUpNoWaiter(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		server, p := virtualtest.StartBoth(t)
+		elsewhere := proxytest.Dial(t, proxytest.Start(t, server.URL(), nil).Addr)
+		token := elsewhere.Lock("job 600")
+		blocked, waiter := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+		waiter.Send("LOCK job 600 WAIT 0")
+		proxytest.AwaitWaiters(t, p, "job", 1)
+		blocked.Send("BLPOP list 0", proxytest.Unlock("job", token))
+		time.Sleep(time.Second)
+		began := time.Now()
+		elsewhere.Expect(proxytest.Unlock("job", token), ":1\r\n")
+		proxytest.Token(t, waiter.Reply())
+		if took := time.Since(began); took > 250*time.Millisecond {
+			t.Errorf("it has the lock after %v", took)
+		}
+		elsewhere.Expect("RPUSH list x", ":1\r\n")
+		blocked.WantReply("*2\r\n$4\r\nlist\r\n$1\r\nx\r\n")
+		blocked.WantReply(":0\r\n")
+	})
+}
+
+// A poll that comes to Redis when its proxy no longer waits for its answer takes nothing, and lists
+// nobody as waiting.
+func TestAPollThatComesLateTakesNothing(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		server := virtualtest.StartStore(t)
+		link := proxytest.LinkTo(t, server)
+		p := proxytest.Start(t, "redis://"+link.Addr(), nil)
+		elsewhere := proxytest.Dial(t, proxytest.Start(t, server.URL(), nil).Addr)
+		for _, command := range []string{
+			"LOCK job 600", "LOCK job 600 OWNER me", "LOCK job 600 SHARED", "LOCKALL 600 1 job",
+		} {
+			token := elsewhere.Lock("job 600")
+			waiter := proxytest.Dial(t, p.Addr)
+			waiter.Send(command + " WAIT 0")
+			proxytest.AwaitWaiters(t, p, "job", 1)
+			time.Sleep(time.Second)
+			link.Freeze()
+			time.Sleep(500 * time.Millisecond) // a poll is on its way
+			elsewhere.Expect(proxytest.Unlock("job", token), ":1\r\n")
+			token = proxytest.Token(t, waiter.Reply())
+			elsewhere.Expect(proxytest.Unlock("job", token), ":1\r\n")
+			time.Sleep(5 * time.Second) // its proxy has given up the connection
+			link.Thaw()
+			time.Sleep(time.Second)
+			elsewhere.Expect("LOCKINFO job", "$-1\r\n")
+			token = elsewhere.Lock("job 600")
+			elsewhere.Expect("LOCKINFO job WAITERS", "*0\r\n")
+			elsewhere.Expect(proxytest.Unlock("job", token), ":1\r\n")
+		}
+	})
+}
+
+// A client that disconnects while its poll is asked again leaves the queue at once, and what the
+// polls have taken is released.
+func TestAWaiterLeavesDuringItsPoll(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		server := virtualtest.StartStore(t)
+		link := proxytest.LinkTo(t, server)
+		p := proxytest.Start(t, "redis://"+link.Addr(), nil)
+		elsewhere := proxytest.Dial(t, proxytest.Start(t, server.URL(), nil).Addr)
+		for _, command := range []string{
+			"LOCK job 600", "LOCK job 600 OWNER me", "LOCK job 600 SHARED", "LOCKALL 600 1 job",
+		} {
+			token := elsewhere.Lock("job 600")
+			waiter := proxytest.Dial(t, p.Addr)
+			waiter.Send(command + " WAIT 0")
+			proxytest.AwaitWaiters(t, p, "job", 1)
+			time.Sleep(time.Second)
+			link.HoldReplies()
+			elsewhere.Expect(proxytest.Unlock("job", token), ":1\r\n")
+			time.Sleep(2 * time.Second) // its poll has taken the lock, and is asked again
+			if elsewhere.Do("LOCKINFO job") == "$-1\r\n" {
+				t.Errorf("%s: no poll has taken the lock", command)
+			}
+			waiter.Close()
+			time.Sleep(100 * time.Millisecond)
+			if n := p.Server.Stats().Locks.Waiters; n != 0 {
+				t.Errorf("%s: %d clients wait", command, n)
+			}
+			link.Release()
+			time.Sleep(time.Second)
+			elsewhere.Expect("LOCKINFO job", "$-1\r\n")
+		}
 	})
 }

@@ -1,0 +1,71 @@
+package queue
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"lockproxy/internal/names"
+	"lockproxy/lockcmd/background"
+	"lockproxy/lockcmd/script"
+)
+
+// A waiter's first question is answered after it was asked again. Whatever has happened meanwhile,
+// the lock that comes with the answer is the waiter's, or is to be released: never both, never
+// neither. What its client was told does not change any more.
+func TestLateAnswer(t *testing.T) {
+	const late = 200
+	lost := errors.New("lost")
+	for what, c := range map[string]struct {
+		meanwhile  func(w *Waiter)
+		err        error
+		has        int64 // the token that w has in the end
+		isReleased bool
+	}{
+		"it still waits":          {has: late},
+		"it still waits, in vain": {err: lost},
+		"it has left, in vain": {
+			meanwhile: func(w *Waiter) { w.End(nil) }, err: lost, isReleased: true,
+		},
+		"it was found by another":       {meanwhile: settled(late), has: late},
+		"it has an earlier one":         {meanwhile: settled(100), has: late},
+		"it has a later one":            {meanwhile: settled(300), has: 300},
+		"it was refused":                {meanwhile: func(w *Waiter) { w.Refuse(lost) }, isReleased: true},
+		"it has left":                   {meanwhile: func(w *Waiter) { w.End(nil) }, isReleased: true},
+		"it was told of it":             {meanwhile: toldOf(late), has: late},
+		"it was told of an earlier one": {meanwhile: toldOf(100), has: 100, isReleased: true},
+		"it was told of a later one":    {meanwhile: toldOf(300), has: 300},
+	} {
+		qs := New(&background.Ways{})
+		w, _ := qs.Join(script.Request{Key: "job"}, names.Identity{}, 0, time.Now())
+		if c.meanwhile != nil {
+			c.meanwhile(w)
+		}
+		a := attempt(late)
+		if c.err != nil {
+			a = script.Attempt{}
+		}
+		list := w.SettleLate(a, nil, c.err, c.err != nil)
+		has := int64(0)
+		if w.State().Has {
+			has = w.Token
+		}
+		if has != c.has || len(list) > 0 != c.isReleased {
+			t.Errorf("%s: it has %d, want %d; to be released: %v", what, has, c.has, list)
+		}
+	}
+}
+
+func attempt(token int64) script.Attempt { return script.Attempt{Token: token} }
+
+// settled has a poll give w a token, and toldOf has its client told so.
+func settled(token int64) func(w *Waiter) {
+	return func(w *Waiter) { w.Settle(attempt(token), nil) }
+}
+
+func toldOf(token int64) func(w *Waiter) {
+	return func(w *Waiter) {
+		w.Settle(attempt(token), nil)
+		w.End(nil)
+	}
+}

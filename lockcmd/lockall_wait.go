@@ -128,7 +128,7 @@ func (l *allLocks) pollAll(at queue.Places) (pause time.Duration, err error) {
 	switch {
 	case failure.IsStopped(err):
 		return 0, err
-	case err != nil && a.Token == 0 && l.isTransient(err):
+	case err != nil && a.Token == 0 && l.goesOn(&l.g.Wait, err):
 		return l.g.PollAfter(err), nil
 	case err != nil:
 		if a.Token == 0 && !concernsOneKey(err) {

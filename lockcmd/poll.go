@@ -131,11 +131,16 @@ func (l *waits) pollOrPause(s session, w *queue.Waiter) (pause time.Duration, er
 			l.tracking.Want(w.As, w.Key)
 		}
 		return l.pollInterval(w, a.Remaining), nil
-	case l.isTransient(err):
+	case l.goesOn(w.Wait, err):
 		return w.PollAfter(err), nil
 	}
 	w.PollFailed(err, time.Now())
 	return 0, err
+}
+
+// goesOn reports whether w waits on although its poll has failed with err.
+func (l *waits) goesOn(w *queue.Wait, err error) bool {
+	return l.isTransient(err) && (l.cfg.Moves || !w.SilentTooLong(err, time.Now()))
 }
 
 // poll tries to take the lock for w, which is first. If another client has the lock, it returns

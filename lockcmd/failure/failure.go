@@ -46,10 +46,6 @@ func IsTransient(err error, moves bool) bool {
 	if IsSilence(err) {
 		return true
 	}
-	var timeout net.Error
-	if NeverSent(err) && errors.As(err, &timeout) && timeout.Timeout() {
-		return true
-	}
 	if !moves {
 		return false
 	}
@@ -88,10 +84,12 @@ func (e LateError) MayHaveRun() bool { return e.Answered != nil }
 var ErrUnanswered = errors.New("a connection of the proxy's own was lost, or has been silent: " +
 	"whether the script ran is unknown")
 
-// IsSilence reports whether there is no answer, or none yet.
+// IsSilence reports whether there is no answer, or none yet, perhaps to the opening of a connection.
 func IsSilence(err error) bool {
 	var late LateError
-	return errors.Is(err, ErrUnanswered) || errors.As(err, &late) && late.Refused == nil
+	var timeout net.Error
+	return errors.Is(err, ErrUnanswered) || errors.As(err, &late) && late.Refused == nil ||
+		NeverSent(err) && errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // StoppedError says that the answer to a script was not waited for, since its wait has ended, for

@@ -298,9 +298,24 @@ func (w *Wait) PollAfter(err error) time.Duration {
 	return jitter(minOutagePoll, maxOutagePoll)
 }
 
+// longestSilence is how long an upstream may be silent before nobody waits for it, unless another
+// server can take its place. With what comes before and behind it, a wait ends within 70 s.
+const longestSilence = 50 * time.Second
+
+// SilentTooLong reports whether err is a silence, and no poll has been answered for long.
+func (w *Wait) SilentTooLong(err error, now time.Time) bool {
+	if !failure.IsSilence(err) {
+		return false
+	}
+	w.queues.mu.Lock()
+	defer w.queues.mu.Unlock()
+	q := w.queues.of[w.Lead.ID()]
+	return q != nil && !q.silentSince.IsZero() && now.Sub(q.silentSince) >= longestSilence
+}
+
 // PollFailed notes that a poll has failed for good. The next waiter polls at once, so that all
-// waiters learn one after another that the upstream is lost. Until a poll is answered, no waiter
-// is told that the lock is held.
+// waiters learn one after another that the upstream is lost. If it has only been silent, all learn
+// it at once. Until a poll is answered, no waiter is told that the lock is held.
 func (w *Wait) PollFailed(err error, now time.Time) {
 	var said script.ServerError
 	if err == failure.ErrGone || failure.IsUnconfirmed(err) || failure.IsDeadlock(err) ||
@@ -308,7 +323,7 @@ func (w *Wait) PollFailed(err error, now time.Time) {
 		return // this concerns w alone
 	}
 	var late failure.LateError
-	isLate := errors.As(err, &late)
+	isLate, silent := errors.As(err, &late), failure.IsSilence(err)
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
 	if isLate { // nothing was sent for the others
@@ -320,6 +335,9 @@ func (w *Wait) PollFailed(err error, now time.Time) {
 	}
 	for _, one := range w.Waiters {
 		if q := w.queues.of[one.ID()]; q != nil {
+			if silent && !q.silentSince.IsZero() {
+				q.refuseAll(failure.SilentError(now.Sub(q.silentSince)))
+			}
 			q.failing, q.silentSince, one.pollNow = err, time.Time{}, true
 		}
 	}

@@ -40,6 +40,15 @@ func (w *Wait) Refuse(err error) bool {
 	return true
 }
 
+// refuseAll ends the waits of q with an error.
+func (q *waitQueue) refuseAll(err error) {
+	for e := q.waiters.Front(); e != nil; e = e.Next() {
+		if w := e.Value.(*Waiter); w.refuse(err) {
+			w.Signal()
+		}
+	}
+}
+
 // OwnerMayHold makes w check whether its owner has the lock.
 func (w *Wait) OwnerMayHold() {
 	w.queues.mu.Lock()

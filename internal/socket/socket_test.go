@@ -217,7 +217,7 @@ func TestIdleAndEndOfTLS(t *testing.T) {
 	secure, peer := Server(near, testtls.ServerConfig()), Client(far, clientConfig())
 	shake(t, secure, peer)
 	s := New(secure)
-	if !secure.Idle() {
+	if _, unread, open := secure.Next(); unread || !open {
 		t.Error("a connection on which nothing has come is not idle")
 	}
 	peer.Write([]byte("ab"))
@@ -226,14 +226,16 @@ func TestIdleAndEndOfTLS(t *testing.T) {
 	if n, err := s.Read(b); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	if secure.Idle() {
-		t.Error("a connection with a byte that was not read is idle")
+	for range 2 { // it is looked at, and not taken
+		if next, unread, open := secure.Next(); next != 'b' || !unread || !open {
+			t.Errorf("a byte that was not read: %q, %v, %v", next, unread, open)
+		}
 	}
 	peer.Conn.Write([]byte("c")) // it goes together with the end
 	peer.CloseWrite()
 	testwait.Until(t, "both have come", func() bool { n, _ := s.Peek(); return n > 0 })
-	if n, err := s.TryRead(make([]byte, 2)); n != 1 || err != io.EOF {
-		t.Errorf("a byte and the end: %d, %v", n, err)
+	if n, err := s.TryRead(make([]byte, 3)); n != 2 || err != io.EOF {
+		t.Errorf("two bytes and the end: %d, %v", n, err)
 	}
 	if _, err := s.Read(b); err != io.EOF {
 		t.Errorf("after the end: %v", err)
@@ -241,7 +243,7 @@ func TestIdleAndEndOfTLS(t *testing.T) {
 	if _, err := s.TryRead(b); err != io.EOF {
 		t.Errorf("after the end, without waiting: %v", err)
 	}
-	if secure.Idle() {
+	if _, unread, open := secure.Next(); unread || open {
 		t.Error("a connection that has ended is idle")
 	}
 }

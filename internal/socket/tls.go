@@ -18,6 +18,7 @@ type TLS struct {
 	*tls.Conn
 	records *records
 	server  bool
+	unread  []byte // what Next has read, one byte at most
 
 	writing sync.Mutex // guards what follows
 	buf     *[]byte    // of pending; nil if that is empty
@@ -61,8 +62,10 @@ func (t *TLS) Handshake() error { return t.HandshakeContext(context.Background()
 // Read waits for at least a byte. It returns all that has come, as far as there is room, and with it
 // the end of the connection.
 func (t *TLS) Read(b []byte) (n int, err error) {
-	t.records.waits = true
-	n, err = t.Conn.Read(b)
+	if n = t.takeUnread(b); n == 0 {
+		t.records.waits = true
+		n, err = t.Conn.Read(b)
+	}
 	if err == nil && n < len(b) && t.records.gathers.Load() {
 		var more int
 		if more, err = t.tryRead(b[n:]); err == syscall.EAGAIN {
@@ -76,6 +79,7 @@ func (t *TLS) Read(b []byte) (n int, err error) {
 // tryRead is Socket.TryRead.
 func (t *TLS) tryRead(b []byte) (n int, err error) {
 	t.records.waits, t.records.emptied = false, false
+	n = t.takeUnread(b)
 	for n < len(b) && err == nil {
 		var k int
 		k, err = t.Conn.Read(b[n:])
@@ -90,17 +94,33 @@ func (t *TLS) tryRead(b []byte) (n int, err error) {
 	return 0, syscall.EAGAIN
 }
 
-// Idle reports whether the connection is open, and all that has come on it was read. Nothing else
-// may be reading.
-func (t *TLS) Idle() bool {
-	if t.records.gathers.Load() {
-		_, err := t.tryRead(make([]byte, 1))
-		return err == syscall.EAGAIN
+func (t *TLS) takeUnread(b []byte) (n int) {
+	n = copy(b, t.unread)
+	t.unread = t.unread[n:]
+	return n
+}
+
+// Next returns the byte that the next call of Read begins with, without taking it. If nothing has
+// come that was not read, or the connection has ended, there is none: open tells these apart.
+// Nothing else may be reading.
+func (t *TLS) Next() (next byte, has, open bool) {
+	if len(t.unread) == 0 {
+		b := make([]byte, 1)
+		var n int
+		var err error
+		if t.records.gathers.Load() {
+			n, err = t.tryRead(b)
+		} else {
+			t.SetReadDeadline(time.Unix(1, 0)) // nothing more is read from the connection below
+			n, err = t.Read(b)
+			t.SetReadDeadline(time.Time{})
+		}
+		if n == 0 {
+			return 0, false, err == syscall.EAGAIN || errors.Is(err, os.ErrDeadlineExceeded)
+		}
+		t.unread = b
 	}
-	t.SetReadDeadline(time.Unix(1, 0)) // nothing more is read from the connection below
-	defer t.SetReadDeadline(time.Time{})
-	_, err := t.Read(make([]byte, 1))
-	return errors.Is(err, os.ErrDeadlineExceeded)
+	return t.unread[0], true, true
 }
 
 // maxRecord is how much one record carries at most, bytes. The peer can read a whole record only,

@@ -125,8 +125,7 @@ func roundTrip(conn net.Conn, cmds ...[]string) (replies []reply, err error) {
 		}
 		replies = append(replies, reply{head, raw})
 	}
-	// With TLS a push can't be told from a reply before it is read.
-	if _, isTLS := conn.(*socket.TLS); !isTLS && !isIdle(conn, true) {
+	if !isIdle(conn, true) {
 		return replies, errUnexpectedReply
 	}
 	return replies, nil
@@ -162,7 +161,8 @@ var errAfterHandshake = errors.New("ended right after the handshake, as when the
 	"client certificate or doesn't accept it")
 
 func loginLost(nc net.Conn, addr string, err error) error {
-	if _, isTLS := nc.(*socket.TLS); isTLS && !errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, isTLS := nc.(*socket.TLS); isTLS && !errors.Is(err, os.ErrDeadlineExceeded) &&
+		err != errUnexpectedReply {
 		err = fmt.Errorf("TLS: %w: %w", errAfterHandshake, err)
 	}
 	return &Error{Addr: addr, Err: err}
@@ -175,7 +175,7 @@ type looks interface {
 
 // isIdle reports whether a connection on which nothing is expected is open, and nothing has come on
 // it. A push may have, which the next reader of the same client can tell from replies, if pushes is
-// true; but not with TLS.
+// true.
 func isIdle(conn net.Conn, pushes bool) bool {
 	if whole, ok := conn.(*cluster.Conn); ok {
 		return whole.Quiet(pushes)
@@ -185,7 +185,8 @@ func isIdle(conn net.Conn, pushes bool) bool {
 		return n == 0 && !ended
 	}
 	if secure, ok := conn.(*socket.TLS); ok {
-		return secure.Idle()
+		next, unread, open := secure.Next()
+		return open && (!unread || pushes && next == '>')
 	}
 	sc, ok := conn.(syscall.Conn)
 	if !ok {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"lockproxy/internal/test/testtls"
 	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/test/wire"
 )
@@ -117,6 +118,20 @@ func TestLoginAmongPushes(t *testing.T) {
 				t.Errorf("%s, a push behind reply %d: %q is left, %v", test.name, at, left, err)
 			}
 			conn.Close()
+		}
+	}
+}
+
+// A reply too many behind those to a login ends the connection, by TLS as well: it would be taken for
+// the reply to the next client's first request.
+func TestReplyBehindALogin(t *testing.T) {
+	for _, stray := range []string{"-ERR stray\r\n", "+OK\r\n"} {
+		u := &Upstream{Network: "tcp",
+			Addr: playing(t, testtls.ServerConfig(), round{1, "+OK\r\n" + stray})}
+		u.SetTLS(&tls.Config{InsecureSkipVerify: true})
+		_, err := u.Dial(t.Context(), Setup{Identity: Identity{Password: "p", LoggedIn: true}})
+		if !errors.Is(err, errUnexpectedReply) || errors.Is(err, errAfterHandshake) {
+			t.Errorf("%q behind the reply to AUTH: %v", stray, err)
 		}
 	}
 }

@@ -95,6 +95,9 @@ func (a *answers) redirect(n *node, p *part, kind redirection, slot int, addr st
 	if kind == readOnly {
 		c.nodes.leaveDefault(n)
 	}
+	if kind == tryAgain && c.order.overtaken(p) {
+		return false
+	}
 	if p.tries++; p.tries > maxTries || c.err != nil {
 		c.order.giveUp(p)
 		return a.notFollowed(p, kind)

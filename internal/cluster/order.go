@@ -102,6 +102,19 @@ func (o *slotOrder) inTurn(p *part) bool {
 		h.owed == own && !slices.ContainsFunc(h.waiting, earlier)
 }
 
+// overtaken reports whether later requests for p's slot are on their way to a node, which may run
+// them although it has not run p, because of its keys: sent again, p would run behind them.
+func (o *slotOrder) overtaken(p *part) bool {
+	for _, n := range o.c.nodes.byAddr {
+		for _, other := range n.waiting.All() {
+			if other.slot == p.slot && other.req.turn > p.req.turn {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // giveUp is called when p was tried often enough. Requests that wait behind it are tried only once.
 func (o *slotOrder) giveUp(p *part) {
 	if h := o.holds[p.slot]; h != nil && o.inTurn(p) {

@@ -385,6 +385,20 @@ func TestTransactionBehindAWatchThatWaits(t *testing.T) {
 	p.replies("+OK", "+OK", "+OK", "+QUEUED", "*-1")
 }
 
+// A request that a node refuses because some of its keys have gone already does not run behind those
+// that came later, which that node may have run.
+func TestTryAgainWithOthersBehind(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1")
+	p.send("MSET {06S}1 first {06S}2 first", "SET {06S}1 second", "MGET {06S}1 {06S}2")
+	a := p.at("a:1")
+	a.hears("MSET {06S}1 first {06S}2 first", "SET {06S}1 second", "MGET {06S}1 {06S}2")
+	const refused = "-TRYAGAIN Multiple keys request during rehashing of slot"
+	a.says(refused, "+OK", refused)
+	a.hears("MGET {06S}1 {06S}2") // nothing is behind it
+	a.says("*2\r\n+second\r\n$-1")
+	p.replies(refused, "+OK", "*2", "+second", "$-1")
+}
+
 // Two nodes that each name the other for a slot have half a second to agree: so long are the delays
 // between all tries. A client does not see their redirections.
 func TestNodesThatDisagree(t *testing.T) {

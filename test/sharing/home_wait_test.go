@@ -20,17 +20,23 @@ func TestWaitAfterAHome(t *testing.T) {
 		cfg.Dedicated, cfg.HomeIdle = false, 50*time.Millisecond
 	})
 	c := proxytest.Dial(t, p.Addr)
-	c.Expect("SELECT 0", "+OK\r\n") // by a home; no lane is opened for it alone
-	c.Expect("SET a 1", "+OK\r\n")
+	writeByHome(c)
 	c.Expect("WAIT 1 60000", ":1\r\n")
 	replica.Pause()
-	c.Expect("SET a 2", "+OK\r\n")
+	writeByHome(c)
 	testwait.Until(t, "the client's home is closed", func() bool {
 		return p.Server.Stats().Connections.Homes == 0
 	})
 	c.Expect("WAIT 1 50", ":0\r\n")
 	replica.Resume()
 	c.Expect("WAIT 1 60000", ":1\r\n")
+}
+
+// writeByHome writes by the client's home, where its transactions run.
+func writeByHome(c *proxytest.Conn) {
+	c.Expect("MULTI", "+OK\r\n")
+	c.Expect("SET a 1", "+QUEUED\r\n")
+	c.Expect("EXEC", "*1\r\n+OK\r\n")
 }
 
 // After the loss of the home through which a client wrote, it
@@ -45,10 +51,11 @@ func TestWaitAfterALostHome(t *testing.T) {
 	// its end tells that the network was lost, not one client killed
 	proxytest.OpenLane(t, p.Addr, "SELECT 3")
 	c := proxytest.Dial(t, p.Addr)
-	c.Expect("SELECT 0", "+OK\r\n") // by a home, which serves the only client of database 0
-	c.Expect("SET a 1", "+OK\r\n")
 	replica.Pause()
-	c.Expect("SET a 1", "+OK\r\n")
+	writeByHome(c)
+	if n := p.Server.Stats().Connections.Homes; n != 1 {
+		t.Fatalf("%d homes", n)
+	}
 	link.Cut()
 	testwait.Until(t, "the proxy has noticed the loss", func() bool {
 		return p.Server.Stats().Connections.Homes == 0

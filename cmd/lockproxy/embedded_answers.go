@@ -20,6 +20,8 @@ import (
 // libraries and graphical tools that ask for it first would take the store for broken.
 type answers struct {
 	store *miniredis.Miniredis
+	redis *server.Server // store's, which store forgets when it is closed
+	port  int
 	began time.Time
 
 	mu      sync.Mutex
@@ -38,7 +40,8 @@ type storeClient struct {
 }
 
 func newAnswers(store *miniredis.Miniredis) *answers {
-	return &answers{store: store, began: time.Now(), clients: map[*server.Peer]*storeClient{}}
+	return &answers{store: store, redis: store.Server(), began: time.Now(),
+		port: store.Server().Addr().Port, clients: map[*server.Peer]*storeClient{}}
 }
 
 // answer is miniredis' hook: it reports whether a command has been answered here.
@@ -79,7 +82,7 @@ func (a *answers) answer(peer *server.Peer, name string, args ...string) (done b
 	case both == "OBJECT ENCODING" && len(words) == 3:
 		a.encoding(peer, client, words[2])
 	case both == "MEMORY USAGE" && len(words) == 5 && strings.EqualFold(words[3], "SAMPLES"):
-		a.store.Server().Dispatch(peer, words[:3])
+		a.redis.Dispatch(peer, words[:3])
 	default:
 		return false
 	}
@@ -233,12 +236,12 @@ func (a *answers) info(names []string) string {
 	}
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
-	redis, up := a.store.Server(), int(time.Since(a.began).Seconds())
+	redis, up := a.redis, int(time.Since(a.began).Seconds())
 	var parts []string
 	for _, section := range []struct{ name, text string }{
 		{"Server", fmt.Sprintf("redis_version:8.4.0\nredis_mode:standalone\nserver_name:miniredis\n"+
 			"os:%s %s\nprocess_id:%d\ntcp_port:%d\nuptime_in_seconds:%d\nuptime_in_days:%d\n",
-			runtime.GOOS, runtime.GOARCH, os.Getpid(), redis.Addr().Port, up, up/86400)},
+			runtime.GOOS, runtime.GOARCH, os.Getpid(), a.port, up, up/86400)},
 		{"Clients", fmt.Sprintf("connected_clients:%d\nblocked_clients:0\n", redis.ClientsLen())},
 		{"Memory", fmt.Sprintf("used_memory:%d\nused_memory_rss:%d\nmaxmemory:0\n"+
 			"maxmemory_policy:noeviction\n", memory.HeapAlloc, memory.Sys)},

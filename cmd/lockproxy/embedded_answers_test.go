@@ -81,3 +81,16 @@ func TestEmbeddedAnswers(t *testing.T) {
 	has("CLIENT INFO", " name= ", " db=0 ", " resp=3 ")
 	c.Expect("CONFIG GET databases", "%1\r\n$9\r\ndatabases\r\n$2\r\n16\r\n")
 }
+
+// A client may be asking while the store is closed.
+func TestEmbeddedAnswersWhileItCloses(t *testing.T) {
+	store, err := startEmbedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newAnswers(store.store)
+	store.stop()
+	if info := a.info(nil); !strings.Contains(info, "server_name:miniredis") {
+		t.Errorf("INFO of a closed store: %q", info)
+	}
+}

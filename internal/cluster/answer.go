@@ -95,7 +95,7 @@ func (a *answers) redirect(n *node, p *part, kind redirection, slot int, addr st
 	if kind == readOnly {
 		c.nodes.leaveDefault(n)
 	}
-	if kind == tryAgain && c.order.overtaken(p) {
+	if kind == tryAgain && !p.req.internal && c.order.overtaken(p) {
 		return false
 	}
 	if p.tries++; p.tries > maxTries || c.err != nil {

@@ -19,9 +19,10 @@ var (
 // leftAsTheyAre are sentences, by their pages and how they begin, that break a rule on purpose.
 var leftAsTheyAre = []string{}
 
-// unchecked are pages that these rules have not reached yet.
-var unchecked = regexp.MustCompile(`^docs/(architecture|bench|cluster|compatibility|durability|` +
-	`guarantees|observability|operations)\.md$`)
+// unchecked are pages for those who change the model, forms of the forge, and pages that the rules
+// have not reached yet.
+var unchecked = regexp.MustCompile(`^(internal|\.github)/|^docs/(architecture|bench|cluster|` +
+	`compatibility|durability|guarantees|observability|operations)\.md$`)
 
 var (
 	comments    = regexp.MustCompile(`(?s)<!--.*?-->`)
@@ -92,14 +93,12 @@ func faults(page, sentence string) (found []string) {
 
 // Prose is written so that it can be read once.
 func TestProse(t *testing.T) {
-	texts := pages(t)
-	texts["CONTRIBUTING.md"] = everyPage(t)["CONTRIBUTING.md"]
 	left := map[string]bool{}
 	for _, begin := range leftAsTheyAre {
 		left[begin] = false
 	}
 	checked := 0
-	for page, text := range texts {
+	for page, text := range everyPage(t) {
 		if unchecked.MatchString(page) {
 			continue
 		}

@@ -3,10 +3,14 @@
 
 SEED ?= 0
 
+# A signal reaches the tool: go run would end alone.
+LOCKTOOLS = $(GO) build -o locktools ./cmd/locktools && exec $(NICE) ./locktools
+long-model long-mutate: NICE = nice -n 10
+
 # PACKAGES instead of make test. What fails here only judges the machine.
 long-stress: deps format compile ## 20 min: make test under processor and disk pressure, with random stalls
-	$(GO) run ./cmd/locktools stress -- \
-		$(if $(PACKAGES),$(RACE) $(GO) test -vet=off -count=1 -timeout 60m $(PACKAGES),$(MAKE) test TIMEOUT=60m)
+	$(LOCKTOOLS) stress -- \
+		$(if $(PACKAGES),env $(RACE) $(GO) test -vet=off -count=1 -timeout 60m $(PACKAGES),$(MAKE) test TIMEOUT=60m)
 
 # Clients whose connections, upstream ones too, are closed all the time, and clients that leave their
 # connections to others in all ways, each knowing its replies; then foreign pushes to all connections.
@@ -69,8 +73,7 @@ long-failovers: deps ## 20 min: FAULTS random faults of a group with Sentinels, 
 DURATION ?= 10m
 FAR ?= 0s
 long-soak: deps-faults ## DURATION: random faults under clients that are judged, by SEED
-	$(GO) build -o locktools ./cmd/locktools
-	./locktools soak --duration $(DURATION) --seed $(SEED) --far $(FAR) $(SOAK)
+	$(LOCKTOOLS) soak --duration $(DURATION) --seed $(SEED) --far $(FAR) $(SOAK)
 
 long-deadlocks: DURATION = 10m
 long-deadlocks: deps ## 5 min: every deadlock of random lock orders is found, for DURATION of virtual time
@@ -94,13 +97,13 @@ long-clients-cluster: deps-clients ## 4 min: the programs of make test-clients i
 # See internal/test/model/README.md; 1.1 GB, or of both cores half that time and twice the memory. MODEL is
 # for its flags: MODEL=-quick takes less than a minute.
 long-model: deps-model ## 15 min: every order of steps of the lock protocol
-	nice -n 10 $(GO) run ./cmd/locktools model $(MODEL)
+	$(LOCKTOOLS) model $(MODEL)
 
 # COUNT changes at each of PLACES (all if empty), drawn by SEED, one at a time: which do all tests that
 # reach them let live? See CONTRIBUTING.md. ONLY names one change.
 COUNT = 15
 long-mutate: deps ## 3 h: COUNT changes of the product at each of PLACES, by SEED, that no test notices
-	@$(NORACE) GOGC=400 nice -n 10 $(GO) run ./cmd/locktools mutate -seed $(SEED) -count $(COUNT) -places '$(PLACES)' -only '$(ONLY)'
+	@export GOGC=400 $(NORACE); $(LOCKTOOLS) mutate -seed $(SEED) -count $(COUNT) -places '$(PLACES)' -only '$(ONLY)'
 
 # Then the properties, with many more cases than in make test.
 FUZZTIME ?= 10m

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -27,7 +28,7 @@ func Main(args []string) int {
 	parallel := flags.Int("j", runtime.NumCPU(),
 		"how many searches run at a time; each needs up to 1 GB and is ended at 3")
 	flags.Parse(args)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	dir, err := os.MkdirTemp("", "lockproxy-model-")
 	if err == nil {

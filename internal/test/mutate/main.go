@@ -1,16 +1,18 @@
 package mutate
 
 import (
+	"context"
 	_ "embed"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 )
 
 //go:embed equivalent.txt
@@ -44,9 +46,12 @@ func Main(args []string) int {
 	list := flags.Bool("list", false, "print the changes, and run nothing")
 	jobs := flags.Int("jobs", 2, "how many processes run tests at the same time")
 	flags.Parse(args)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM,
+		syscall.SIGHUP)
+	defer stop()
 	r := &runner{overlay: &overlay{packages: map[string]string{}}, seed: *seed,
 		tests: *tests, slots: make(chan struct{}, *jobs), suites: map[string]*suite{}}
-	live, err := r.judge(os.Stdout, strings.Fields(*names), *count, *only, *list)
+	live, err := r.judge(ctx, os.Stdout, strings.Fields(*names), *count, *only, *list)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		return 2
@@ -59,7 +64,7 @@ func Main(args []string) int {
 
 // judge draws changes, runs the tests, and prints what they caught.
 func (r *runner) judge(
-	out io.Writer, names []string, count int, only string, list bool,
+	ctx context.Context, out io.Writer, names []string, count int, only string, list bool,
 ) (anyLive bool, err error) {
 	if r.root, err = os.Getwd(); err != nil {
 		return false, err
@@ -68,6 +73,9 @@ func (r *runner) judge(
 		return false, err
 	}
 	defer os.RemoveAll(r.dir)
+	if err := r.seedCache(ctx); err != nil {
+		return false, err
+	}
 	var all [][]*change
 	equivalent := readEquivalent(equivalentText)
 	for _, p := range places {
@@ -88,7 +96,7 @@ func (r *runner) judge(
 		}
 		all = append(all, inOrder(r.seed, changes))
 	}
-	drawn, err := r.draw(all, count, equivalent)
+	drawn, err := r.draw(ctx, all, count, equivalent)
 	if err != nil {
 		return false, err
 	}
@@ -98,13 +106,12 @@ func (r *runner) judge(
 		}
 		return false, nil
 	}
-	program := exec.Command("go", "build", "-overlay", r.file(), "-o",
+	program := r.command(ctx, r.root, "go", "build", "-overlay", r.file(), "-o",
 		filepath.Join(r.dir, "lockproxy"), "./cmd/lockproxy")
-	program.Dir = r.root
 	if text, err := program.CombinedOutput(); err != nil {
 		return false, fmt.Errorf("%w: %s", err, text)
 	}
-	return r.report(out, drawn, equivalent)
+	return r.report(ctx, out, drawn, equivalent)
 }
 
 // tellGone prints what is listed as equivalent at a place, and is no longer there.
@@ -119,7 +126,7 @@ func tellGone(out io.Writer, place string, changes []*change, equivalent map[str
 
 // report runs the tests place by place, prints what each change came to, and then the table.
 func (r *runner) report(
-	out io.Writer, drawn []*change, equivalent map[string]string,
+	ctx context.Context, out io.Writer, drawn []*change, equivalent map[string]string,
 ) (anyLive bool, err error) {
 	table := "| place | changes | caught | equivalent | live |\n|---|---|---|---|---|\n"
 	var total [4]int
@@ -140,7 +147,7 @@ func (r *runner) report(
 			all.Go(func() {
 				workers <- struct{}{}
 				defer func() { <-workers }()
-				caughtBy, failed := r.tryAll(c, p.suites)
+				caughtBy, failed := r.tryAll(ctx, c, p.suites)
 				mu.Lock()
 				defer mu.Unlock()
 				if failed != nil {
@@ -173,13 +180,17 @@ func (r *runner) report(
 }
 
 // tryAll returns the test, and its package, that catches a change.
-func (r *runner) tryAll(c *change, suites []string) (string, error) {
+func (r *runner) tryAll(ctx context.Context, c *change, suites []string) (string, error) {
 	for _, name := range suites {
-		s, err := r.suite(name)
+		s, err := r.suite(ctx, name)
 		if err != nil {
 			return "", err
 		}
-		if by := s.catch(c); by != "" {
+		by := s.catch(ctx, c)
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		if by != "" {
 			return name + ": " + by, nil
 		}
 	}

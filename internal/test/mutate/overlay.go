@@ -2,11 +2,11 @@ package mutate
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"go/build"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -106,7 +106,8 @@ func (o *overlay) write() error {
 		if err := o.put(dir+"/mutate_chosen.go", chooser(o.packages[dir], changes)); err != nil {
 			return err
 		}
-		if dir == luaPackage {
+		isScript := func(c *change) bool { return c.place == luaPlace }
+		if slices.ContainsFunc(changes, isScript) {
 			if err := o.putReader(); err != nil {
 				return err
 			}
@@ -237,9 +238,9 @@ var refused = regexp.MustCompile(`\bchange:(\d+):`)
 
 // draw draws count changes of each place that compile together. Changes known to be
 // equivalent are drawn, too, but not compiled.
-func (o *overlay) draw(all [][]*change, count int, equivalent map[string]string) (
-	drawn []*change, err error,
-) {
+func (o *overlay) draw(
+	ctx context.Context, all [][]*change, count int, equivalent map[string]string,
+) (drawn []*change, err error) {
 	dropped := map[*change]bool{}
 	for {
 		drawn, o.changes = nil, nil
@@ -263,9 +264,7 @@ func (o *overlay) draw(all [][]*change, count int, equivalent map[string]string)
 		for dir := range o.packages {
 			args = append(args, "./"+dir)
 		}
-		build := exec.Command("go", args...)
-		build.Dir = o.root
-		out, err := build.CombinedOutput()
+		out, err := o.command(ctx, o.root, "go", args...).CombinedOutput()
 		if err == nil {
 			return drawn, nil
 		}

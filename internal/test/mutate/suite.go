@@ -7,14 +7,12 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -46,7 +44,7 @@ type test struct {
 	reaches map[int]bool
 }
 
-func (r *runner) suite(name string) (*suite, error) {
+func (r *runner) suite(ctx context.Context, name string) (*suite, error) {
 	r.mu.Lock()
 	s := r.suites[name]
 	if s == nil {
@@ -54,7 +52,7 @@ func (r *runner) suite(name string) (*suite, error) {
 		r.suites[name] = s
 	}
 	r.mu.Unlock()
-	s.once.Do(func() { s.err = s.prepare() })
+	s.once.Do(func() { s.err = s.prepare(ctx) })
 	return s, s.err
 }
 
@@ -68,10 +66,9 @@ func patience(took time.Duration) time.Duration { return 20*time.Second + 5*took
 // longest is how long a test may take without a change.
 const longest = 5 * time.Minute
 
-func (s *suite) prepare() error {
-	compile := exec.Command("go", "test", "-c", "-vet=off", "-overlay", s.file(), "-o", s.binary(),
+func (s *suite) prepare(ctx context.Context) error {
+	compile := s.command(ctx, s.root, "go", "test", "-c", "-vet=off", "-overlay", s.file(), "-o", s.binary(),
 		"./"+s.name)
-	compile.Dir = s.root
 	if out, err := compile.CombinedOutput(); err != nil {
 		return fmt.Errorf("compiling the tests of %s: %w: %s", s.name, err, out)
 	}
@@ -82,8 +79,7 @@ func (s *suite) prepare() error {
 	if bytes.Contains(binary, []byte("rapid.nofailfile")) {
 		s.flags = []string{"-rapid.nofailfile"} // the tree stays as it is
 	}
-	list := exec.Command(s.binary(), "-test.list", s.tests)
-	list.Dir = filepath.Join(s.root, s.name)
+	list := s.command(ctx, filepath.Join(s.root, s.name), s.binary(), "-test.list", s.tests)
 	out, err := list.Output()
 	if err != nil {
 		return fmt.Errorf("listing the tests of %s: %w", s.name, err)
@@ -98,8 +94,11 @@ func (s *suite) prepare() error {
 		all.Go(func() {
 			reached := filepath.Join(s.dir, "reached+"+filepath.Base(s.binary())+"+"+name)
 			began := time.Now()
-			outcome := s.run(0, []*test{t}, longest, reachVariable+"="+reached)
+			outcome := s.run(ctx, 0, []*test{t}, longest, reachVariable+"="+reached)
 			t.took = time.Since(began)
+			if ctx.Err() != nil {
+				return
+			}
 			if outcome != "" {
 				fmt.Fprintf(os.Stderr, "%s of %s fails without a change, and is left out\n", name, s.name)
 				return
@@ -129,27 +128,25 @@ func readNumbers(path string) map[int]bool {
 }
 
 // run runs tests with a change. It returns the test that failed; "" if all passed.
-func (r *suite) run(number int, tests []*test, bound time.Duration, env ...string) (failed string) {
+func (r *suite) run(
+	ctx context.Context, number int, tests []*test, bound time.Duration, env ...string,
+) (failed string) {
 	r.slots <- struct{}{}
 	defer func() { <-r.slots }()
 	names := make([]string, len(tests))
 	for i, t := range tests {
 		names[i] = t.name
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, r.binary(), append(slices.Clone(r.flags), "-test.failfast",
-		"-test.v", "-test.run", "^("+strings.Join(names, "|")+")$")...)
-	cmd.Dir = filepath.Join(r.root, r.name)
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", changeVariable, number),
+	cmd := r.command(ctx, filepath.Join(r.root, r.name), r.binary(), append(slices.Clone(r.flags),
+		"-test.failfast", "-test.v", "-test.run", "^("+strings.Join(names, "|")+")$")...)
+	cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", changeVariable, number),
 		"LOCKPROXY_TEST_BINARY="+filepath.Join(r.dir, "lockproxy"),
 		fmt.Sprintf("LOCKPROXY_TEST_TRANSPORT=%d", r.seed))
 	cmd.Env = append(cmd.Env, env...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
 	err := cmd.Run()
 	if err == nil {
 		return ""
@@ -170,14 +167,14 @@ var (
 
 // catch returns the test that catches a change; "" if none does. It runs more and more tests in
 // one process.
-func (s *suite) catch(c *change) (caughtBy string) {
+func (s *suite) catch(ctx context.Context, c *change) (caughtBy string) {
 	var tests []*test
 	for _, t := range s.found {
 		if c.place == luaPlace || t.reaches[c.number] {
 			tests = append(tests, t)
 		}
 	}
-	for size := 4; len(tests) > 0; size *= 2 {
+	for size := 4; len(tests) > 0 && ctx.Err() == nil; size *= 2 {
 		some := tests[:min(size, len(tests))]
 		tests = tests[len(some):]
 		for caughtBy == "" {
@@ -185,11 +182,12 @@ func (s *suite) catch(c *change) (caughtBy string) {
 			for _, t := range some {
 				took += t.took
 			}
-			if caughtBy = s.run(c.number, some, patience(took)); caughtBy == "" {
+			caughtBy = s.run(ctx, c.number, some, patience(took))
+			if caughtBy == "" || ctx.Err() != nil {
 				break
 			}
 			one := slices.IndexFunc(some, func(t *test) bool { return t.name == caughtBy })
-			if s.run(0, some[one:one+1], longest) != "" {
+			if s.run(ctx, 0, some[one:one+1], longest) != "" {
 				fmt.Fprintf(os.Stderr, "%s of %s fails without a change, too\n", caughtBy, s.name)
 				some = slices.Delete(slices.Clone(some), one, one+1)
 				if caughtBy = ""; len(some) == 0 {

@@ -192,11 +192,12 @@ func (d *door) answeredLocked(q question, said verdict) {
 	}
 }
 
-// judged is how often Redis was asked, and the last time that it let the new connection in.
-func (d *door) judged() (asked, good uint64) {
+// judged is how often Redis was asked, the last question that it has answered, and the last after which
+// it let the new connection in.
+func (d *door) judged() (asked, answered, good uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.asked, d.goodN
+	return d.asked, d.lastN, d.goodN
 }
 
 // letsIn is what a connection shows that Redis has opened, or reset: nobody says that it demands a

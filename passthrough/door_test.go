@@ -124,12 +124,12 @@ func TestDoorAsksForThoseInDoubt(t *testing.T) {
 		}
 		time.Sleep(saidFor / 2)
 		synctest.Wait()
-		if asked, good := d.judged(); asked != 2 || good != 2 {
+		if asked, _, good := d.judged(); asked != 2 || good != 2 {
 			t.Errorf("asked %d times, the last good answer was to %d", asked, good)
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if asked, _ := d.judged(); asked != 2 {
+		if asked, _, _ := d.judged(); asked != 2 {
 			t.Errorf("asked %d times, though nobody is in doubt", asked)
 		}
 		d.ask(patience, start, call)
@@ -137,7 +137,7 @@ func TestDoorAsksForThoseInDoubt(t *testing.T) {
 		d.close()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if asked, _ := d.judged(); asked != 3 {
+		if asked, _, _ := d.judged(); asked != 3 {
 			t.Errorf("asked %d times, behind the end", asked)
 		}
 	})
@@ -161,7 +161,7 @@ func TestDoorLearnsLittleFromOldConnections(t *testing.T) {
 			if d.last != says[i] {
 				t.Errorf("%v, then login first %v: %v, want %v", before, nobody, d.last, says[i])
 			}
-			if asked, good := d.judged(); !nobody && good != asked {
+			if asked, _, good := d.judged(); !nobody && good != asked {
 				t.Errorf("%v: those in doubt are not told that no login is demanded", before)
 			}
 		}

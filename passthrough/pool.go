@@ -365,8 +365,8 @@ type Stats struct {
 	Opened uint64 // how often a session got one of its own
 	Reused uint64 // how often that was one that another had had
 	// Asked is how often new connections have shown whether Redis lets clients in, or soon will, and
-	// LetIn is the last of these that it has let in.
-	Asked, LetIn uint64
+	// Answered is the last of these that has shown it.
+	Asked, Answered uint64
 }
 
 // Stats returns the numbers of this moment.
@@ -381,7 +381,7 @@ func (p *Pool) Stats() (s Stats) {
 	}
 	s.Homes, s.Opened = int(p.homes.open.Load()), p.homes.opened.Load()
 	s.Spares, s.Reused = p.spares.count()
-	s.Asked, s.LetIn = p.door.judged()
+	s.Asked, s.Answered, _ = p.door.judged()
 	return s
 }
 

@@ -46,7 +46,7 @@ func diffPair(t *testing.T, args ...string) (direct, proxied *diffSide) {
 	p := proxytest.Start(t, server.URL(), nil)
 	proxied.addr, proxied.proxied = p.Addr, true
 	if p.Shares {
-		proxied.letIn = func() { proxytest.AwaitLetIn(t, p) }
+		proxied.letIn = func() { proxytest.AwaitJudged(t, p) }
 	}
 	return direct, proxied
 }

@@ -15,10 +15,10 @@ func TestLanesAreForLoggedInClients(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)
 	before := proxytest.SharedClient(t, p.Addr)
-	proxytest.AwaitLetIn(t, p)
+	proxytest.AwaitJudged(t, p)
 	admin := proxytest.Dial(t, server.Addr())
 	admin.Expect("CONFIG SET requirepass secret", "+OK\r\n")
-	newClientsMustLogIn(t, p)
+	proxytest.AwaitJudged(t, p)
 	for range 3 {
 		before.Expect("SET a b", "+OK\r\n") // as with Redis, an admitted client stays
 		c := proxytest.Dial(t, p.Addr)

@@ -318,7 +318,7 @@ func TestRightsOfHomesThatServeOthers(t *testing.T) {
 		return c.Do("GET a") == wire.Bulk("b") && c.Do("CLIENT GETNAME") == "$-1\r\n"
 	})
 	admin.Expect("CONFIG SET requirepass secret", "+OK\r\n")
-	newClientsMustLogIn(t, p)
+	proxytest.AwaitJudged(t, p)
 	for range 10 {
 		c := proxytest.Dial(t, p.Addr)
 		for _, command := range []string{"GET a", "MULTI", "BLPOP l 1", "CLIENT ID", "LOCK l 600"} {

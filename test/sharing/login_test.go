@@ -18,9 +18,8 @@ func TestPasswordChangedWhileAllClientsAreBusy(t *testing.T) {
 	for _, login := range []string{"AUTH ann old", ""} {
 		server := testredis.Start(t)
 		p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
-			cfg.Dedicated, cfg.MaxClients = false, 20
+			cfg.Dedicated = false
 		})
-		p.Server.SetMaxClients(clients + 1) // AwaitLetIn needs one
 		admin := proxytest.Dial(t, server.Addr())
 		admin.Expect("ACL SETUSER ann on >old ~* &* +@all", "+OK\r\n")
 		var all []*proxytest.Conn
@@ -33,7 +32,7 @@ func TestPasswordChangedWhileAllClientsAreBusy(t *testing.T) {
 			c.Expect("CLIENT GETNAME", "$-1\r\n") // opens its home, which it would not get later
 			all = append(all, c)
 		}
-		proxytest.AwaitLetIn(t, p)
+		proxytest.AwaitJudged(t, p)
 		admin.Expect("ACL SETUSER ann resetpass >new", "+OK\r\n")
 		admin.Expect("CONFIG SET requirepass new", "+OK\r\n")
 		for i, c := range all {
@@ -81,11 +80,11 @@ func TestConnectedBeforeThereWasAPassword(t *testing.T) {
 			return st.Clients == 1 && (!dedicated || st.Connections.Homes == 1)
 		})
 		if !dedicated {
-			proxytest.AwaitLetIn(t, p)
+			proxytest.AwaitJudged(t, p)
 		}
 		admin.Expect("CONFIG SET requirepass new", "+OK\r\n")
 		if !dedicated {
-			newClientsMustLogIn(t, p)
+			proxytest.AwaitJudged(t, p)
 		}
 		laterDirect, laterThrough := proxytest.Dial(t, server.Addr()), proxytest.Dial(t, p.Addr)
 		commands := []string{"GET a", "SET a b", "GET b"}

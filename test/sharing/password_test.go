@@ -13,20 +13,6 @@ import (
 	"lockproxy/proxy"
 )
 
-// newClientsMustLogIn returns when the proxy has noticed that Redis lets nobody in any more who does
-// not log in: it asks once a second while clients come.
-func newClientsMustLogIn(t *testing.T, p *proxytest.Proxy) {
-	t.Helper()
-	testwait.Until(t, "a new client must log in", func() bool {
-		c := proxytest.Dial(t, p.Addr)
-		defer c.Close()
-		return strings.HasPrefix(c.Do("GET a"), "-NOAUTH")
-	})
-}
-
-// A password is changed while its clients are connected:
-// through the proxy they get the same replies as directly.
-
 // changedLogin is one way to log in, and how that ends for others.
 type changedLogin struct {
 	name   string
@@ -76,6 +62,8 @@ func shown(command, reply string) string {
 	return reply
 }
 
+// A password is changed while its clients are connected: through the proxy they get the same
+// replies as directly.
 func TestPasswordChangedWhileConnected(t *testing.T) {
 	t.Parallel()
 	for _, l := range changedLogins {
@@ -111,7 +99,7 @@ func TestPasswordChangedWhileConnected(t *testing.T) {
 				}
 			}
 			if l.login == "" || l.login == "HELLO 3" {
-				proxytest.AwaitLetIn(t, p)
+				proxytest.AwaitJudged(t, p)
 			}
 			for _, admin := range admins {
 				admin.WriteRaw(l.after + "\r\n")
@@ -138,7 +126,7 @@ func TestPasswordChangedWhileConnected(t *testing.T) {
 			}
 			// A new client needs the new password, and gets nothing for the old one.
 			if l.login == "" || l.login == "HELLO 3" {
-				newClientsMustLogIn(t, p)
+				proxytest.AwaitJudged(t, p)
 			}
 			newDirect, newThrough := proxytest.Dial(t, alone.Addr()), proxytest.Dial(t, p.Addr)
 			for _, command := range []string{l.login, "GET a", "MULTI", l.login, l.again, "GET a"} {
@@ -283,10 +271,10 @@ func TestPasswordHoldsForNewClients(t *testing.T) {
 				before := []*proxytest.Conn{proxytest.SharedClient(t, p.Addr),
 					proxytest.SharedClient(t, p.Addr)}
 				before[0].Expect("SET a b", "+OK\r\n")
-				proxytest.AwaitLetIn(t, p)
+				proxytest.AwaitJudged(t, p)
 				admin := proxytest.Dial(t, server.Addr())
 				admin.Expect(test.change, "+OK\r\n")
-				newClientsMustLogIn(t, p)
+				proxytest.AwaitJudged(t, p)
 				for range 10 {
 					c := proxytest.Dial(t, p.Addr)
 					c.Expect("GET a", "-NOAUTH Authentication required.\r\n")

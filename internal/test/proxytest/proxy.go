@@ -219,15 +219,15 @@ func IsTimeout(err error) bool {
 // Unlock is the command that releases a lock by its token.
 func Unlock(key string, token int64) string { return fmt.Sprintf("UNLOCK %s %d", key, token) }
 
-// AwaitLetIn returns when it is certain that Redis has let in the clients of the proxy that have come
-// before: it has let in a connection since.
-func AwaitLetIn(t testing.TB, p *Proxy) {
+// AwaitJudged returns when Redis has been asked again whether it lets clients in, and has answered: the
+// proxy then treats all clients by what Redis says now.
+func AwaitJudged(t testing.TB, p *Proxy) {
 	t.Helper()
 	asked := p.Server.Stats().Connections.Asked
-	testwait.Until(t, "Redis lets in a connection", func() bool {
+	testwait.Until(t, "Redis has said whether it lets clients in", func() bool {
 		c := Dial(t, p.Addr)
 		defer c.Close()
 		c.Do("PING") // the proxy asks while clients come
-		return p.Server.Stats().Connections.LetIn > asked
+		return p.Server.Stats().Connections.Answered > asked
 	})
 }

@@ -27,7 +27,7 @@ var diffExceptions = []struct {
 		"ttl,pttl,httl,hpttl,function stats,memory usage,client list,client info", diffNumbers,
 		"clocks, addresses, ids and memory sizes"},
 	{"memory stats", diffSigned, "memory sizes, and differences of them, which can be negative"},
-	{"latency histogram,latency graph", diffNumbers, "measured durations"},
+	{"latency histogram,latency graph,hotkeys get", diffNumbers, "measured durations"},
 	{"memory malloc-stats,memory doctor,debug jmap,debug htstats,debug htstats-key", diffType,
 		"the memory of one process"},
 	{"info", diffFields, "INFO is about one process: its fields must be the same"},

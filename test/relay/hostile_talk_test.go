@@ -2,6 +2,7 @@ package relay_test
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -25,8 +26,8 @@ func hostileDial(t testing.TB, addr string) *net.TCPConn {
 	return nc.(*net.TCPConn)
 }
 
-// hostileTalk sends each piece in a packet, closes its side, and returns the reply, which ends when
-// the other side closes too.
+// hostileTalk sends each piece in a packet, closes its side unless QUIT comes last, and returns the
+// reply, which ends when the other side closes too.
 func hostileTalk(t testing.TB, addr string, pieces ...[]byte) string {
 	t.Helper()
 	nc := hostileDial(t, addr)
@@ -38,7 +39,9 @@ func hostileTalk(t testing.TB, addr string, pieces ...[]byte) string {
 				return // refused already
 			}
 		}
-		nc.CloseWrite()
+		if last := pieces[len(pieces)-1]; !bytes.HasSuffix(last, []byte("QUIT\r\n")) {
+			nc.CloseWrite()
+		}
 	}()
 	answer, err := io.ReadAll(nc)
 	// otherwise a reset, which comes when not everything has been read

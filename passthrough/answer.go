@@ -57,11 +57,6 @@ func (a *Answer) Arrived() bool {
 	}
 }
 
-// Good reports whether the reply, which has arrived, is neither an error nor a status.
-func (a *Answer) Good() bool {
-	return a.err == nil && len(a.raw) > 0 && a.raw[0] != '-' && a.raw[0] != '+'
-}
-
 // Refused reports whether the reply is an error by which Redis answered several Calls that went
 // together. They go alone for a second.
 func (a *Answer) Refused() bool {

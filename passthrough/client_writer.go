@@ -137,7 +137,7 @@ func (w *clientWriter) failLocked(err error) {
 
 // write writes all of b, for drain. It waits.
 func (w *clientWriter) write(b []byte) error {
-	if w.socket != nil && len(b) > 0 {
+	if w.socket != nil {
 		n, err := w.socket.TryWrite(b)
 		if err != nil {
 			return err

@@ -85,17 +85,3 @@ func infoFields(info string) iter.Seq2[string, string] {
 		}
 	}
 }
-
-// infoField is one value of an INFO, "" if it has none of that name.
-func infoField(c *client, section, field string) (string, error) {
-	info, err := c.do("INFO", section)
-	if err != nil {
-		return "", err
-	}
-	for name, value := range infoFields(info.text) {
-		if name == field {
-			return value, nil
-		}
-	}
-	return "", nil
-}

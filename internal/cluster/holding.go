@@ -6,8 +6,9 @@ import "lockproxy/internal/commands"
 // only when all earlier requests are answered. Redis runs nothing behind a command that blocks. What
 // sets something for the connection is alone on its way (set.go): an earlier request that is sent
 // again must not run as another user. Nor must it be given up because of a QUIT, nor be overtaken by
-// the WAIT that is to confirm it. Which channels SUNSUBSCRIBE of all means is
-// known once they are confirmed. A node that has refused a MULTI has run what came behind it, so
+// the WAIT that is to confirm it. Which channels SUNSUBSCRIBE of all means, and at which node a channel
+// is, is known once they are confirmed: Redis 8.6 answers SUNSUBSCRIBE at any node, and moves it to no
+// other. A node that has refused a MULTI has run what came behind it, so
 // nobody else must. In protocol 2's subscribe mode one node refuses a request, otherwise it goes to
 // those of its keys.
 func (in *requestReader) mustWait(cmd *command, args int) bool {
@@ -16,7 +17,8 @@ func (in *requestReader) mustWait(cmd *command, args int) bool {
 		return true
 	}
 	settles := c.replies.blocked() || cmd.Sets || cmd.Name == "wait" || cmd.Name == "waitaof" ||
-		cmd.Effect == commands.Quit || cmd.Effect == commands.SUnsubscribe && args == 1
+		cmd.Effect == commands.Quit ||
+		cmd.Effect == commands.SUnsubscribe && (args == 1 || c.subs.awaited > 0)
 	if t := c.tx.open; t != nil {
 		settles = settles || t.beginsAgain(cmd)
 	} else {

@@ -50,7 +50,8 @@ type incoming struct {
 	notForClient bool
 	push         *request // what a large message is delivered to; nil if none comes
 	// unsharded is the last part that was answered, if that is a SUNSUBSCRIBE. What looked like its
-	// confirmation can have been the word that its slot has moved: then a MOVED follows.
+	// confirmation can have been the word that its slot has moved: then a MOVED follows or, from Redis
+	// 8.6 on, the confirmation.
 	unsharded *part
 }
 

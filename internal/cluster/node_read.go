@@ -5,6 +5,7 @@ import (
 	"io"
 	"syscall"
 
+	"lockproxy/internal/commands"
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/loopguard"
 	"lockproxy/internal/panics"
@@ -243,11 +244,15 @@ func (n *node) complete() error {
 		n.in.discarding = false
 		reply.add(tooLarge)
 	}
+	p, unsharded := n.awaited(), n.in.unsharded
+	if unsharded != nil && unsharded.isConfirmed(h, reply) && !(p != nil && p.isConfirmed(h, reply)) {
+		n.in.unsharded = nil
+		return nil
+	}
 	if n.isUnasked(h, reply) {
 		n.c.subs.unasked(n, h, reply)
 		return nil
 	}
-	p, unsharded := n.awaited(), n.in.unsharded
 	n.in.unsharded = nil
 	large := p != nil && p.confirms == 0 && p.streamed
 	if unsharded != nil && h.IsError() && !large && unsharded.isMoved(reply, n.addr) {
@@ -276,6 +281,15 @@ func (n *node) complete() error {
 	n.sentCount = max(n.sentCount-1, 0)
 	n.c.answers.answered(n, p, h, reply)
 	return nil
+}
+
+// isConfirmed reports whether p is a SUNSUBSCRIBE that a reply confirms.
+func (p *part) isConfirmed(h resp.Head, reply pieces) bool {
+	if !p.req.unshards || confirmationOf(h) != commands.SUnsubscribe {
+		return false
+	}
+	v, _ := resp.ParseValue(reply.bytes())
+	return len(v.Elems) == 3 && Slot(v.Elems[1].Text) == p.slot && p.names(reply)
 }
 
 // isMoved reports whether a reply of the node at addr is that p's slot has moved.

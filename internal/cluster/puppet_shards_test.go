@@ -109,6 +109,56 @@ func TestShardMovesBeforeAnUnsubscribe(t *testing.T) {
 	p.replies("+PONG", "$-1")
 }
 
+// From Redis 8.6 on, a node that has dropped a sharded channel confirms a SUNSUBSCRIBE of it as well.
+func TestAShardIsDroppedAndUnsubscribed(t *testing.T) {
+	p, a := subscribedTo(t)
+	p.send("SUNSUBSCRIBE k")
+	a.hears("SUNSUBSCRIBE k")
+	a.says(unsubscribedK...)
+	a.says(unsubscribedK...)
+	p.replies(unsubscribedK...)
+	p.send("PING")
+	a.hears("PING")
+	a.says("+PONG")
+	p.replies("+PONG")
+}
+
+// The same while the client is subscribed to another channel, which stays as it is.
+func TestOneOfTwoShardsIsDroppedAndUnsubscribed(t *testing.T) {
+	p, a := subscribedTo(t)
+	p.send("SSUBSCRIBE other")
+	a.hears("SSUBSCRIBE other")
+	a.says("*3", "$10", "ssubscribe", "$5", "other", ":2")
+	p.replies("*3", "$10", "ssubscribe", "$5", "other", ":2")
+	p.send("SUNSUBSCRIBE k", "PING")
+	a.hears("SUNSUBSCRIBE k")
+	dropped := []string{"*3", "$12", "sunsubscribe", "$1", "k", ":1"}
+	message := []string{"*3", "$8", "smessage", "$5", "other", "$1", "x"}
+	a.says(dropped...)
+	a.says(append(dropped, message...)...)
+	p.replies(append(dropped, message...)...)
+	a.hears("PING")
+	a.says("*2", "$4", "pong", "$0", "")
+	p.replies("*2", "$4", "pong", "$0", "")
+}
+
+// From Redis 8.6 on, any node confirms SUNSUBSCRIBE. It goes where the channel is: where SSUBSCRIBE was
+// redirected, also if the map names another node again.
+func TestUnsubscribeBehindARedirection(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1")
+	p.send("SSUBSCRIBE k", "SUNSUBSCRIBE k")
+	a := p.at("a:1")
+	a.hears("SSUBSCRIBE k")
+	a.says(moveK)
+	b := p.at("b:1")
+	b.hears("SSUBSCRIBE k")
+	p.knows("a:1")
+	b.says(subscribedK...)
+	b.hears("SUNSUBSCRIBE k")
+	b.says(unsubscribedK...)
+	p.replies(append(subscribedK, unsubscribedK...)...)
+}
+
 // SUNSUBSCRIBE without channels is about all of them, also one that is being subscribed to.
 func TestUnsubscribeFromAllShards(t *testing.T) {
 	p := newPuppets(t, "a:1")

@@ -343,8 +343,6 @@ func FuzzRoute(f *testing.F) {
 	})
 }
 
-func bytesOf(line string) [][]byte { return bytes.Fields([]byte(line)) }
-
 func TestLineOf(t *testing.T) {
 	if got := strconv.Quote(string(lineOf([]byte("-ERR x\r\n")))); got != `"ERR x"` {
 		t.Error(got)

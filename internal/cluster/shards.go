@@ -17,11 +17,17 @@ func subscribeSharded(c *Conn, q *query) {
 		return
 	}
 	r := newRequest(q.raw, slot)
-	if slot >= 0 && q.cmd.Name == "ssubscribe" {
+	var n *node // of the slot
+	switch {
+	case slot >= 0 && q.cmd.Name == "ssubscribe":
 		r.beforeSend = c.subs.expect
+	case slot >= 0: // it ends what is there
+		if n = c.subs.shards[string(bulk(string(q.args[1])))]; n != nil && n.ended {
+			n = nil
+		}
 	}
 	c.subs.awaits(r, q)
-	c.send(r, nil)
+	c.send(r, n)
 }
 
 // unsubscribeSharded is SUNSUBSCRIBE. Without channels it is one of each.

@@ -29,9 +29,9 @@ long-rights: deps ## 30 min: each client can do exactly what its login allows, f
 # Those that compare the proxy with Redis, and those that attack it.
 DIFFERENTIAL = ^TestDifferential(StateAfterErrors)?$$
 long-dedicated: deps ## 8 min: the tests of the relay with a connection to Redis for each client
-	LOCKPROXY_TEST_UPSTREAM_MODE=dedicated $(GO) test -tags memory -race -count=1 -timeout 8m -run 'Differential|Upstream|Hostile|Attack|Limits|Leak' \
+	LOCKPROXY_TEST_UPSTREAM_MODE=dedicated $(GO) test -tags memory -race -count=1 -timeout 0 -run 'Differential|Upstream|Hostile|Attack|Limits|Leak' \
 		./test/relay ./test/sharing ./test/locks/real
-	LOCKPROXY_TEST_UPSTREAM_MODE=dedicated $(NORACE) $(GO) test -vet=off -count=1 -timeout 8m \
+	LOCKPROXY_TEST_UPSTREAM_MODE=dedicated $(NORACE) $(GO) test -vet=off -count=1 -timeout 0 \
 		-run '$(DIFFERENTIAL)' ./test/relay
 
 # Of upstreams before the slash, of clients behind it. make test chooses one for each server and proxy,

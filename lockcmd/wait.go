@@ -115,10 +115,12 @@ func (l *waits) awaitOffer(w *queue.Waiter) {
 func (l *waits) endWait(
 	ctx context.Context, s session, w *queue.Wait, by asks, queued bool, err error,
 ) Reply {
-	l.awaitOffer(w.Lead)
 	stopped, isStopped := err.(failure.StoppedError)
 	if isStopped {
 		err = stopped.Why
+	}
+	if err != failure.ErrGone { // what a client that is gone is given later is released
+		l.awaitOffer(w.Lead)
 	}
 	if w.Lead.Once && err != failure.ErrGone && context.Cause(ctx) == nil {
 		err = l.handedClaim(s, w.Lead, err)

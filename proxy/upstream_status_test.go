@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"strings"
 	"testing"
 
@@ -48,5 +49,26 @@ func TestUpstreamStatus(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A look that ends without an answer finds the same fault as a connect that has failed before.
+func TestLookWithoutAnAnswer(t *testing.T) {
+	silent, err := upstream.Parse("redis://127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, known := range []bool{false, true} {
+		var out bytes.Buffer
+		s := New(Config{Upstream: silent, Logger: hclog.New(&hclog.LoggerOptions{Output: &out})})
+		if known {
+			s.status.fails(noConnect, false)
+		}
+		s.look(context.Background(), 0, true) // there is no time for an answer
+		said := strings.Contains(out.String(), "the upstream does not answer")
+		if said == known {
+			t.Errorf("the fault is known: %v; the log says %q", known, out.String())
+		}
+		s.Close()
 	}
 }

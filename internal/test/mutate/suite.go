@@ -66,9 +66,12 @@ func patience(took time.Duration) time.Duration { return 20*time.Second + 5*took
 // longest is how long a test may take without a change.
 const longest = 5 * time.Minute
 
+// tags are those of tests that judge changes, too.
+const tags = "memory"
+
 func (s *suite) prepare(ctx context.Context) error {
-	compile := s.command(ctx, s.root, "go", "test", "-c", "-vet=off", "-overlay", s.file(), "-o", s.binary(),
-		"./"+s.name)
+	compile := s.command(ctx, s.root, "go", "test", "-c", "-vet=off", "-tags", tags, "-overlay",
+		s.file(), "-o", s.binary(), "./"+s.name)
 	if out, err := compile.CombinedOutput(); err != nil {
 		return fmt.Errorf("compiling the tests of %s: %w: %s", s.name, err, out)
 	}

@@ -242,9 +242,18 @@ func dial(ctx context.Context, rdb *redis.Client) (*session, error) {
 		s.raw, err = dialer(ctx, network, addr)
 		return s.raw, err
 	}
+	loggedIn, connected := false, o.OnConnect
+	o.OnConnect = func(ctx context.Context, conn *redis.Conn) error {
+		loggedIn = true
+		if connected == nil {
+			return nil
+		}
+		return connected(ctx, conn)
+	}
 	s.opened = redis.NewClient(&o)
-	var refused redis.Error
-	if err := s.opened.Ping(ctx).Err(); err != nil && !errors.As(err, &refused) {
+	var refused redis.Error // of the PING, which a user who may lock may not send, say
+	err := s.opened.Ping(ctx).Err()
+	if err != nil && !(loggedIn && errors.As(err, &refused)) {
 		s.opened.Close()
 		return nil, err
 	}

@@ -74,6 +74,7 @@ type conformance struct {
 	db   *postgres
 	safe string // the address of a proxy with TLS, for clients that log in
 	ca   string
+	keys *testredis.Server // behind it
 }
 
 func (c *conformance) key(name string) string { return "conformance:" + name }
@@ -361,14 +362,26 @@ func (c *conformance) durations() {
 	c.p.does("leave", "released")
 }
 
+// secure: by TLS and as a user. A login that is refused is an error, and is not tried again.
 func (c *conformance) secure() {
-	login := []string{"CA=" + c.ca, "USERNAME=worker", "PASSWORD=secret"}
-	p, key := c.startAt(c.safe, login...), c.key("secure:")+strings.ReplaceAll(c.c.name, " ", "-")
+	user := strings.ReplaceAll(c.c.name, " ", "-")
+	c.keys.Ask("ACL", "SETUSER", user, "on", ">secret", "~*", "&*", "+@all")
+	login := []string{"CA=" + c.ca, "USERNAME=" + user, "PASSWORD=secret"}
+	p, key := c.startAt(c.safe, login...), c.key("secure:")+user
 	p.does("lock "+key+" wait=0", aToken)
 	p.does("fence SET value:"+key+" 1", "reply (OK|true)")
 	p.does("leave", "released")
 	login[2] = "PASSWORD=wrong"
 	c.startAt(c.safe, login...).does("lock "+key+" wait=0", "error .*")
+	refused := 0
+	for _, entry := range proxytest.GoRedis(c.T, c.keys.Addr()).ACLLog(c.Context(), 1000).Val() {
+		if entry.Username == user {
+			refused += int(entry.Count)
+		}
+	}
+	if refused == 0 || refused > 2 { // some libraries log in by HELLO, and then by AUTH
+		c.Errorf("it has tried to log in %d times by a wrong password", refused)
+	}
 }
 
 func (c *conformance) prefix() {
@@ -509,7 +522,6 @@ func conform(t *testing.T, programs []language) {
 	ca := testtls.NewAuthority(t)
 	pair := ca.Issue(t, "localhost")
 	users := testredis.Start(t)
-	users.Ask("ACL", "SETUSER", "worker", "on", ">secret", "~*", "&*", "+@all")
 	safe := proxytest.StartProcess(t, "--upstream", users.URL(), "--tls-cert", pair.CertFile,
 		"--tls-key", pair.KeyFile).Addr
 	table, db := featureTable(t), startPostgres(t)
@@ -529,7 +541,7 @@ func conform(t *testing.T, programs []language) {
 				installers[program.from](t, project)
 			})
 			c := &conformance{T: t, c: program, out: project, safe: safe, ca: ca.File,
-				db: db}
+				keys: users, db: db}
 			c.addr = proxytest.StartProcess(t, "--upstream", testredis.Start(t).URL()).Addr
 			c.rdb, c.seen = proxytest.GoRedis(t, c.addr), newRelay(t, c.addr)
 			c.p = c.start()

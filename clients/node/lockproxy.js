@@ -69,7 +69,7 @@ export async function withLock(client, key, { timeout = 10, ...options } = {}, w
     };
     const extend = async (seconds) => {
       checkSeconds({ timeout: seconds });
-      if (await ask(["RELOCK", key, token, seconds]) !== 1) throw new Lost(key);
+      if (await orLost(abort, key, ask(["RELOCK", key, token, seconds])) !== 1) throw new Lost(key);
     };
     let released;
     try {
@@ -118,13 +118,15 @@ export async function once(client, key, { timeout = 10, ttl, early = 0, ...optio
     const done = ["DONE", key, token, String(value)];
     if (ttl !== undefined) done.push("PX", Math.round(ttl * 1000));
     if (abort.signal.aborted) throw new Lost(key);
-    const stored = await ask(done).catch((err) => {
-      throw abort.signal.aborted ? new Lost(key, { cause: err }) : err;
-    });
-    if (stored !== 1) throw new Lost(key);
+    if (await orLost(abort, key, ask(done)) !== 1) throw new Lost(key);
     return String(value);
   });
 }
+
+// What is asked by the lock's connection fails because of the loss if that has closed.
+const orLost = (abort, key, answer) => answer.catch((err) => {
+  throw abort.signal.aborted ? new Lost(key, { cause: err }) : err;
+});
 
 // Runs work with a connection that is closed at the end. Work gets the reply to LOCK or ONCE; ask,
 // which sends a command; and abort, which is aborted when the connection closes.

@@ -91,6 +91,11 @@ long-rust: deps-clients ## 5 min: the Rust crate, for threads and for tokio, by 
 	LOCKPROXY_TEST_CRATES=$$crates $(GO) test -tags clients -count=1 -timeout 30m -run TestRustConformance \
 		-v ./test/clients
 
+long-ruby: deps-clients ## 1 min: the Ruby gem with redis-rb 5, by the list of make test-clients
+	gems=$$(sh test/clients/testdata/gems.sh /var/tmp/lockproxy-gems trixie) && \
+	LOCKPROXY_TEST_GEMS=$$gems $(GO) test -tags clients -count=1 -timeout 30m -run TestNewerRubyConformance \
+		-v ./test/clients
+
 long-clients-cluster: deps-clients ## 4 min: the programs of make test-clients in front of a cluster
 	$(GO) test -tags clients -count=1 -timeout 10m -run TestClusterClients -v ./test/clients
 

@@ -44,7 +44,7 @@ module Lockproxy
 
     # From now on a crashed proxy can leave the lock behind for so many seconds.
     def renew(timeout)
-      call("RELOCK", key, token, timeout) == 1 ? self : raise(Lost, key)
+      call("RELOCK", key, token, Lockproxy.seconds(:timeout, timeout)) == 1 ? self : raise(Lost, key)
     end
 
     # Whether the lock was held until it was released here.
@@ -148,7 +148,7 @@ module Lockproxy
     lives = value && early.positive? ? r.pttl(key) : -1
     return value if value && !(0...early * 1000).cover?(lives)
 
-    command = ["ONCE", key, timeout, *(["EARLY", early] if early.positive?)]
+    command = ["ONCE", key, timeout, *(["EARLY", seconds(:early, early)] if early.positive?)]
     in_session(redis, command, wait, max, owner) do |session, token|
       raise NotAcquired.new(key, "makes the value of") if token.nil?
       next token unless token.is_a?(Integer)
@@ -164,19 +164,22 @@ module Lockproxy
     end
   end
 
+  # A plain number: redis-rb 5 does not send ActiveSupport's durations.
+  def self.seconds(name, value)
+    return value.to_f if value.is_a?(Numeric)
+
+    raise TypeError, "#{name}: wants seconds, a number, not #{value.inspect}"
+  end
+
   # Yields the lock's connection, which closes at the end, and the reply to LOCK or ONCE.
   def self.in_session(redis, command, wait, max, owner)
     unless redis.respond_to?(:to_hash)
       raise TypeError, "redis: wants options of Redis.new, as { port: 6380 }, not #{redis.class}"
     end
-    { timeout: command[2], wait: wait, max: max }.each do |name, value|
-      next if value.nil? || value.is_a?(Numeric)
-
-      raise TypeError, "#{name}: wants seconds, a number, not #{value.inspect}"
-    end
+    command[2] = seconds(:timeout, command[2])
     command.push("SESSION", "OWNER", owner || my_name)
-    command.push("MAX", max) if max
-    session, reply = ask(redis, command, wait)
+    command.push("MAX", seconds(:max, max)) if max
+    session, reply = ask(redis, command, wait && seconds(:wait, wait))
     yield session, reply
   ensure
     @changing.synchronize { @held.delete(session) }
@@ -227,9 +230,11 @@ module Lockproxy
   end
   private_class_method :wait_for
 
-  # Whether the proxy has ended a wait, or cannot be reached.
+  # Whether the proxy has ended a wait, or cannot be reached. Other errors are replies, or mistakes; in
+  # redis-rb 5 a login that is refused is a CannotConnectError.
   def self.away?(error)
-    error.is_a?(Redis::BaseConnectionError) || error.message.start_with?("TRYAGAIN")
+    is_reply = error.message.match?(/\A[A-Z]{2,} /)
+    is_reply ? error.message.start_with?("TRYAGAIN") : error.is_a?(Redis::BaseConnectionError)
   end
   private_class_method :away?
 

@@ -83,7 +83,7 @@ test-faults: deps-faults ## 3 min: what docs/guarantees.md promises, with faults
 
 test-clients: deps-clients ## 3 min: client libraries in nine languages, the helpers, adapters and recipes
 	$(NORACE) $(GO) test -tags clients -vet=off -count=1 -timeout 10m \
-		-parallel 4 -run 'TestClients|TestHelper|TestAdapter|TestRecipe' -v ./test/clients
+		-parallel 6 -run 'TestClients|TestHelper|TestAdapter|TestRecipe' -v ./test/clients
 
 test-admin: deps-admin ## 2 min: the live page in Chromium, dashboard and alerts in a real Prometheus
 	$(NORACE) $(GO) test -tags admin -vet=off -count=1 -timeout 5m -run 'TestAlert|TestPrometheus' ./internal/admin

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -108,8 +107,14 @@ func (c *conformance) startAt(addr string, env ...string) *told {
 	return p
 }
 
+// tell has locks and claims last for ten hours, unless the line has another timeout.
 func (p *told) tell(line string) {
 	p.t.Helper()
+	words := strings.Fields(line)
+	takes := words[0] == "lock" || words[0] == "once"
+	if takes && !strings.Contains(line, " timeout=") {
+		line = strings.Join(slices.Insert(words, 2, "timeout=36000"), " ")
+	}
 	if _, err := fmt.Fprintln(p.stdin, line); err != nil {
 		p.t.Fatalf("%s: %v", line, err)
 	}
@@ -260,8 +265,10 @@ func (c *conformance) extend() {
 	if left := c.fact(key, "remaining_ms").(int64); left <= 600_000 {
 		c.Errorf("it is held for %d ms", left)
 	}
+	c.p.tell("await")
 	c.ask("UNLOCK " + key + " FORCE")
-	c.p.does("extend 36000", "lost")
+	c.p.says("told")
+	c.p.does("extend 36000", "lost") // though the connection is closed
 	c.p.does("leave", "lost")
 }
 
@@ -280,7 +287,7 @@ func (c *conformance) fence() {
 // lost: by FORCE, long before the timeout, and by MAX.
 func (c *conformance) lost() {
 	key := c.key("lost")
-	c.p.does("lock "+key+" timeout=36000", aToken)
+	c.p.does("lock "+key+"", aToken)
 	pings := c.seen.counted("PING")
 	testwait.Until(c, "the holder has sent two pings", func() bool {
 		return c.c.silent || c.seen.counted("PING") >= pings+2
@@ -290,7 +297,7 @@ func (c *conformance) lost() {
 	c.p.says("told")
 	c.p.does("check", "lost")
 	c.p.does("leave", "lost")
-	c.p.does("lock "+key+" timeout=36000 max=0.3", aToken)
+	c.p.does("lock "+key+" max=0.3", aToken)
 	c.p.does("await", "told")
 	c.p.does("leave", "lost")
 }
@@ -301,7 +308,7 @@ func (c *conformance) release() {
 	c.p.does("raise", "raised")
 	c.untilFree(key) // also by the end of the connection alone
 	killed := c.start()
-	killed.does("lock "+key+" timeout=36000", aToken)
+	killed.does("lock "+key+"", aToken)
 	killed.Process.Kill()
 	c.untilFree(key)
 }
@@ -404,7 +411,7 @@ func (c *conformance) prefix() {
 // fork: a child does not keep the lock of its parent.
 func (c *conformance) fork() {
 	key, p := c.key("fork"), c.start()
-	p.does("lock "+key+" timeout=36000", aToken)
+	p.does("lock "+key+"", aToken)
 	p.does("fork", "child lost")
 	if c.fact(key, "token") == nil {
 		c.Error("the lock is free while its holder lives")
@@ -473,7 +480,7 @@ func (c *conformance) replaced() {
 func (c *conformance) silent() {
 	proxy := proxytest.StartProcess(c.T, "--upstream", testredis.Start(c).URL())
 	p := c.startAt(proxy.Addr)
-	p.does("lock silent", aToken)
+	p.does("lock silent timeout=1", aToken) // 10 s are the least
 	p.tell("await")
 	proxy.Cmd.Process.Signal(syscall.SIGSTOP) // until the test kills it
 	p.says("told")
@@ -514,8 +521,21 @@ func (c *conformance) noLockproxy() {
 
 func TestHelperConformance(t *testing.T) { conform(t, languages) }
 
+// make long SUITE=ruby has the gems that it needs.
+func TestNewerRubyConformance(t *testing.T) {
+	if os.Getenv("LOCKPROXY_TEST_GEMS") == "" {
+		t.Fatal("LOCKPROXY_TEST_GEMS does not say where the gems are: make long SUITE=ruby does")
+	}
+	conform(t, newerRuby)
+}
+
 // make long SUITE=rust has the crates that it needs.
-func TestRustConformance(t *testing.T) { conform(t, rustLanguages) }
+func TestRustConformance(t *testing.T) {
+	conform(t, rustLanguages)
+	t.Run("README.md", func(t *testing.T) {
+		testReadme(t, "rust", "main.rs", "cargo run --offline --quiet --bin readme")
+	})
+}
 
 func conform(t *testing.T, programs []language) {
 	t.Parallel()
@@ -525,56 +545,55 @@ func conform(t *testing.T, programs []language) {
 	safe := proxytest.StartProcess(t, "--upstream", users.URL(), "--tls-cert", pair.CertFile,
 		"--tls-key", pair.KeyFile).Addr
 	table, db := featureTable(t), startPostgres(t)
-	installed := map[string]*sync.Once{}
-	for name := range installers {
-		installed[name] = new(sync.Once)
-	}
-	projects := t.TempDir()
 	for _, program := range programs {
 		t.Run(program.name, func(t *testing.T) {
 			t.Parallel() // they mostly wait
-			project := filepath.Join(projects, program.from)
-			installed[program.from].Do(func() {
-				if err := os.Mkdir(project, 0o700); err != nil {
-					t.Fatal(err)
-				}
-				installers[program.from](t, project)
-			})
-			c := &conformance{T: t, c: program, out: project, safe: safe, ca: ca.File,
+			c := &conformance{T: t, c: program, out: installed(t, program.from), safe: safe, ca: ca.File,
 				keys: users, db: db}
-			c.addr = proxytest.StartProcess(t, "--upstream", testredis.Start(t).URL()).Addr
-			c.rdb, c.seen = proxytest.GoRedis(t, c.addr), newRelay(t, c.addr)
-			c.p = c.start()
-			for _, f := range features {
-				has := table[f.name][program.column]
-				if lacks := slices.Contains(program.lacks, f.name); lacks == (has != "—") {
-					t.Errorf("clients/README.md says %q of %s", has, f.name)
-				} else if !lacks {
-					t.Run(strings.ReplaceAll(f.name, " ", "-"), func(t *testing.T) {
-						of, p := *c, *c.p
-						p.t, of.T, of.p = t, t, &p
-						f.shows(&of)
-					})
-				}
+			for name, shows := range map[string]func(*conformance){
+				"features": func(c *conformance) { c.features(table) }, "own": (*conformance).own,
+				"silent-proxy": (*conformance).silent, "replaced-proxy": (*conformance).replaced,
+				"no-lockproxy": (*conformance).noLockproxy} {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					of := *c
+					of.T = t
+					shows(&of)
+				})
 			}
-			c.p.stdin.Close()
-			if err := c.p.ends(t); err != nil {
-				t.Errorf("without more to do it ends with %v", err)
-			}
-			if program.own != nil {
-				host, port, _ := net.SplitHostPort(c.addr)
-				own := program.clientProgram
-				own.command(t, c.out, slices.Concat(program.own, []string{host, port}, program.ownLast))
-			}
-			t.Run("silent-proxy", func(t *testing.T) {
-				t.Parallel() // it takes 10 s
-				of := *c
-				of.T = t
-				of.silent()
-			})
-			c.replaced()
-			c.noLockproxy()
 		})
+	}
+}
+
+// features shows all that the program's language has, and none that it lacks.
+func (c *conformance) features(table map[string]map[string]string) {
+	c.addr = proxytest.StartProcess(c.T, "--upstream", testredis.Start(c).URL()).Addr
+	c.rdb, c.seen = proxytest.GoRedis(c.T, c.addr), newRelay(c.T, c.addr)
+	c.p = c.start()
+	for _, f := range features {
+		has := table[f.name][c.c.column]
+		if lacks := slices.Contains(c.c.lacks, f.name); lacks == (has != "—") {
+			c.Errorf("clients/README.md says %q of %s", has, f.name)
+		} else if !lacks && !c.Run(strings.ReplaceAll(f.name, " ", "-"), func(t *testing.T) {
+			of, p := *c, *c.p
+			p.t, of.T, of.p = t, t, &p
+			f.shows(&of)
+		}) {
+			return // what the program does next is not what it is told next
+		}
+	}
+	c.p.stdin.Close()
+	if err := c.p.ends(c.T); err != nil {
+		c.Errorf("without more to do it ends with %v", err)
+	}
+}
+
+// own runs what shows that which no other language has.
+func (c *conformance) own() {
+	if c.c.own != nil {
+		proxy := proxytest.StartProcess(c.T, "--upstream", testredis.Start(c).URL())
+		host, port, _ := net.SplitHostPort(proxy.Addr)
+		c.c.command(c.T, c.out, slices.Concat(c.c.own, []string{host, port}, c.c.ownLast))
 	}
 }
 

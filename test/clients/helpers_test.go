@@ -6,12 +6,12 @@ import (
 	"bufio"
 	"cmp"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,19 +22,82 @@ import (
 	"lockproxy/internal/test/testredis"
 )
 
-var pythonProgram = regexp.MustCompile("(?s)\n```python\n(.*?)\n```\n")
+var (
+	pythonProgram = regexp.MustCompile("(?s)\n```python\n(.*?)\n```\n")
+	readmeProgram = regexp.MustCompile("(?s)\n```(js|go|java|ruby|php|csharp|rust)\n(.*?)\n```\n")
+	readmePlace   = regexp.MustCompile(`(?m)^[ \t]*(//|#) the program of README.md$`)
+)
+
+// readmes run the program that a package's README.md shows, in the project in which the package is
+// installed. The file of testdata/readme has what such a program needs around it.
+var readmes = []struct{ from, file, run string }{
+	{"node", "readme.mjs", "node readme.mjs"},
+	{"go", "main.go", "go run ./readme"},
+	{"java", "Readme.java", "java -cp m2/lockproxy/lockproxy/1.0.0/lockproxy-1.0.0.jar Readme.java"},
+	{"ruby", "readme.rb", "GEM_HOME=. /usr/bin/ruby readme.rb"},
+	{"php", "readme.php", "/usr/bin/php readme.php"},
+	{"dotnet", "Readme.cs", "mcs -r:Lockproxy.dll -out:readme.exe Readme.cs && mono readme.exe"},
+}
+
+// The README.md of each package shows a program of ten lines, which runs as it is printed, except
+// for the port, with the package that is installed from the repository.
+func TestHelperReadme(t *testing.T) {
+	t.Parallel()
+	for _, readme := range readmes {
+		t.Run(readme.from, func(t *testing.T) {
+			t.Parallel()
+			testReadme(t, readme.from, readme.file, readme.run)
+		})
+	}
+}
+
+func testReadme(t *testing.T, from, file, run string) {
+	t.Helper()
+	folder, upstream := installed(t, from), testredis.Start(t)
+	around, err := os.ReadFile("testdata/readme/" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../clients/" + from + "/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := readmeProgram.FindSubmatch(page)
+	if shown == nil || !readmePlace.Match(around) {
+		t.Fatalf("no program in README.md, or no place for it in %s", file)
+	}
+	text := string(readmePlace.ReplaceAllLiteral(around, shown[2]))
+	_, port, _ := net.SplitHostPort(proxytest.StartProcess(t, "--upstream", upstream.URL()).Addr)
+	path := filepath.Join(folder, file)
+	switch from { // where tools look for it
+	case "go":
+		path = filepath.Join(folder, "readme", file)
+	case "rust":
+		path = filepath.Join(folder, "src/bin/readme.rs")
+	}
+	err = os.MkdirAll(filepath.Dir(path), 0o700)
+	if err == nil {
+		err = os.WriteFile(path, []byte(strings.ReplaceAll(text, "6380", port)), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	does(t, folder, "sh", "-c", run)
+	if state := upstream.Ask("GET", "report:state"); state != "done" {
+		t.Errorf("report:state is %q", state)
+	}
+	makes := strings.Contains(text, "report:7")
+	if body := upstream.Ask("GET", "report:7"); makes && body != "report 7" {
+		t.Errorf("report:7 is %q", body)
+	}
+}
 
 // What pages show in Python runs as it is printed, except for the port.
 func TestHelperOnPages(t *testing.T) {
 	t.Parallel()
-	bin := proxytest.Binary(t)
 	upstream := testredis.Start(t)
-	port := strconv.Itoa(testredis.FreePort(t))
-	startForClients(t, port, bin, "--listen", "127.0.0.1:"+port, "--upstream", upstream.URL())
-	helpers, err := filepath.Abs("../../clients/python")
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, port, _ := net.SplitHostPort(proxytest.StartProcess(t, "--upstream", upstream.URL()).Addr)
+	project := installed(t, "python")
 	for page, writes := range map[string][2]string{
 		"../../README.md":                {"report:state", "done"},
 		"../../clients/python/README.md": {"report:state", "done"},
@@ -49,9 +112,8 @@ func TestHelperOnPages(t *testing.T) {
 			t.Errorf("%s shows no program", page)
 		}
 		for _, m := range programs {
-			c := clientProgram{dir: "conformance"}
-			c.command(t, "", []string{"env", "PYTHONPATH=" + helpers,
-				"/usr/bin/python3", "-c", strings.ReplaceAll(m[1], "6380", port)})
+			does(t, project, "env", "PYTHONPATH="+project, "/usr/bin/python3", "-c",
+				strings.ReplaceAll(m[1], "6380", port))
 		}
 		if written := upstream.Ask("GETDEL", writes[0]); written != writes[1] {
 			t.Errorf("%s: %s is %q", page, writes[0], written)

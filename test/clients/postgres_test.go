@@ -122,7 +122,7 @@ func (c *conformance) fenceSQL() {
 	value := func(n int) string { return fmt.Sprintf("%s:%d", key, n) }
 
 	one, two := c.start(c.db.env()...), c.start(c.db.env()...)
-	one.does("lock "+key+" timeout=36000", aToken)
+	one.does("lock "+key, aToken)
 	one.does("sql "+value(1), "written")
 	one.does("begin "+value(2), "begun")
 	one.Process.Signal(syscall.SIGSTOP)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Lasting is servers that serve all tests of a package. The zero value has none. End it in
+// Lasting is servers and folders for all tests of a package. The zero value has none. End it in
 // TestMain, behind m.Run.
 type Lasting struct {
 	mu      sync.Mutex
@@ -43,6 +43,13 @@ func (l *Lasting) Server(t testing.TB) *Server {
 	return l.server
 }
 
+// TempDir makes a folder for what several tests use.
+func (l *Lasting) TempDir() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.life().TempDir()
+}
+
 // life is that of the servers.
 func (l *Lasting) life() testing.TB {
 	if l.tb == nil {
@@ -51,7 +58,7 @@ func (l *Lasting) life() testing.TB {
 	return l.tb
 }
 
-// End stops them.
+// End stops the servers and removes the folders.
 func (l *Lasting) End() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,7 +19,7 @@ func (r *recipes) through(command string) string {
 // Two workers and six tasks of the same name, with their results, on three masters.
 func TestRecipeCeleryOnACluster(t *testing.T) {
 	t.Parallel()
-	r := cookFor(t, testredis.StartCluster(t, 3, 0).URL(), map[string]string{"reports.py": onlyOne})
+	r := cookFor(t, testredis.StartCluster(t, 3, 0).URL(), "python", map[string]string{"reports.py": onlyOne})
 	r.retriesSoon("cluster_tasks.py")
 	for _, name := range []string{"one", "two"} {
 		r.start(name, "/usr/bin/python3 -m celery -A cluster_tasks worker -l info -P threads -c 2 -n "+
@@ -39,7 +39,17 @@ assert days == ["monday"] * 6, days'`)
 // A worker that takes four jobs at a time and another one; of a day's jobs one runs.
 func TestRecipeBullMQOnACluster(t *testing.T) {
 	t.Parallel()
-	r := cookFor(t, testredis.StartCluster(t, 3, 0).URL(), map[string]string{
+	bullMQ(t, testredis.StartCluster(t, 3, 0).URL(), `"{bull}"`)
+}
+
+// The same with one Redis and BullMQ's own prefix.
+func TestRecipeBullMQ(t *testing.T) {
+	t.Parallel()
+	bullMQ(t, testredis.Start(t).URL(), "undefined")
+}
+
+func bullMQ(t *testing.T, upstream, prefix string) {
+	r := cookFor(t, upstream, "node", map[string]string{
 		"reports.mjs": `
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
@@ -56,11 +66,12 @@ export async function build(day) {
 import { Queue } from "bullmq";
 import { Redis } from "ioredis";
 const connection = new Redis(6380, { maxRetriesPerRequest: null });
-const queue = new Queue("reports", { connection, prefix: "{bull}" });
+const queue = new Queue("reports", { connection, prefix: PREFIX });
 for (let i = 0; i < 6; i++) await queue.add("report", { day: "monday" });
 process.exit();
 `})
-	linkNodeClients(t, r.dir, "bullmq", "ioredis")
+	r.replaces("worker.mjs", `"{bull}"`, prefix)
+	r.replaces("enqueue.mjs", "PREFIX", prefix)
 	for _, name := range []string{"one", "two"} {
 		r.start(name, "node worker.mjs")
 	}

@@ -18,7 +18,7 @@ import (
 	"lockproxy/internal/test/testwait"
 )
 
-// recipes are the programs of docs/patterns.md in a directory, next to the helpers.
+// recipes are the programs of docs/patterns.md in a directory, which find an installed package.
 type recipes struct {
 	t    *testing.T
 	dir  string
@@ -28,19 +28,20 @@ type recipes struct {
 }
 
 var recipeProgram = regexp.MustCompile(
-	"(?ms)^ *```(?:python|ruby|js)\n *(?:#|//) (\\S+)\n(.*?)^ *```$")
+	"(?ms)^ *```(?:python|ruby|js|php|java)\n *(?:#|//) (\\S+)\n(.*?)^ *```$")
 
-// cook writes the page's programs and these files, with a lockproxy's own port in them.
-func cook(t *testing.T, files map[string]string) *recipes {
+// cook writes the page's programs and these files, with a lockproxy's own port in them. They use the
+// package of clients of this name, as its tools have installed it, or none.
+func cook(t *testing.T, uses string, files map[string]string) *recipes {
 	t.Helper()
 	keys := testredis.Start(t)
-	r := cookFor(t, keys.URL(), files)
+	r := cookFor(t, keys.URL(), uses, files)
 	r.keys = keys
 	return r
 }
 
 // cookFor does so in front of an upstream.
-func cookFor(t *testing.T, upstream string, files map[string]string) *recipes {
+func cookFor(t *testing.T, upstream, uses string, files map[string]string) *recipes {
 	t.Helper()
 	r := &recipes{t: t, dir: t.TempDir()}
 	bin, port := proxytest.Binary(t), strconv.Itoa(testredis.FreePort(t))
@@ -57,21 +58,19 @@ func cookFor(t *testing.T, upstream string, files map[string]string) *recipes {
 			all[m[1]] = indent.ReplaceAllString(m[2], "")
 		}
 	}
-	for name, path := range map[string]string{
-		"lockproxy.rb":          "clients/ruby/lib/lockproxy.rb",
-		"lockproxy_redis_py.py": "examples/adapters/lockproxy_redis_py.py",
-	} {
-		text, err := os.ReadFile("../../" + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[name] = string(text)
+	adapter, err := os.ReadFile("../../examples/adapters/lockproxy_redis_py.py")
+	if err != nil {
+		t.Fatal(err)
 	}
+	all["lockproxy_redis_py.py"] = string(adapter)
 	for name, text := range files {
 		all[name] = text
 	}
 	for name, text := range all {
 		text = strings.ReplaceAll(text, "6380", port)
+		if strings.HasSuffix(name, ".php") {
+			text = "<?php\n" + text
+		}
 		path := filepath.Join(r.dir, name)
 		err := os.MkdirAll(filepath.Dir(path), 0o700)
 		if err == nil {
@@ -81,24 +80,23 @@ func cookFor(t *testing.T, upstream string, files map[string]string) *recipes {
 			t.Fatal(err)
 		}
 	}
-	for name, to := range map[string]string{
-		"bin/lockproxy": bin, "lockproxy": "../../clients/python/lockproxy",
-		"node_modules/lockproxy": "../../clients/node",
-	} {
-		path := filepath.Join(r.dir, name)
-		to, err := filepath.Abs(to)
-		if err == nil {
-			err = os.MkdirAll(filepath.Dir(path), 0o700)
-		}
-		if err == nil {
-			err = os.Symlink(to, path)
-		}
-		if err != nil {
+	if err := os.MkdirAll(r.dir+"/bin", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	links := map[string]string{"bin/lockproxy": bin}
+	r.env = append(os.Environ(), "LOCKPROXY_URL=redis://127.0.0.1:"+port,
+		"PATH="+r.dir+"/bin:"+r.dir+":/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1")
+	if uses != "" {
+		project := installed(t, uses)
+		links["vendor"], links["node_modules"] = project+"/vendor", project+"/node_modules"
+		r.env = append(r.env, "PYTHONPATH="+project, "GEM_HOME="+project,
+			"CLASSPATH="+r.dir+":"+strings.ReplaceAll(javaPath, "{out}", project))
+	}
+	for name, to := range links {
+		if err := os.Symlink(to, filepath.Join(r.dir, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r.env = append(os.Environ(), "LOCKPROXY_URL=redis://127.0.0.1:"+port,
-		"PATH="+r.dir+"/bin:"+r.dir+":/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1")
 	return r
 }
 
@@ -187,34 +185,51 @@ def build(day):
     return day
 `
 
-// retriesSoon lets a program of Celery try again sooner.
-func (r *recipes) retriesSoon(program string) {
+// replaces changes a program of the page.
+func (r *recipes) replaces(program, old, by string) {
 	r.t.Helper()
 	path := filepath.Join(r.dir, program)
 	text, err := os.ReadFile(path)
+	if err == nil && !strings.Contains(string(text), old) {
+		r.t.Fatalf("%s has no %s", program, old)
+	}
+	if err == nil {
+		err = os.WriteFile(path, []byte(strings.Replace(string(text), old, by, 1)), 0o600)
+	}
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	soon := strings.Replace(string(text), "countdown=30", "countdown=0.2", 1)
-	if err := os.WriteFile(path, []byte(soon), 0o600); err != nil {
-		r.t.Fatal(err)
+}
+
+// retriesSoon lets a program of Celery try again sooner.
+func (r *recipes) retriesSoon(program string) {
+	r.t.Helper()
+	r.replaces(program, "countdown=30", "countdown=0.2")
+}
+
+// oneByOne waits until so much has been built, and never two at a time.
+func (r *recipes) oneByOne(built int) {
+	r.t.Helper()
+	testwait.Until(r.t, fmt.Sprintf("%d are built", built), func() bool {
+		n, _ := strconv.Atoi(r.keys.Ask("GET", "built"))
+		return n >= built
+	})
+	if twice := r.keys.Ask("EXISTS", "twice"); twice != ":0" {
+		r.t.Errorf("two were inside at once: %s", twice)
 	}
 }
 
 // Two workers, and six tasks of the same name.
 func TestRecipeCelery(t *testing.T) {
 	t.Parallel()
-	r := cook(t, map[string]string{"reports.py": onlyOne})
+	r := cook(t, "python", map[string]string{"reports.py": onlyOne})
 	r.retriesSoon("tasks.py")
 	for _, name := range []string{"one", "two"} {
 		r.start(name, "/usr/bin/python3 -m celery -A tasks worker -l info -P threads -c 2 -n "+name)
 	}
 	r.run(`/usr/bin/python3 -c 'import tasks
 for _ in range(6): tasks.report.delay("monday")'`)
-	testwait.Until(t, "six reports", func() bool { return r.keys.Ask("GET", "built") == "6" })
-	if twice := r.keys.Ask("EXISTS", "twice"); twice != ":0" {
-		t.Errorf("two workers were inside at once: %s", twice)
-	}
+	r.oneByOne(6)
 	if result := r.keys.Ask("GET", "report:monday:result"); result != "monday" {
 		t.Errorf("the result is %q", result)
 	}
@@ -223,7 +238,7 @@ for _ in range(6): tasks.report.delay("monday")'`)
 // Of two schedulers one starts, and the other one when that ends.
 func TestRecipeCeleryBeat(t *testing.T) {
 	t.Parallel()
-	r := cook(t, map[string]string{"reports.py": onlyOne})
+	r := cook(t, "", map[string]string{"reports.py": onlyOne})
 	const command = "lockproxy run --key celery-beat --wait 0 -- " +
 		"/usr/bin/python3 -m celery -A tasks beat -l info -s "
 	r.takesOver("celery-beat", "beat: Starting", command+"one.db", command+"two.db")
@@ -250,7 +265,7 @@ func (r *recipes) takesOver(key, starts, first, second string) {
 
 func TestRecipeRQ(t *testing.T) {
 	t.Parallel()
-	r := cook(t, map[string]string{"reports.py": onlyOne})
+	r := cook(t, "python", map[string]string{"reports.py": onlyOne})
 	const enqueue = `/usr/bin/python3 -c 'import redis, rq, jobs
 q = rq.Queue(connection=redis.Redis(port=PORT))
 for _ in range(4): q.enqueue(jobs.report, "monday")'`
@@ -258,16 +273,13 @@ for _ in range(4): q.enqueue(jobs.report, "monday")'`
 	for _, name := range []string{"one", "two"} {
 		r.start(name, "/usr/bin/python3 -m rq.cli worker --url redis://127.0.0.1:"+r.port)
 	}
-	testwait.Until(t, "four reports", func() bool { return r.keys.Ask("GET", "built") == "4" })
-	if twice := r.keys.Ask("EXISTS", "twice"); twice != ":0" {
-		t.Errorf("two workers were inside at once: %s", twice)
-	}
+	r.oneByOne(4)
 }
 
 // RQ's own scheduler runs in one of the workers, chosen by RQ's lock, through lockproxy.
 func TestRecipeRQWithScheduler(t *testing.T) {
 	t.Parallel()
-	r := cook(t, map[string]string{"reports.py": onlyOne})
+	r := cook(t, "python", map[string]string{"reports.py": onlyOne})
 	const schedules, listens = "Scheduler for default started", "Listening on default"
 	var workers []*background
 	for _, name := range []string{"one", "two"} { // one after the other: the first has the lock
@@ -306,48 +318,181 @@ for _ in range(3): q.enqueue_in(datetime.timedelta(seconds=1), jobs.report, "mon
 // rq-scheduler is no package of Debian: a program stands in for it that runs until SIGTERM, too.
 func TestRecipeRQScheduler(t *testing.T) {
 	t.Parallel()
-	r := cook(t, map[string]string{"rqscheduler": "#!/bin/sh\necho it starts\nexec sleep 300\n"})
+	r := cook(t, "", map[string]string{"rqscheduler": "#!/bin/sh\necho it starts\nexec sleep 300\n"})
 	const command = "lockproxy run --key rq-scheduler --wait 0 -- rqscheduler"
 	r.takesOver("rq-scheduler", "it starts", command, command)
 }
 
+// Two of Sidekiq's processes, and four jobs. A job whose lock another client holds is tried again.
 func TestRecipeSidekiq(t *testing.T) {
 	t.Parallel()
-	r := cook(t, map[string]string{"test.rb": `
-require "sidekiq"
-require "sidekiq/testing"
+	r := cook(t, "ruby", map[string]string{"work.rb": `
 require_relative "report_job"
-Sidekiq::Testing.server_middleware { |chain| chain.add OneAtATime }
-Sidekiq::Testing.inline!
-INSIDE = []
 module Reports
+  R = Redis.new(port: 6380)
   def self.build(day)
-    INSIDE << day
-    abort "twice" if INSIDE.size > 1
+    R.incr("twice") if R.incr("inside") > 1
     sleep 0.3
-    INSIDE.pop
-    print day, " "
+    R.decr("inside")
+    R.incr("built")
   end
 end
-4.times.map { |day| Thread.new { ReportJob.perform_async(day) } }.each(&:join)
-redis = Redis.new(port: 6380)
-token = redis.call("LOCK", "sidekiq:report", 600)
-begin
-  ReportJob.perform_async(5)
-  abort "it ran while another had the lock"
-rescue Lockproxy::NotAcquired
-  redis.call("UNLOCK", "sidekiq:report", token)
-end
 `})
-	if printed := r.run("/usr/bin/ruby test.rb"); len(strings.Fields(printed)) != 4 {
-		t.Errorf("four jobs print %q", printed)
+	r.env = append(r.env, "REDIS_URL=redis://127.0.0.1:"+r.port)
+	for _, name := range []string{"one", "two"} {
+		r.start(name, "/usr/bin/sidekiq -r ./work.rb")
 	}
+	const enqueue = "/usr/bin/ruby -r ./work.rb -e '%d.times { |day| ReportJob.perform_async(day) }'"
+	r.run(fmt.Sprintf(enqueue, 4))
+	r.oneByOne(4)
+	r.run("redis-cli -u $LOCKPROXY_URL LOCK sidekiq:report 600")
+	r.run(fmt.Sprintf(enqueue, 1))
+	testwait.Until(t, "Sidekiq tries the job again", func() bool {
+		again := r.run("redis-cli -u $LOCKPROXY_URL ZRANGE retry 0 -1")
+		return strings.Contains(again, "Lockproxy::NotAcquired")
+	})
+	r.oneByOne(4)
+}
+
+// Two workers of Laravel's queue, and six jobs of the same day. A job whose lock another client holds
+// is put back into the queue.
+func TestRecipeLaravel(t *testing.T) {
+	t.Parallel()
+	r := cook(t, "php", map[string]string{"app.php": `
+require 'vendor/autoload.php';
+foreach (['Container', 'Contracts', 'Support', 'Events', 'Pipeline', 'Bus', 'Redis', 'Queue'] as $part) {
+    require "Illuminate/$part/autoload.php";
+}
+require 'OneAtATime.php';
+require 'BuildReport.php';
+
+class Reports
+{
+    public static function build(string $day): void
+    {
+        $r = new Redis();
+        $r->connect('127.0.0.1', 6380);
+        if ($r->incr('inside') > 1) {
+            $r->incr('twice');
+        }
+        usleep(300_000);
+        $r->decr('inside');
+        $r->incr('built');
+    }
+}
+
+$app = new Illuminate\Container\Container();
+Illuminate\Container\Container::setInstance($app);
+$app->instance(Illuminate\Contracts\Container\Container::class, $app);
+$app->instance('redis', new Illuminate\Redis\RedisManager($app, 'phpredis',
+    ['default' => ['host' => '127.0.0.1', 'port' => 6380]]));
+$app->instance('events', new Illuminate\Events\Dispatcher($app));
+$app->bind(Illuminate\Contracts\Events\Dispatcher::class, fn () => $app['events']);
+$app->bind(Illuminate\Contracts\Bus\Dispatcher::class, fn () => new Illuminate\Bus\Dispatcher($app));
+$queue = new Illuminate\Queue\Capsule\Manager($app);
+$queue->addConnection(['driver' => 'redis', 'connection' => 'default', 'queue' => 'default']);
+`, "work.php": `
+require 'app.php';
+
+$errors = new class implements Illuminate\Contracts\Debug\ExceptionHandler {
+    public function report(Throwable $e) { echo $e, "\n"; }
+    public function shouldReport(Throwable $e) { return true; }
+    public function render($request, Throwable $e) {}
+    public function renderForConsole($output, Throwable $e) {}
+};
+$worker = new Illuminate\Queue\Worker($queue->getQueueManager(), $app['events'], $errors, fn () => false);
+$worker->daemon('default', 'default', new Illuminate\Queue\WorkerOptions());
+`, "enqueue.php": `
+require 'app.php';
+for ($i = 0; $i < (int) $argv[1]; $i++) {
+    $queue->getConnection()->push(new BuildReport('monday'));
+}
+`})
+	for _, name := range []string{"one", "two"} {
+		r.start(name, "/usr/bin/php work.php")
+	}
+	r.run("/usr/bin/php enqueue.php 6")
+	r.oneByOne(6)
+	r.run("redis-cli -u $LOCKPROXY_URL LOCK report:monday 600")
+	r.run("/usr/bin/php enqueue.php 1")
+	testwait.Until(t, "the job is put back", func() bool {
+		return r.keys.Ask("ZCARD", "queues:default:delayed") == ":1"
+	})
+	r.oneByOne(6)
+}
+
+// Two programs whose schedulers call the method all the time: one runs it, and when that is killed
+// the other one does. The bean is what @EnableScheduling brings, by a class that Debian's Spring, next
+// to Debian's ASM, cannot load.
+func TestRecipeSpring(t *testing.T) {
+	t.Parallel()
+	r := cook(t, "java", map[string]string{"App.java": `
+import org.springframework.context.annotation.AnnotationConfigApplicationContext;
+import org.springframework.scheduling.annotation.ScheduledAnnotationBeanPostProcessor;
+
+public class App {
+    public static void main(String[] args) {
+        new AnnotationConfigApplicationContext(ScheduledAnnotationBeanPostProcessor.class,
+            ReportJob.class);
+    }
+}
+`, "Reports.java": `
+import java.io.IOException;
+import java.io.InputStream;
+import java.net.Socket;
+
+class Reports {
+    static int ask(String command) throws IOException {
+        try (Socket socket = new Socket("127.0.0.1", 6380)) {
+            socket.getOutputStream().write((command + "\r\nQUIT\r\n").getBytes());
+            String reply = new String(socket.getInputStream().readAllBytes());
+            return Integer.parseInt(reply.substring(1, reply.indexOf('\r')));
+        }
+    }
+
+    static void build() throws IOException {
+        if (ask("INCR inside") > 1) {
+            ask("INCR twice");
+        }
+        System.out.println("it builds");
+        try {
+            Thread.sleep(100);
+        } catch (InterruptedException e) {
+            throw new IOException(e);
+        }
+        ask("DECR inside");
+        ask("INCR built");
+    }
+}
+`})
+	jars, _ := filepath.Glob("/usr/share/java/spring3-*.jar")
+	for i, entry := range r.env {
+		if strings.HasPrefix(entry, "CLASSPATH=") {
+			r.env[i] += ":" + strings.Join(append(jars, "/usr/share/java/commons-logging.jar"), ":")
+		}
+	}
+	r.replaces("ReportJob.java", `cron = "0 5 3 * * *"`, "fixedDelay = 50")
+	r.run("javac App.java ReportJob.java Reports.java")
+	one := r.start("one", "java App")
+	two := r.start("two", "java App")
+	const builds, passes = "it builds", "another client holds the lock"
+	for _, b := range []*background{one, two} {
+		testwait.Until(t, "each runs the method, and passes", func() bool {
+			return strings.Contains(b.said(), builds) && strings.Contains(b.said(), passes)
+		})
+	}
+	r.oneByOne(6)
+	one.Process.Kill()
+	<-one.ended
+	r.keys.Ask("DEL", "inside")
+	built, _ := strconv.Atoi(r.keys.Ask("GET", "built"))
+	r.oneByOne(built + 3)
 }
 
 // Two instances start: one migrates, the other finds nothing to do.
 func TestRecipeDjango(t *testing.T) {
 	t.Parallel()
-	r := cook(t, map[string]string{"manage.py": `
+	r := cook(t, "", map[string]string{"manage.py": `
 import sys
 from django.conf import settings
 settings.configure(SECRET_KEY="x", INSTALLED_APPS=["django.contrib.contenttypes",
@@ -374,7 +519,7 @@ execute_from_command_line(sys.argv)
 
 func TestRecipeRails(t *testing.T) {
 	t.Parallel()
-	r := cook(t, map[string]string{
+	r := cook(t, "", map[string]string{
 		"bin/rails": `#!/usr/bin/ruby
 APP_PATH = File.expand_path("../config/application", __dir__)
 require "rails/commands"
@@ -431,7 +576,7 @@ func (r *recipes) twice(command string) (said []string) {
 // One leads; another takes over when it is killed, and when its lock is taken from it.
 func TestRecipeLeader(t *testing.T) {
 	t.Parallel()
-	r := cook(t, map[string]string{"work.py": `
+	r := cook(t, "python", map[string]string{"work.py": `
 import os, time
 def step(held):
     held.fence("SET", "leads", os.environ["NAME"])
@@ -458,7 +603,7 @@ def step(held):
 // Programs before, between and after the steps exclude each other.
 func TestRecipeMovingFromRedisPy(t *testing.T) {
 	t.Parallel()
-	r := cook(t, map[string]string{"step1.py": `
+	r := cook(t, "python", map[string]string{"step1.py": `
 import redis, sys
 r = redis.Redis(port=6380)
 lock = r.lock("report", timeout=600)

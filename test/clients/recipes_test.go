@@ -238,7 +238,7 @@ for _ in range(6): tasks.report.delay("monday")'`)
 // Of two schedulers one starts, and the other one when that ends.
 func TestRecipeCeleryBeat(t *testing.T) {
 	t.Parallel()
-	r := cook(t, "", map[string]string{"reports.py": onlyOne})
+	r := cook(t, "python", map[string]string{"reports.py": onlyOne})
 	const command = "lockproxy run --key celery-beat --wait 0 -- " +
 		"/usr/bin/python3 -m celery -A tasks beat -l info -s "
 	r.takesOver("celery-beat", "beat: Starting", command+"one.db", command+"two.db")

@@ -75,10 +75,8 @@ func (r *reloader) reload() {
 	switch {
 	case r.certs.used():
 		r.log.Info("SIGHUP: TLS files read again; new connections use them")
-	case next.Config == "":
-		r.log.Info("SIGHUP: there is no --config file, and there are no TLS files to read again")
 	case len(changed)+len(waiting) == 0:
-		r.log.Info("SIGHUP: settings read again; nothing has changed", "config", next.Config)
+		r.log.Info("SIGHUP: settings read again; nothing has changed")
 	}
 }
 

@@ -226,7 +226,7 @@ func TestSocketFileOfProcess(t *testing.T) {
 		t.Errorf("PING: %q", got)
 	}
 	heir.cmd.Process.Signal(syscall.SIGHUP)
-	heir.waitFor("no TLS files to read again")
+	heir.waitFor("SIGHUP: settings read again; nothing has changed")
 	if status := heir.signal(syscall.SIGINT); status != 0 {
 		t.Errorf("status %d after SIGINT:\n%s", status, heir.said())
 	}

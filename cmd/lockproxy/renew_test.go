@@ -94,6 +94,9 @@ func TestPasswordOfUpstreamRotates(t *testing.T) {
 	r.p.cmd.Process.Signal(syscall.SIGHUP)
 	r.p.waitFor("take effect only with a restart: settings=upstream")
 	r.client()
+	if n := strings.Count(r.p.said(), "SIGHUP:"); n != 2 {
+		t.Errorf("%d lines about two SIGHUPs:\n%s", n, r.p.said())
+	}
 }
 
 // While the file has no other password than one that is refused, clients read the refusal. They are

@@ -50,6 +50,7 @@ func (g *All) grantLocked(a script.Attempt) {
 func (g *All) SettleLate(a script.Attempt, err error, mayHaveRun bool) (list []Handed) {
 	g.queues.mu.Lock()
 	defer g.queues.mu.Unlock()
+	g.unknown = g.unknown || a.Token == 0 && mayHaveRun && !g.told && g.Lead.Owner == ""
 	switch has := g.state == granted; {
 	case a.Token == 0 && (has || !mayHaveRun || !g.told || g.Lead.Owner != ""),
 		has && a.Token <= g.Lead.Token:

@@ -56,6 +56,28 @@ func TestLateAnswer(t *testing.T) {
 	}
 }
 
+// A wait is refused while its question is under way, and the connection that it was sent on is lost
+// before the wait's own command has noticed that it has ended. The question may have taken the lock
+// all the same, so the end of the wait releases it.
+func TestAnswerLostBeforeTheEnd(t *testing.T) {
+	lost, as, now := errors.New("lost"), names.Identity{}, time.Now()
+	qs := New(&background.Ways{})
+	one, _ := qs.Join(script.Request{Key: "job"}, as, 0, now)
+	one.Refuse(lost)
+	all := qs.JoinAll([]script.Request{{Key: "a"}, {Key: "b"}}, as, 0, now)
+	all.Refuse(lost)
+	list := one.SettleLate(script.Attempt{}, nil, lost, true)
+	list = append(list, all.SettleLate(script.Attempt{}, lost, true)...)
+	if len(list) > 0 {
+		t.Errorf("%v is released before the waits have ended", list)
+	}
+	for what, w := range map[string]*Wait{"LOCK": one.Wait, "LOCKALL": &all.Wait} {
+		if !w.End(nil).Unknown {
+			t.Errorf("%s: its end releases nothing", what)
+		}
+	}
+}
+
 func attempt(token int64) script.Attempt { return script.Attempt{Token: token} }
 
 // settled has a poll give w a token, and toldOf has its client told so.

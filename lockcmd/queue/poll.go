@@ -163,8 +163,13 @@ func (w *Waiter) SettleLate(
 		}
 		switch {
 		case a.Token <= int64(i):
-			// Otherwise its next poll finds out. What an owner may have had before is left alone.
-			if mayHaveRun && one.told && one.state != granted && one.Owner == "" {
+			// What an owner may have had before is left alone. One whose client is not told yet may
+			// still find out by its next poll; otherwise it is released when the wait ends.
+			switch {
+			case !mayHaveRun || one.Owner != "":
+			case !one.told:
+				one.unknown = true
+			case one.state != granted:
 				list = append(list, Handed{one, 0})
 			}
 		case i > 0 && i >= a.Given:

@@ -1,7 +1,8 @@
 package model
 
 // The searches of commands and options that are built on LOCK: ONCE and DONE, CLIENT UNBLOCK, MAX,
-// several connections of an OWNER, and LOCKALL.
+// several connections of an OWNER, and LOCKALL; and of clients and connections that keep a wait
+// from its answer.
 const (
 	onceTime = "URGENT WAITS POLLS CHECK_TOKENS ONCES=1 "
 	onceLate = "WAITS POLLS CHECK_TOKENS ONCES=1 SHORT_LOCKS "
@@ -9,6 +10,9 @@ const (
 	maxTime  = "URGENT WAITS POLLS CHECK_TOKENS MAX=3 TIMEOUT=2 END=8 "
 	owners   = "SAME_OWNER CHECK_TOKENS SHORT_LOCKS "
 	lockAll  = "ALLS=1 LOCKERS=3 ROUNDS=2 "
+	owedTime = "URGENT WAITS POLLS CHECK_PROMPT=1 CHECK_TOKENS LOCKERS=3 OWED=0 END=6"
+	owedLine = "ENDLESS WAITS LOCKERS=3 OWED=0 "
+	silent   = "URGENT WAITS POLLS CHECK_TOKENS CHECK_PROMPT=3 SILENT=1 "
 )
 
 func features() []config {
@@ -33,6 +37,11 @@ func features() []config {
 		{"LOCKALL, next to LOCK", lockAll, "", quick},
 		{"LOCKALL, two of them", "ALLS=2 LOCKERS=3 ROUNDS=2", "", quick},
 		{"LOCKALL, two of them, two LOCKs", "ALLS=2 LOCKERS=4 ROUNDS=2", "", normal},
+		{"owed, in time", owedTime, "", quick},
+		{"owed, line", owedLine + "CHECK_FAIR=2", "", normal},
+		{"silent", silent + "END=6", "", quick},
+		{"silent, waiters leave", silent + "GIVES_UP=1 END=5", "", normal},
+		{"silent, UNBLOCK", silent + "UNBLOCKS=1 END=5", "", normal},
 	}
 }
 
@@ -56,6 +65,20 @@ func brokenFeatures() []config {
 			owners + "END=6 BREAK_DISCONNECTED_FREES", "own_release", quick},
 		{"owner, broken: the record knows the last one alone",
 			owners + "END=6 BREAK_FORGETS_CONNECTIONS", "own_release", quick},
+		{"owed, broken: it begins to wait while it is owed an answer",
+			owedTime + " BREAK_BEGINS_WHILE_OWED", "prompt", quick},
+		{"owed, broken: the same, where no time passes",
+			owedLine + "BREAK_BEGINS_WHILE_OWED", "deadlock", quick},
+		{"silent, broken: a question has no end",
+			silent + "END=6 BREAK_NO_END", "no_dead_holder", quick},
+		{"silent, broken: one who has left is given it",
+			silent + "UNBLOCKS=1 END=5 BREAK_LATE_ANSWER_COUNTS", "as_told", quick},
+		{"silent, broken: what may have been taken is left",
+			silent + "GIVES_UP=1 END=6 BREAK_RELEASES_NOTHING_UNKNOWN", "no_dead_holder", quick},
+		{"silent, broken: it runs in the millisecond of its end",
+			silent + "GIVES_UP=1 END=6 BREAK_ENDS_LATE", "no_dead_holder", quick},
+		{"silent, broken: the answer is lost before its client is told",
+			silent + "UNBLOCKS=1 END=5 BREAK_LOST_BEFORE_IT_IS_TOLD", "no_dead_holder", quick},
 		{"LOCKALL, broken: takes what is free",
 			lockAll + "BREAK_ALL_TAKES_PART", "all_or_none", quick},
 		{"LOCKALL, broken: the token of the first key",
@@ -80,6 +103,12 @@ func seenFeatures() []config {
 		{"UNBLOCK, seen: its poll takes the lock",
 			unblocks + "END=6 WITNESS=SEEN_UNBLOCKED", "never_seen", normal},
 		{"MAX, seen: it is over", maxTime + "WITNESS=SEEN_AT_MAX", "never_seen", normal},
+		{"silent, seen: a late answer is its waiter's",
+			silent + "END=5 WITNESS=SEEN_LATE_GRANT", "never_seen", normal},
+		{"silent, seen: what a late answer brings is released",
+			silent + "UNBLOCKS=1 END=5 WITNESS=SEEN_LATE_FREED", "never_seen", normal},
+		{"silent, seen: what was taken is released without an answer",
+			silent + "GIVES_UP=1 END=5 WITNESS=SEEN_FREED_BY_NAME", "never_seen", normal},
 		{"owner, seen: both have it", owners + "WITNESS=SEEN_SAME_OWNER", "never_seen", normal},
 		{"owner, seen: one closes, the other keeps it",
 			owners + "WITNESS=SEEN_ORPHAN_KEPT", "never_seen", normal},

@@ -151,6 +151,59 @@ inline yielded(p, d) { turn[p] = 0; lasts_here(p, d); wake_first(p) }
 
 inline look_now(p) { if :: len(line[p]) > 0 -> line[p] ? <first_>; wlook[first_] = 1 :: else fi }
 
+/* unlock.go: beginRelease; queue/release.go: offer */
+inline begin_release(p, kind, next) {
+  begins_release(p);
+  if
+  :: len(line[p]) == 0 -> kind = NONE
+  :: else ->
+     line[p] ? <first_>;
+     if
+#ifdef PLAIN_SEEN
+     :: kind = FREE
+#endif
+#ifdef GAPS
+     :: kind = GAP
+#endif
+     :: wstate[first_] != WAITING -> kind = SELF
+     :: wstate[first_] == WAITING ->
+        wstate[first_] = OFFERED; next = first_; named[next]++;
+        kind = (turn[p] == 0 -> FAIR : NEXT)
+     fi
+  fi
+}
+
+/* unlock.go: finishRelease; queue/queue.go: endOffer. What was given to one that has left is released as left_to's. */
+inline finish_release(p, kind, next, answer, freed, self, mine, left_to) {
+  ends_release(p);
+  mine = 0;
+  if :: left_to != NOBODY -> named[left_to]--; left_to = NOBODY :: else fi;
+  if
+  :: next != NOBODY ->
+     named[next]--;
+     if
+     :: wstate[next] == OFFERED && answer == 0 -> wstate[next] = WAITING; wake_first(p)
+     :: wstate[next] == OFFERED && answer > 0 -> grant(next, p, answer)
+     :: wstate[next] == LEFT && answer > 0 ->
+        WITNESSED(SEEN_LEFT);
+#ifndef BREAK_KEEPS_WHAT_LEFT
+        mine = answer; left_to = next; named[next]++ /* releaseToken */
+#endif
+     :: else
+     fi
+  :: else
+  fi;
+  if
+  :: freed && answer == 0 && next != NOBODY -> yielded(p, RESERVATION)
+  :: kind == GAP -> yielded(p, 0)
+  :: else
+  fi;
+#ifndef BREAK_NO_LOOK_AFTER_RELEASE
+  if :: self || kind == NONE -> look_now(p) :: else fi;
+#endif
+  answer = 0; kind = NONE; next = NOBODY; freed = 0; self = 0
+}
+
 /* grace/grace.go: Start. It begins with the answer; a proxy that is late with it is one that has been killed. */
 inline look_after(p) {
   if

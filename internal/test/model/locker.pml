@@ -29,6 +29,36 @@ inline say_unlock() {
 #define OR_SLEEP(then)
 #endif
 
+/* A wait begins when its client is owed nothing: whatever that has sent before, it is in no line until then. */
+#ifdef OWED
+#define IS_OWED \
+  if \
+  :: !owes \
+  :: owes -> \
+owed: \
+     if \
+     :: atomic { true -> owes = 0; owed_waits = 0 } \
+     :: goto owed_for_ever \
+     OR_SLEEP(owed) \
+     fi \
+  fi;
+#endif
+#if defined(OWED) && defined(BREAK_BEGINS_WHILE_OWED)
+#define OWED_BEFORE
+#define OWED_BEFORE_POLL IS_OWED
+#elif defined(OWED)
+#define OWED_BEFORE      IS_OWED
+#define OWED_BEFORE_POLL
+#else
+#define OWED_BEFORE
+#define OWED_BEFORE_POLL
+#endif
+#ifdef SILENT
+#define ASKS_WITH_END ends = 1
+#else
+#define ASKS_WITH_END skip
+#endif
+
 proctype Locker(byte me) {
   byte home = HOME(me), owner = me, next = NOBODY, orphan_of = NOBODY;
   byte rounds = 0, mine = 0, answer = 0, until = 0, patience = 0;
@@ -36,6 +66,12 @@ proctype Locker(byte me) {
   bit freed = 0, self = 0, relocked = 0;
 #ifdef MAX
   byte taken = 0, renewed_at = 0;
+#endif
+#ifdef OWED
+  bit owes = 0; /* its client has sent something before */
+#endif
+#ifdef SILENT
+  bit ends = 0; /* what it asks has an end: all but the first script of a wait */
 #endif
 #ifdef ONCES
   byte asked = 0, version = 0;                    /* who waited when the value was read, and which it was */
@@ -45,7 +81,7 @@ proctype Locker(byte me) {
 begin:
   if
   :: atomic {
-       named[me] == 0 && now < END && !dead[home] && rounds < ROUNDS;
+       named[me] == 0 && MAY_BEGIN(me) && now < END && !dead[home] && rounds < ROUNDS;
 #ifndef ENDLESS
        rounds++;
 #endif
@@ -53,6 +89,12 @@ begin:
        if :: me == UNBLOCKS -> told_unblocked = 0 :: else fi;
 #endif
        reqs[me] = 1 - reqs[me];
+#ifdef OWED
+       owes = (me == OWED);
+#endif
+#ifdef SILENT
+       ends = 0;
+#endif
 #ifdef ONCES
        born[me] = deleted;
        if :: made -> goto begin :: else fi /* GET: it has it */
@@ -65,14 +107,25 @@ begin:
   if :: me == TRIER -> goto try :: else fi;
 #endif
 #ifdef WAITS
+  OWED_BEFORE
   atomic { /* wait.go: wait */
     line[home] ! me; wstate[me] = WAITING;
+#ifdef OWED
+    owed_waits = owed_waits || owes;
+#endif
 #ifdef GIVES_UP
     if :: patience = now :: patience = now + GIVES_UP :: patience = NEVER fi;
 #endif
-    if :: ME_FIRST -> goto look :: else -> goto wait_turn fi
+    if :: ME_FIRST -> goto look :: else -> ASKS_WITH_END; goto wait_turn fi
   }
 look:
+  OWED_BEFORE_POLL
+#ifdef SILENT
+  if
+  :: true
+  :: atomic { !LATE_BUSY && silences < SILENT -> ask_late(me, ends); ends = 1; goto silence }
+  fi;
+#endif
 #ifdef ONCES
   if
   :: polled -> /* claim.go: readForAll */
@@ -110,18 +163,18 @@ claim_asked:
     fi
   }
 #else
-  atomic { lock_lua(me, home, FIRST); say_lock(FIRST); look_after(home); answer = r_token; until = r_until }
+  atomic { lock_lua(me, home, FIRST); say_lock(FIRST); look_after(home); answer = r_token; until = r_until; ASKS_WITH_END }
 #endif
   atomic {
     !dead[home];
     if
 #ifdef UNBLOCKS /* the wait has ended while this was under way: what it has taken goes back */
-    :: wstate[me] == LEFT && answer == 0 -> until = 0; goto begin
+    :: wstate[me] == LEFT && answer == 0 -> until = 0; wait_over(me, 0); goto begin
     :: wstate[me] == LEFT && answer > 0 ->
-       WITNESSED(SEEN_UNBLOCKED);
+       WITNESSED(SEEN_UNBLOCKED); wait_over(me, 0);
        lease[me] = 0; mine = answer; answer = 0; until = 0; owner = NOBODY; orphan_of = me; named[me]++; goto releasing
 #endif
-    :: wstate[me] == GRANTED -> WITNESSED(SEEN_LOOK_GRANTED) /* by a release, while this was under way */
+    :: wstate[me] == GRANTED -> WITNESSED(SEEN_LOOK_GRANTED); given_again(me, answer) /* by a release, while this was under way */
     :: wstate[me] == WAITING && answer == 0 -> until = until - now; arm(me, until); sleeps(me, 1); is_refused(me, 1)
     :: wstate[me] == OFFERED && answer == 0 -> until = until - now; arm(me, until); sleeps(me, 1); is_refused(me, 1)
     :: (wstate[me] == WAITING || wstate[me] == OFFERED) && answer > 0 ->
@@ -133,12 +186,36 @@ claim_asked:
     fi;
     answer = 0; until = 0
   }
+#ifdef SILENT
+  goto wait_turn;
+silence:
+  if
+  :: atomic { now > late_until -> /* PollAfter */
+       late_unknown = 1; if :: wstate[me] == WAITING || wstate[me] == OFFERED -> goto look :: else -> goto wait_turn fi }
+  :: atomic { late_own && wstate[me] == LEFT -> look_now(home); goto stopping }
+#ifdef GIVES_UP
+  :: atomic { late_own && now >= patience -> wlook[me] = 1; goto stopping }
+#endif
+  fi;
+stopping: /* PollStopped; that its client has been told so is another step */
+  atomic {
+    printf("%d  locker %d leaves the line during its question\n", now, me);
+    if
+    :: wstate[me] == GRANTED -> goto wait_turn
+    :: wstate[me] == LEFT
+    :: wstate[me] == WAITING || wstate[me] == OFFERED ->
+       if :: len(line[home]) == 1 -> gives_back(home) :: else fi;
+       wstate[me] = LEFT; leave(me, home)
+    fi;
+    lease[me] = 0; patience = 0; wait_over(me, 0); goto begin
+  }
+#endif
 wait_turn:
   do
   :: atomic { wstate[me] == GRANTED -> break }
   :: atomic { MY_STEP && (wlook[me] || LOOKS_BY_ITSELF(me)) -> wlook[me] = 0; sleeps(me, 0); goto look }
 #ifdef MAY_LEAVE
-  :: atomic { wstate[me] == LEFT -> lease[me] = 0; patience = 0;
+  :: atomic { wstate[me] == LEFT -> lease[me] = 0; patience = 0; wait_over(me, 0);
 #ifdef ONCES
        polled = 0;
 #endif
@@ -153,12 +230,12 @@ wait_turn:
 #else
        if :: len(line[home]) == 1 -> gives_back(home) :: else fi;
 #endif
-       wstate[me] = LEFT; leave(me, home); lease[me] = 0; patience = 0; goto begin
+       wstate[me] = LEFT; leave(me, home); lease[me] = 0; patience = 0; wait_over(me, 0); goto begin
      }
 #endif
   od;
   atomic {
-    wstate[me] = IDLE; mine = wtoken[me]; wtoken[me] = 0; patience = 0;
+    wait_over(me, 1); wstate[me] = IDLE; mine = wtoken[me]; wtoken[me] = 0; patience = 0;
 #ifdef UNBLOCKS
     if :: me == UNBLOCKS && told_unblocked -> assert(as_told) :: else fi;
 #endif
@@ -229,57 +306,16 @@ holding:
   fi;
 
 releasing:
-  atomic { /* unlock.go: beginRelease; queue/release.go: offer */
-    relocked = 0;
+  atomic {
+    !OWES_LATE(me) || owner != me; relocked = 0;
     if :: dead[home] && PROXIES > 1 -> home = 1 - home :: else fi;
-    !dead[home]; begins_release(home);
-    if
-    :: len(line[home]) == 0 -> kind = NONE
-    :: else ->
-       line[home] ? <first_>;
-       if
-#ifdef PLAIN_SEEN
-       :: kind = FREE
-#endif
-#ifdef GAPS
-       :: kind = GAP
-#endif
-       :: wstate[first_] != WAITING -> kind = SELF
-       :: wstate[first_] == WAITING ->
-          wstate[first_] = OFFERED; next = first_; named[next]++;
-          kind = (turn[home] == 0 -> FAIR : NEXT)
-       fi
-    fi
+    !dead[home]; begin_release(home, kind, next)
   }
   atomic { unlock_lua(mine, owner, home, kind, next); say_unlock(); answer = r_token; freed = r_freed; self = r_self }
-  atomic { /* unlock.go: finishRelease; queue/queue.go: endOffer */
-    !dead[home]; ends_release(home);
-    mine = 0; owner = me;
-    if :: orphan_of != NOBODY -> named[orphan_of]--; orphan_of = NOBODY :: else fi;
-    if
-    :: next != NOBODY ->
-       named[next]--;
-       if
-       :: wstate[next] == OFFERED && answer == 0 -> wstate[next] = WAITING; wake_first(home)
-       :: wstate[next] == OFFERED && answer > 0 -> grant(next, home, answer)
-       :: wstate[next] == LEFT && answer > 0 ->
-          WITNESSED(SEEN_LEFT);
-#ifndef BREAK_KEEPS_WHAT_LEFT
-          mine = answer; owner = NOBODY; orphan_of = next; named[next]++ /* releaseToken */
-#endif
-       :: else
-       fi
-    :: else
-    fi;
-    if
-    :: freed && answer == 0 && next != NOBODY -> yielded(home, RESERVATION)
-    :: kind == GAP -> yielded(home, 0)
-    :: else
-    fi;
-#ifndef BREAK_NO_LOOK_AFTER_RELEASE
-    if :: self || kind == NONE -> look_now(home) :: else fi;
-#endif
-    answer = 0; kind = NONE; next = NOBODY; freed = 0; self = 0;
+  atomic {
+    !dead[home]; believes_no_more(owner);
+    finish_release(home, kind, next, answer, freed, self, mine, orphan_of);
+    owner = (mine > 0 -> NOBODY : me);
     if :: mine > 0 -> goto releasing :: else -> home = HOME(me); goto begin fi
   }
 
@@ -308,7 +344,13 @@ fence:
 disconnected: /* abandoned.go, whether or not its client has read the token */
   atomic { disconnected_lua(mine, me, home); printf("%d  locker %d has disconnected: %d\n", now, me, r_freed); mine = 0; goto begin }
 #endif
-#ifdef HOLDERS_CRASH
+#ifdef OWED
+  goto crashed;
+owed_for_ever:
+end_owed:
+  false;
+#endif
+#if defined(HOLDERS_CRASH) || defined(OWED)
 crashed:
 #endif
   skip

@@ -15,6 +15,7 @@
 #include "monitor.pml"
 #include "line.pml"
 #include "once.pml"
+#include "late.pml"
 #include "locker.pml"
 #endif
 #if PLAINS > 0

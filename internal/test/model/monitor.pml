@@ -57,7 +57,7 @@ inline say_overlap(i) { printf("%d  client %d has the lock now, which is client 
 inline acquired_by_lock(i, until, tok) {
   FOR_EACH_AGENT :: a_ != i && !OF_ONE_OWNER(a_, i) && LIVE(a_) && EXCUSE == 0 -> say_overlap(i); assert(exclusion)
   NEXT_AGENT;
-  if :: wstate[i] != LEFT -> lease[i] = until; harmed[i] = 0 :: else fi;
+  if :: wstate[i] != LEFT && !FOR_NOBODY -> lease[i] = until; harmed[i] = 0 :: else fi;
 #ifdef CHECK_TOKENS
   if :: tok <= highest -> assert(tokens_rise) :: else fi;
   highest = tok;

@@ -116,10 +116,16 @@ bit dead[PROXIES];
 #ifdef UNBLOCKS
 bit told_unblocked; /* CLIENT UNBLOCK has been answered 1 for the wait of that locker */
 #endif
-#if PROXIES > 1
-#define SOMEBODY_WAITS ((len(line[0]) > 0 && !dead[0]) || (len(line[1]) > 0 && !dead[1]))
+#ifdef OWED /* the locker whose client has sent something before, which is answered at any time, or never */
+bit owed_waits; /* it is in the line already */
+#define WAITERS(p) (len(line[p]) - (HOME(OWED) == p && owed_waits))
 #else
-#define SOMEBODY_WAITS (len(line[0]) > 0 && !dead[0])
+#define WAITERS(p) len(line[p])
+#endif
+#if PROXIES > 1
+#define SOMEBODY_WAITS ((WAITERS(0) > 0 && !dead[0]) || (WAITERS(1) > 0 && !dead[1]))
+#else
+#define SOMEBODY_WAITS (WAITERS(0) > 0 && !dead[0])
 #endif
 bit looked;   /* repair.lua has run since the clock has moved */
 bit no_looks; /* the proxy that looked after a takeover has been killed, and none has begun again */
@@ -162,4 +168,7 @@ hidden byte exclusion, limit, tokens_rise, own_release, settled, fair, reservati
 #define SEEN_SAME_OWNER    29 /* an owner is given the lock that another of its connections has */
 #define SEEN_ORPHAN_KEPT   30 /* a connection has closed whose owner has the lock by another, too */
 #define SEEN_AT_MAX        31 /* a holder's MAX has passed while it held the lock */
+#define SEEN_LATE_GRANT    32 /* a late answer gives a waiter the lock that it still waits for */
+#define SEEN_LATE_FREED    33 /* a late answer brings a lock that nobody wants any more */
+#define SEEN_FREED_BY_NAME 34 /* a lock is released that a question took whose answer was lost */
 #define SEEN_WAITS_NO_MORE 22 /* a proxy says that nobody waits there for a lock that is shared */

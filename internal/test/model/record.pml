@@ -13,6 +13,39 @@ bit request;                    /* which of that locker's requests; they alterna
 byte waiting1, waiting2;        /* proxies with waiters, + 1, the longest waiting first; 0 is none */
 byte seen[PROXIES];
 
+/* late.pml: which question is asked. */
+#ifdef SILENT
+#ifndef BOUND
+#define BOUND 1 /* queue/poll.go: AnswerBy; nothing is asked again before it is over */
+#endif
+#define BY_REQUEST 253 /* ReleaseProof: what a request has taken, whatever the token */
+
+mtype = { NOTHING, SENT, RAN, STRAY }; /* STRAY: its connection is lost, and it can still run */
+mtype late = NOTHING;
+byte silences;
+byte late_of, late_until;
+bit late_req;
+bit late_own;       /* it is no first script of a wait, so that it has an end, and its connection can be lost before it runs */
+byte late_token;    /* what it has taken */
+byte late_has;      /* what its wait was given */
+bit late_unknown;   /* its waiter has asked again */
+byte late_releases; /* releaseTwice: how many are to come */
+byte late_frees;    /* what is being released */
+
+#define LATE_BUSY    (late != NOTHING || late_unknown || late_releases > 0 || late_frees > 0)
+#define OWES_LATE(w) ((late == SENT || late == RAN) && late_of == w && !late_own) /* its first script goes by the client's connection: what comes later is behind it */
+#define MAY_BEGIN(w) (!OWES_LATE(w) && !(LATE_BUSY && late_of == w && late_req != reqs[w])) /* reqs is but one bit */
+bit asks_late;  /* the late one */
+bit late_open;  /* its wait is not over */
+bit late_rests; /* it does nothing in this tick any more */
+#define FOR_NOBODY (asks_late && !late_open)
+inline late_rests_no_more() { late_rests = 0 }
+#else
+#define FOR_NOBODY false
+#define LATE_BUSY  false
+inline late_rests_no_more() { skip }
+#endif
+
 /* What a script answers. */
 hidden byte r_token;         /* lock, unlock: the token given, or 0 */
 hidden byte r_until;         /* lock: when what refused it expires */

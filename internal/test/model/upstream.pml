@@ -68,16 +68,26 @@ inline record(t, e, w, s, st, c, r) {
   forgotten = (e + GUARD > now -> e + GUARD : now) + RETENTION
 }
 
+#ifdef SILENT /* late.pml */
+#define REQUEST(i)  (asks_late -> late_req : reqs[i])
+#define PROVES(tok) (token == tok || tok == BY_REQUEST && connection == late_of && request == late_req)
+#else
+#define REQUEST(i)  reqs[i]
+#define PROVES(tok) (token == tok)
+#endif
+
+hidden byte request_; /* which of the asker's requests asks */
+
 /* `own` */
 #ifdef SAME_OWNER
 #define ASKS_AGAIN(i) OF_ONE_OWNER(connection, i)
 #else
-#define ASKS_AGAIN(i) (connection == i && request == reqs[i])
+#define ASKS_AGAIN(i) (connection == i && request == request_)
 #endif
 
 /* lock.lua, for the request of locker i at proxy p. Its "check", which only ever tells an OWNER, isn't here. */
 inline lock_lua(i, p, how) {
-  r_token = 0; r_over = false; r_until = now;
+  r_token = 0; r_over = false; r_until = now; request_ = REQUEST(i);
   ASKED_BY(p); read_lua(); ASKED_BY(0);
 #ifdef BREAK_IGNORES_PLAIN
   plain = false;
@@ -101,7 +111,7 @@ inline lock_lua(i, p, how) {
 #if defined(SAME_OWNER) && !defined(BREAK_FORGETS_CONNECTIONS)
      given_to = given_to | (1 << i); again_ = 1;
 #endif
-     record(token, at, text_, settles, HELD, i, reqs[i]);
+     record(token, at, text_, settles, HELD, i, request_);
 #ifdef SAME_OWNER
      again_ = 0;
 #endif
@@ -149,7 +159,7 @@ inline lock_lua(i, p, how) {
         next_token();
         but_ = (how == FIRST -> p + 1 : 0); rivals(but_);
         write_key(text_, at + GUARD);
-        record(given, at, text_, until_, HELD, i, reqs[i]);
+        record(given, at, text_, until_, HELD, i, request_);
         r_token = given;
         if :: how == TRY -> overtakes(p) :: else fi;
         acquired_by_lock(i, at, given)
@@ -192,7 +202,7 @@ inline unlock_lua(tok, i, p, kind, nxt) {
 #elif defined(BREAK_UNLOCK_IGNORES_VALUE)
   r_freed = state == HELD && token == tok && now < expires;
 #else
-  r_freed = held && state == HELD && token == tok || FAST_UNLOCK(tok, kind);
+  r_freed = held && state == HELD && PROVES(tok) || FAST_UNLOCK(tok, kind);
 #endif
   if
   :: r_freed -> released_by_lock(i); hand_on(p, kind, nxt)

@@ -30,7 +30,7 @@ inline check_prompt() {
   if :: !held && !plain && !other && SOMEBODY_WAITS -> unused++ :: else -> unused = 0 fi;
   if :: unused > CHECK_PROMPT -> assert(prompt) :: else fi;
 #ifndef PROXY_CRASHES
-  if :: held && state == HELD && now < expires && !LIVE(connection) -> assert(no_dead_holder) :: else fi
+  if :: held && state == HELD && now < expires && !LIVE(connection) && !LATE_BUSY -> assert(no_dead_holder) :: else fi
 #endif
 }
 #else
@@ -40,7 +40,7 @@ inline check_prompt() { skip }
 
 inline tick() {
   check_prompt();
-  now++; looked = 0;
+  now++; looked = 0; late_rests_no_more();
   printf("%d  -----\n", now);
 #if defined(GAP_TICKS) && PLAINS > 0
   k_ = 0;

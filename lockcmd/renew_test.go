@@ -146,10 +146,10 @@ func TestMaxEndsASessionLock(t *testing.T) {
 				Number: "1", Longest: c.longest}
 			l.acquired(h, lockRequests{r}.locks(names.Identity{}, 7),
 				script.Attempt{Token: 7, AskedAt: began})
-			time.Sleep(c.longest - 1)
+			time.Sleep(c.longest - time.Nanosecond)
 			synctest.Wait()
 			early := len(lost)
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			if at := len(lost); early != 0 || at != 1 || <-lost != 7 {
 				t.Errorf("%+v: losses before MAX: %d, then: %d; want one then, of token 7", c, early, at)

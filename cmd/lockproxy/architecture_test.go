@@ -19,7 +19,7 @@ func TestArchitectureNamesWhatIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := regexp.MustCompile("`(\\w+/[\\w/]+\\.(?:go|lua))`(?:: ((?:`\\w+`(?:, )?)+))?")
-	name := regexp.MustCompile("\\w+")
+	name := regexp.MustCompile(`\w+`)
 	places := 0
 	for _, place := range named.FindAllSubmatch(page, -1) {
 		source, err := os.ReadFile(filepath.Join(root, string(place[1])))

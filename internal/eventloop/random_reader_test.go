@@ -21,7 +21,6 @@ type randomReader struct {
 	reg    *Registration
 	socket *socket.Socket
 	leave  int // the loop leaves every so many reads to the goroutine; 0 is none
-	again  bool
 	reads  int
 	inside atomic.Int32 // how many read at this moment
 	resumed

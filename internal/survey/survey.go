@@ -89,7 +89,7 @@ func New(source Source, home int, budget Budget) *Survey {
 func (s *Survey) Step(ctx context.Context) {
 	if !s.stepping.TryLock() {
 		s.stepping.Lock()
-		s.stepping.Unlock()
+		defer s.stepping.Unlock()
 		return
 	}
 	defer s.stepping.Unlock()

@@ -59,7 +59,7 @@ func (s *screen) place(room int) {
 // none.
 func (s *screen) content(p picture, width int) (heading string, lines []line, empty string) {
 	full, blank := '█', '·'
-	if !s.CanDisplay(full, false) || !s.CanDisplay(blank, false) {
+	if s.CharacterSet() != "UTF-8" {
 		full, blank = '#', '.'
 	}
 	switch s.wants.page {

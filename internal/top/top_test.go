@@ -251,7 +251,10 @@ func TestWatch(t *testing.T) {
 		}
 		return got
 	}
-	testwait.Until(t, "it asks no more", func() bool { return asked() == asked() })
+	testwait.Until(t, "it asks no more", func() bool {
+		before := asked()
+		return asked() == before
+	})
 	o.Client.Do(ctx, "UNLOCK", "beta", "FORCE")
 	if before := asked(); asked() != before {
 		t.Error("it asks while it is paused")

@@ -114,8 +114,7 @@ func TestRenewalThatFails(t *testing.T) {
 // A proxy that ends loses no lock by a renewal that fails for that.
 func TestRenewalWhileTheProxyEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var r *renewed
-		r = renewing(t, func() string {
+		r := renewing(t, func() string {
 			time.Sleep(2 * time.Minute) // the lock has run out by then
 			return "-LOADING Redis is loading the dataset in memory\r\n"
 		})

@@ -72,7 +72,7 @@ func olderTries(t *testing.T, try func() bool) {
 // olderLoses is the foreign client's GETSET, which tells it that it has lost.
 func olderLoses(t *testing.T, foreign *redis.Client, key, value string) {
 	t.Helper()
-	old, err := foreign.GetSet(t.Context(), key, time.Now().Unix()+600).Result()
+	old, err := foreign.Do(t.Context(), "GETSET", key, time.Now().Unix()+600).Text()
 	if err != nil || old != value {
 		t.Fatalf("GETSET: %q, %v, want the winner's %q", old, err, value)
 	}

@@ -68,7 +68,7 @@ func TestSentinelFailovers(t *testing.T) {
 	working(works...)
 
 	g.Failover(t)
-	old, master = master, recovered(master)
+	master = recovered(master)
 	g.InSync(t)
 	working(works...)
 

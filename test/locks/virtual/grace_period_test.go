@@ -23,7 +23,7 @@ func TestTakeoverGracePeriod(t *testing.T) {
 		token := a.Lock("job 30")
 		written := direct.Get(proxytest.Ctx, "job").Val()
 		loser := strconv.FormatInt(time.Now().Unix()+5, 10)
-		if old := direct.GetSet(proxytest.Ctx, "job", loser).Val(); old != written {
+		if old, _ := direct.Do(proxytest.Ctx, "GETSET", "job", loser).Text(); old != written {
 			t.Fatalf("GETSET returned %s, want %s", old, written)
 		}
 		b.Expect("LOCK job 30", "$-1\r\n")
@@ -65,7 +65,7 @@ func TestNextLockInGracePeriod(t *testing.T) {
 				a.Expect("UNLOCK job", ":1\r\n")
 				a.Lock("job 30")
 			}
-			written := direct.GetSet(proxytest.Ctx, "job", time.Now().Unix()+2).Val()
+			written, _ := direct.Do(proxytest.Ctx, "GETSET", "job", time.Now().Unix()+2).Text()
 			testwait.Until(t, "the timestamp is repaired", func() bool {
 				return direct.Get(proxytest.Ctx, "job").Val() == written
 			})
@@ -90,7 +90,7 @@ func TestOwnerReturnsInGracePeriod(t *testing.T) {
 			t.Fatalf("its owner got token %d, had %d", again, token)
 		}
 		written := direct.Get(proxytest.Ctx, "job").Val()
-		direct.GetSet(proxytest.Ctx, "job", strconv.FormatInt(time.Now().Unix()+5, 10))
+		direct.Do(proxytest.Ctx, "GETSET", "job", strconv.FormatInt(time.Now().Unix()+5, 10))
 		testwait.Until(t, "the timestamp is repaired", func() bool {
 			return direct.Get(proxytest.Ctx, "job").Val() == written
 		})

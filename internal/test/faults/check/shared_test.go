@@ -39,7 +39,6 @@ type simulated struct {
 	until int64      // ms; when it does what comes next. -1 while it waits
 	holds bool
 	token int64
-	last  int64 // the value that it wrote last
 }
 
 const simulatedLimit = 3

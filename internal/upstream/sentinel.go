@@ -145,7 +145,8 @@ func (s *sentinels) closeAllLocked() {
 func (s *sentinels) recordFailure(sentinel string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lastErr = fmt.Errorf("the Sentinel %s: %w", sentinel, err)
+	//lint:ignore ST1005 Sentinel is a name.
+	s.lastErr = fmt.Errorf("Sentinel %s: %w", sentinel, err)
 }
 
 // firstVoteTimeout is how long a connection waits for the first Sentinel to answer when the proxy

@@ -112,7 +112,7 @@ func (l *locker) await(step *chain.Step) chain.Reply {
 	l.steps.waits = true
 	defer func() {
 		l.steps.waits = false
-		l.server.blocked.end(l.common)
+		l.server.blocked.end(l.common, l.steps.late)
 	}()
 	return step.Wait(&l.x.command, &l.steps)
 }

@@ -197,7 +197,7 @@ func (s *lockSession) take(q *question, it *eventloop.Iteration) {
 		s.takeScript(q, phase)
 	}
 	if phase == confirming && q.settled {
-		s.server.blocked.end(s.common)
+		s.server.blocked.end(s.common, s.late)
 	}
 	if q.settled && q.confirms() {
 		s.pipe.Pin(passthrough.Unpinned)

@@ -9,6 +9,7 @@ import (
 
 	"lockproxy/internal/loopguard"
 	"lockproxy/internal/resp"
+	"lockproxy/passthrough"
 )
 
 // answerUnblock is CLIENT UNBLOCK id [TIMEOUT|ERROR]. A client whose number is that of one which
@@ -67,6 +68,9 @@ type blockedClients struct {
 type blockedName struct {
 	name  any
 	times int // begin was called without an end
+	// late is the answer to a script of a wait that has ended, which is still to come. Redis can hold
+	// the script back and take its client for blocked, which it is no more.
+	late *passthrough.Answer
 }
 
 // begin notes that a session's client is blocked. end must follow. inTurn says that the session's
@@ -78,7 +82,7 @@ func (b *blockedClients) begin(c *common, inTurn bool) {
 		b.unnamed = map[*common]struct{}{}
 	}
 	one := b.names[c]
-	one.times++
+	one.times, one.late = one.times+1, nil
 	b.names[c] = one
 	b.mu.Unlock()
 	if b.name(c, inTurn); inTurn {
@@ -127,7 +131,9 @@ func (b *blockedClients) forgetLocked(c *common, one blockedName) {
 	delete(b.unnamed, c)
 }
 
-func (b *blockedClients) end(c *common) {
+// end follows begin. late is the answer that is still to come; nil if there is none. Until then the
+// client is found, and CLIENT UNBLOCK is answered 0.
+func (b *blockedClients) end(c *common, late *passthrough.Answer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	one, ok := b.names[c]
@@ -135,9 +141,16 @@ func (b *blockedClients) end(c *common) {
 		b.names[c] = one
 		return
 	}
+	if one.late = late; one.name != nil && one.isLate() {
+		b.names[c] = one
+		delete(b.unnamed, c)
+		return
+	}
 	b.forgetLocked(c, one)
 	delete(b.names, c)
 }
+
+func (one blockedName) isLate() bool { return one.late != nil && !one.late.Arrived() }
 
 // gone is end for a session that has ended, whatever it waited for.
 func (b *blockedClients) gone(c *common) {
@@ -159,6 +172,11 @@ func (b *blockedClients) find(s *Server, id int64) *common {
 	}
 	b.mu.Lock()
 	c := b.of[name]
+	if one := b.names[c]; c != nil && one.times == 0 && !one.isLate() {
+		b.forgetLocked(c, one)
+		delete(b.names, c)
+		c = nil
+	}
 	b.mu.Unlock()
 	if c == nil {
 		return nil

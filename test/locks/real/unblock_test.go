@@ -3,10 +3,12 @@ package real_test
 import (
 	"fmt"
 	"regexp"
+	"strings"
 	"testing"
 
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
+	"lockproxy/internal/test/testwait"
 )
 
 const unblocked = "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"
@@ -104,4 +106,37 @@ func TestClientUnblockByAnother(t *testing.T) {
 	}
 	admin.Expect("CLIENT UNBLOCK "+found[1]+" ERROR", ":1\r\n")
 	waiter.WantReply(unblocked)
+}
+
+// Redis takes a client for blocked whose script it holds back (CLIENT PAUSE). Once the client's wait
+// has ended it is not, also while Redis still holds back what was asked for the wait.
+func TestUnblockOnceWhileScriptsAreHeldBack(t *testing.T) {
+	t.Parallel()
+	server, p := proxytest.StartBoth(t)
+	c, admin := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	id := clientID(c)
+	for range 2 {
+		server.Ask("CLIENT", "PAUSE", "600000", "WRITE")
+		c.Send("LOCK job 600 WAIT 0")
+		testwait.Until(t, "it waits", func() bool { return p.Server.Stats().Locks.Waiters == 1 })
+		testwait.Until(t, "its script is held back", func() bool {
+			return strings.Contains(server.Ask("CLIENT", "LIST"), "cmd=evalsha")
+		})
+		admin.Expect("CLIENT UNBLOCK "+id, ":1\r\n")
+		if got := c.Reply(); got != "$-1\r\n" {
+			t.Fatalf("LOCK: %q", got)
+		}
+		for range 3 {
+			admin.Expect("CLIENT UNBLOCK "+id+" ERROR", ":0\r\n")
+		}
+		server.Ask("CLIENT", "UNPAUSE")
+		c.Expect("PING", "+PONG\r\n")
+		testwait.Until(t, "what the script has taken is released", func() bool {
+			return strings.HasPrefix(admin.Do("LOCKINFO job"), "$-1")
+		})
+	}
+	c.Send("BLPOP list 0") // it is blocked in Redis now
+	testwait.Until(t, "it is unblocked", func() bool {
+		return admin.Do("CLIENT UNBLOCK "+id) == ":1\r\n"
+	})
 }

@@ -417,3 +417,24 @@ func TestFastPathProperty(t *testing.T) {
 			released, handedOver, othersWait, shared, left)
 	}
 }
+
+// A question takes nothing as of the millisecond of its end: nobody may wait for its answer then.
+func TestAQuestionTakesNothingAtItsEnd(t *testing.T) {
+	server := testredis.Start(t)
+	client := redis.NewClient(testredis.Patient(&redis.Options{Addr: server.Addr()}))
+	defer client.Close()
+	connect := func(names.Identity) *redis.Client { return nil }
+	l := New(Config{FenceRetention: 10 * time.Minute}, "p1", connect, hclog.NewNullLogger())
+	defer l.Close()
+	recorded := redis.NewScript(strings.Replace(recordedRun, "%s", script.LockScript.Source, 1))
+	st := storedLock{now: time.Unix(1_790_000_000, 0), ttl: -2}
+	rapid.Check(t, func(t *rapid.T) {
+		before := rapid.Int64Range(-1, 1).Draw(t, "ms")
+		c := l.locking.Scripts.Lock(drawRequest(t, "{job}"), script.ModeFirst,
+			l.queues.WaitsAs("{job}", false, false), 0, nil, st.now.UnixMilli()+before)
+		got := st.run(t, client, recorded, c)
+		if late := before <= 0; (got[1] == "") != late || strings.Contains(got[0], "LATE") != late {
+			t.Fatalf("%d ms before its end it answers %q and writes %q", before, got[0], got[1])
+		}
+	})
+}

@@ -4,6 +4,7 @@ package clients_test
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"io"
 	"net"
@@ -25,6 +26,7 @@ import (
 var (
 	pythonProgram = regexp.MustCompile("(?s)\n```python\n(.*?)\n```\n")
 	readmeProgram = regexp.MustCompile("(?s)\n```(js|go|java|ruby|php|csharp|rust)\n(.*?)\n```\n")
+	javaImport    = regexp.MustCompile(`(?m)^import [\w.]+;\n`) // which stands in front of all else
 	readmePlace   = regexp.MustCompile(`(?m)^[ \t]*(//|#) the program of README.md$`)
 )
 
@@ -66,7 +68,9 @@ func testReadme(t *testing.T, from, file, run string) {
 	if shown == nil || !readmePlace.Match(around) {
 		t.Fatalf("no program in README.md, or no place for it in %s", file)
 	}
-	text := string(readmePlace.ReplaceAllLiteral(around, shown[2]))
+	imports := bytes.Join(javaImport.FindAll(shown[2], -1), nil)
+	text := string(imports) +
+		string(readmePlace.ReplaceAllLiteral(around, javaImport.ReplaceAll(shown[2], nil)))
 	_, port, _ := net.SplitHostPort(proxytest.StartProcess(t, "--upstream", upstream.URL()).Addr)
 	path := filepath.Join(folder, file)
 	switch from { // where tools look for it

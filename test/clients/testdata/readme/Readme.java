@@ -1,8 +1,5 @@
 // The program of clients/java/README.md, and what it uses of the program around it.
 import java.io.IOException;
-import java.net.Socket;
-import java.time.Duration;
-import lockproxy.Lockproxy;
 
 class Readme {
     interface Jedis { // stands for the client library

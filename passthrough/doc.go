@@ -26,9 +26,10 @@
 // it, or RESET makes it so (client.releaseHomeLocked), and if nobody can have been shown its number
 // meanwhile (numbers).
 //
-// What libraries say when they connect (Greets) takes no home while there are many, and SELECT none
-// at all: a lane that nothing else goes by takes it, State notes what Redis has accepted, and the
-// connections that serve the client later are set up so.
+// What libraries say when they connect (Greets) takes no home while there are many: a lane that
+// nothing else goes by takes it, State notes what Redis has accepted, and the connections that serve
+// the client later are set up so. While there are few, a client that needs a home later has it
+// before a command of its own shows that one is opened, as MONITOR does.
 //
 // Route chooses home or lane, by the request (Way) and by State. A lane serves a client that Redis
 // has admitted, whose home is in the state of a new connection, and to which its home owes nothing.

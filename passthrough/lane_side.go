@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockproxy/internal/commands"
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/loopguard"
 	"lockproxy/internal/upstream"
@@ -21,8 +20,6 @@ const (
 	// maxHomeless is maxInFlight for a session without a home. If it leaves them unread it must first
 	// get one, and until then all that it has asked for comes here.
 	maxHomeless = 64
-	// maxGreetings is how often a client can greet without a home, about: it waits each time.
-	maxGreetings = 16
 	// maxBacklog is how much a client can leave unread before it goes on at home, bytes. There
 	// Redis keeps its replies.
 	maxBacklog = overflowMemory
@@ -37,7 +34,6 @@ type laneSide struct {
 	lane    *lane       // nil for none; the session writes it with mu held, and reads it without
 	added   bool        // the lane may hold requests of the session that were not sent
 	scripts bool        // the client has run scripts
-	greets  int         // how often it has asked for what Greets, about
 	aloneIn poolKey     // the key that alone is about; written before alone
 	alone   atomic.Bool // no other session asks for a lane of that key
 }
@@ -57,9 +53,6 @@ func (s *laneSide) noteLocked(way Way) {
 		s.c.needsHome.large = largeFor
 	}
 	s.scripts = s.scripts || way == Scripts
-	if way == Greets {
-		s.greets++
-	}
 }
 
 // chooseLocked says by which lane a request can go now. It changes nothing. mu is held.
@@ -72,9 +65,8 @@ func (s *laneSide) chooseLocked(r *Request) (to laneChoice) {
 	to.kind = poolKey{Identity: c.pending.Identity, Scripts: s.scripts}
 	if way == Greets {
 		to.kind = poolKey{Identity: r.after(c.pending.Identity), Greets: true}
-		to.shares = to.shares && c.home == nil && s.greets <= maxGreetings &&
-			!c.pool.Upstream.IsCluster() &&
-			(r.Effect == commands.Select || c.pool.homes.open.Load() > calmHomes)
+		to.shares = to.shares && c.home == nil && !c.pool.Upstream.IsCluster() &&
+			c.pool.homes.open.Load() > calmHomes
 	}
 	to.waits = to.apart || c.pool.Upstream.LearnsByLogin()
 	return to

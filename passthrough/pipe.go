@@ -105,7 +105,7 @@ const (
 	Scripts            // by a lane for clients that run scripts, which can take long
 	NewHome            // by the home; if none is open, by one on which nothing was sent before
 	// by a connection that only takes what clients say when they connect, if this one has no home, there
-	// are many or nobody else can tell the difference, and it is one Redis; otherwise by the home
+	// are many, and it is one Redis; otherwise by the home
 	Greets
 	// Apart is Shared also for a client with CLIENT TRACKING, if a lane can be had and the home owes
 	// nothing: what the proxy itself reads for the client is not tracked.

@@ -49,11 +49,13 @@ func (e *Expiring) Set(set, key string, ids ...string) (forget func()) {
 		trackers = append(trackers, Dial(e.t, e.server.Addr()))
 	}
 	for life := 50; ; life *= 2 {
-		e.admin.Do("DEL " + key) // of which nobody is told, though another try has failed
+		// Nobody is told of this, though a try that has failed has read the key, perhaps once it had
+		// expired: then only set has the server forget who has read it.
+		e.admin.Do("DEL " + key)
+		e.admin.Do(set)
 		for i, c := range trackers {
 			c.Expect("CLIENT TRACKING ON REDIRECT "+ids[i], "+OK\r\n")
 		}
-		e.admin.Do(set)
 		ends := e.now() + life
 		e.admin.Expect(fmt.Sprint("PEXPIREAT ", key, " ", ends), ":1\r\n")
 		for _, c := range trackers {

@@ -7,14 +7,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
-	"lockproxy/internal/names"
-	"lockproxy/internal/test/testredis"
 	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/script"
 )
@@ -25,12 +21,7 @@ var asCaught = regexp.MustCompile(`^failed: |^ERR |\S*user_script:\d+: |(@\S+:)?
 // Whatever is stored or asked, a batch answers and writes what its calls would answer and write one
 // after the other, at the same time.
 func TestBatchProperty(t *testing.T) {
-	server := testredis.Start(t)
-	client := redis.NewClient(testredis.Patient(&redis.Options{Addr: server.Addr()}))
-	defer client.Close()
-	connect := func(names.Identity) *redis.Client { return nil }
-	l := New(Config{FenceRetention: 10 * time.Minute}, "p1", connect, hclog.NewNullLogger())
-	defer l.Close()
+	client, l := startScripts(t)
 	recorded := map[*script.Script]*redis.Script{}
 	for _, s := range []*script.Script{script.LockScript, script.UnlockScript, script.RelockScript, script.InfoScript, script.BatchScript} {
 		recorded[s] = redis.NewScript(strings.Replace(recordedRun, "%s", s.Source, 1))

@@ -66,6 +66,18 @@ local ok, reply = pcall(script)
 if not ok then reply = 'failed: ' .. (type(reply) == 'table' and reply.err or tostring(reply)) end
 return {reply or false, table.concat(writes, '\n')}`
 
+// startScripts starts a server for scripts, and the maker of their calls.
+func startScripts(t *testing.T) (*redis.Client, *Locks) {
+	t.Helper()
+	server := testredis.Start(t)
+	client := redis.NewClient(testredis.Patient(&redis.Options{Addr: server.Addr()}))
+	t.Cleanup(func() { client.Close() })
+	connect := func(names.Identity) *redis.Client { return nil }
+	l := New(Config{FenceRetention: 10 * time.Minute}, "p1", connect, hclog.NewNullLogger())
+	t.Cleanup(l.Close)
+	return client, l
+}
+
 // storedLock is what the upstream stores for a lock before a script runs.
 type storedLock struct {
 	now    time.Time
@@ -344,12 +356,7 @@ func dumps(t *rapid.T, client *redis.Client, keys []string) (all string) {
 // Whatever is stored, a fast path answers and writes the same as the long one. If it leaves the
 // lock to the long path, it has written nothing.
 func TestFastPathProperty(t *testing.T) {
-	server := testredis.Start(t)
-	client := redis.NewClient(testredis.Patient(&redis.Options{Addr: server.Addr()}))
-	defer client.Close()
-	connect := func(names.Identity) *redis.Client { return nil }
-	l := New(Config{FenceRetention: 10 * time.Minute}, "p1", connect, hclog.NewNullLogger())
-	defer l.Close()
+	client, l := startScripts(t)
 	recorded, alone := map[*script.Script]*redis.Script{}, map[*script.Script]*redis.Script{}
 	for s, fast := range map[*script.Script]*script.Script{
 		script.LockScript:   script.NewScript("fast_lock", "fast_share"),
@@ -420,12 +427,7 @@ func TestFastPathProperty(t *testing.T) {
 
 // A question takes nothing as of the millisecond of its end: nobody may wait for its answer then.
 func TestAQuestionTakesNothingAtItsEnd(t *testing.T) {
-	server := testredis.Start(t)
-	client := redis.NewClient(testredis.Patient(&redis.Options{Addr: server.Addr()}))
-	defer client.Close()
-	connect := func(names.Identity) *redis.Client { return nil }
-	l := New(Config{FenceRetention: 10 * time.Minute}, "p1", connect, hclog.NewNullLogger())
-	defer l.Close()
+	client, l := startScripts(t)
 	recorded := redis.NewScript(strings.Replace(recordedRun, "%s", script.LockScript.Source, 1))
 	st := storedLock{now: time.Unix(1_790_000_000, 0), ttl: -2}
 	rapid.Check(t, func(t *rapid.T) {

@@ -10,12 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
 	"lockproxy/internal/names"
-	"lockproxy/internal/test/testredis"
 	"lockproxy/lockcmd/script"
 )
 
@@ -130,12 +128,7 @@ func (m *modelLock) relock(token int64, timeout time.Duration) int64 {
 // Whatever clients do with shared, limited and exclusive locks, the scripts give the same answers
 // as the model, and have the same holders.
 func TestSharedLocksProperty(t *testing.T) {
-	server := testredis.Start(t)
-	client := redis.NewClient(testredis.Patient(&redis.Options{Addr: server.Addr()}))
-	defer client.Close()
-	connect := func(names.Identity) *redis.Client { return nil }
-	l := New(Config{FenceRetention: 10 * time.Minute}, "p1", connect, hclog.NewNullLogger())
-	defer l.Close()
+	client, l := startScripts(t)
 	recorded := map[*script.Script]*redis.Script{}
 	for _, s := range []*script.Script{script.LockScript, script.UnlockScript, script.RelockScript, script.InfoScript} {
 		recorded[s] = redis.NewScript(strings.Replace(recordedRun, "%s", s.Source, 1))

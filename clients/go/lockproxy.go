@@ -86,7 +86,7 @@ func (h *Held) FenceSQL(ctx context.Context, tx interface {
 	return err
 }
 
-// Extend sets the timeout anew: it bounds how long a crashed proxy can leave the lock behind.
+// Extend sets a new timeout. It bounds how long a crashed proxy can leave the lock behind.
 func (h *Held) Extend(ctx context.Context, timeout time.Duration) error {
 	n, err := h.rdb.Do(ctx, "RELOCK", h.Key, h.Token, seconds(timeout)).Int64()
 	if err == nil && n != 1 {

@@ -33,8 +33,8 @@ var (
 	word        = regexp.MustCompile(`[\p{L}\p{N}]`)
 )
 
-// sentences are those of a page's prose: without code, tables, headings and pictures. What follows a
-// list's colon is a sentence of its own.
+// sentences are those of a page's prose: without code, tables, headings and pictures. The
+// text behind a list's colon is a sentence of its own.
 func sentences(page string) (all []string) {
 	page = fenced.ReplaceAllString(comments.ReplaceAllString(page, ""), "\n")
 	var paragraphs []string

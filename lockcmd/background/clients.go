@@ -39,8 +39,8 @@ type Clients struct {
 	silent  map[*redis.Client]*time.Timer // guarded by mu; replaced by others, and soon closed
 }
 
-// clientKey is the user and the part of the slots of a background client. What a queue asks goes by
-// one of its own: nothing else keeps it waiting.
+// clientKey is the user and the part of the slots of a background client. The questions of
+// queues have a client of their own, so that nothing else delays them.
 type clientKey struct {
 	as     names.Identity
 	part   uint16

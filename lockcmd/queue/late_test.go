@@ -12,7 +12,7 @@ import (
 
 // A waiter's first question is answered after it was asked again. Whatever has happened meanwhile,
 // the lock that comes with the answer is the waiter's, or is to be released: never both, never
-// neither. What its client was told does not change any more.
+// neither. The reply to its client does not change any more.
 func TestLateAnswer(t *testing.T) {
 	const late = 200
 	lost := errors.New("lost")
@@ -22,8 +22,8 @@ func TestLateAnswer(t *testing.T) {
 		has        int64 // the token that w has in the end
 		isReleased bool
 	}{
-		"it still waits":          {has: late},
-		"it still waits, in vain": {err: lost},
+		"it still waits":                   {has: late},
+		"it still waits, and gets nothing": {err: lost},
 		"it has left, in vain": {
 			meanwhile: func(w *Waiter) { w.End(nil) }, err: lost, isReleased: true,
 		},

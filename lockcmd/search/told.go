@@ -16,7 +16,7 @@ type wait struct {
 	as   names.Identity // in the database of the wait
 	here *queue.Wait    // nil if it is at another proxy
 
-	// What another proxy has told.
+	// Told by another proxy:
 	number  int64     // of the message
 	answers int64     // the last question of this proxy that a message with the wait has answered
 	at      time.Time // when it came

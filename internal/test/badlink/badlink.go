@@ -162,7 +162,7 @@ func (l *Link) Freeze() {
 	})
 }
 
-// Thaw ends Freeze. What was held has passed when Holding says no.
+// Thaw ends Freeze. The held bytes have passed when Holding says no.
 func (l *Link) Thaw() {
 	l.each(func(p *pair) {
 		if p.frozen != nil {

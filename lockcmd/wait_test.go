@@ -312,7 +312,9 @@ func TestHangUpCrossesWithGrant(t *testing.T) {
 			synctest.Wait()
 			offer := l.queues.Of(names.Lock{Key: r.Key}).Offer(names.Identity{}, true, time.Now())
 			hangUp(failure.ErrGone)
-			offer.End(queue.Released{Done: true, Token: 200, Given: 1}, time.Now())
+			l.releases.startAbandoned(
+				offer.End(queue.Released{Done: true, Token: 200, Given: 1}, time.Now()))
+			synctest.Wait() // until what was begun has been sent
 			if got := <-replied; got.Err != failure.ErrGone || got.Given != nil {
 				t.Errorf("the client is told %+v", got)
 			}

@@ -46,16 +46,23 @@ func TestAdapters(t *testing.T) {
 				if printed := c.command(t, "", words); printed != "ok\n" {
 					t.Errorf("it prints:\n%s", printed)
 				}
-				c.testKilled(t, "", "127.0.0.1:"+port, append(args, "hold", "adapter:killed"),
-					endsByTimeout)
+				c.testKilled(t, "", "127.0.0.1:"+port, append(args, "hold", "adapter:killed"))
 			})
 		}
 	}
 }
 
-// endsByTimeout: the lock outlives its holder, until its timeout, which is ten minutes, ends it.
-func endsByTimeout(t *testing.T, rdb *redis.Client, key string) {
+// testKilled kills a program while it holds a lock for ten minutes. The lock outlives its holder,
+// until that time ends it.
+func (c clientProgram) testKilled(t *testing.T, out, addr string, args []string) {
 	t.Helper()
+	holder := c.start(t, out, args)
+	holder.saysHeld(t)
+	rdb, key := proxytest.GoRedis(t, addr), args[len(args)-1]
+	if err := rdb.Do(t.Context(), "LOCK", key, 600).Err(); err != redis.Nil {
+		t.Fatalf("LOCK while it is held: %v", err)
+	}
+	holder.Process.Kill()
 	if err := rdb.Do(t.Context(), "LOCK", key, 600).Err(); err != redis.Nil {
 		t.Errorf("LOCK when the holder has been killed: %v", err)
 	}
@@ -64,5 +71,12 @@ func endsByTimeout(t *testing.T, rdb *redis.Client, key string) {
 	}
 	if !rdb.PExpire(t.Context(), key, time.Millisecond).Val() {
 		t.Error("PEXPIRE finds no key")
+	}
+	token, err := rdb.Do(t.Context(), "LOCK", key, 600, "WAIT", 0).Int64()
+	if err != nil {
+		t.Fatalf("LOCK after the holder was killed: %v", err)
+	}
+	if err := rdb.Do(t.Context(), "UNLOCK", key, token).Err(); err != nil {
+		t.Error(err)
 	}
 }

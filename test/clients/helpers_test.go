@@ -17,8 +17,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 )
@@ -124,30 +122,6 @@ func TestHelperOnPages(t *testing.T) {
 		}
 	}
 }
-
-// testKilled kills a program while it holds a lock for ten minutes, which nothing here waits for.
-func (c clientProgram) testKilled(t *testing.T, out, addr string, args []string,
-	ends func(*testing.T, *redis.Client, string)) {
-	t.Helper()
-	holder := c.start(t, out, args)
-	holder.saysHeld(t)
-	rdb, key := proxytest.GoRedis(t, addr), args[len(args)-1]
-	if err := rdb.Do(t.Context(), "LOCK", key, 600).Err(); err != redis.Nil {
-		t.Fatalf("LOCK while it is held: %v", err)
-	}
-	holder.Process.Kill()
-	ends(t, rdb, key)
-	token, err := rdb.Do(t.Context(), "LOCK", key, 600, "WAIT", 0).Int64()
-	if err != nil {
-		t.Fatalf("LOCK after the holder was killed: %v", err)
-	}
-	if err := rdb.Do(t.Context(), "UNLOCK", key, token).Err(); err != nil {
-		t.Error(err)
-	}
-}
-
-// endsByItself: the lock of a session is free as soon as its holder is dead.
-func endsByItself(*testing.T, *redis.Client, string) {}
 
 // holder is a program that holds a lock, or waits for it.
 type holder struct {

@@ -74,7 +74,7 @@ func TestSentinelFailovers(t *testing.T) {
 
 	old = master
 	old.Pause()
-	master = recovered(old)
+	recovered(old)
 	c := proxytest.Dial(t, plain.Addr)
 	c.Expect("SET after:the:switch 1", "+OK\r\n")
 	old.Resume()

@@ -9,7 +9,8 @@
 //
 // relay, cluster and parts of idle are driven by redis-benchmark, the rest by a light client
 // (client.go), since clients share the machine with what they measure. servers.go starts programs,
-// topology.go knows how each is started, redis.go and process.go ask what they have used.
+// topology.go knows how each is started, redis.go and process.go ask what they have used. page.go
+// fills docs/bench.md.
 package main
 
 import (
@@ -34,6 +35,7 @@ type flags struct {
 	Rounds    int           `help:"How often each case is run (default: as the suite needs)."`
 	Quick     bool          `short:"q" help:"${quick}"`
 	Output    string        `short:"o" placeholder:"FILE.md" help:"${output}"`
+	Page      string        `placeholder:"FILE.md" help:"${page}"`
 }
 
 // proxyBinary is a lockproxy to measure, and what it is called in the report.
@@ -69,6 +71,7 @@ var flagHelp = kong.Vars{
 	"quick": "Fewer rounds and clients, shorter runs: to see whether a change does anything.",
 	"output": "Write the report to this file too, and every figure of every round next to it, " +
 		"as CSV.",
+	"page": "Write docs/bench.md anew to this file, with the figures of this run of all suites.",
 }
 
 // limit ends a report that takes longer.

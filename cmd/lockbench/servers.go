@@ -178,13 +178,18 @@ func (v *versions) add(name, version string) { *v = append(*v, name+" "+version)
 // quiet is how much of the cores others can use for the figures to be worth keeping.
 const quiet = 0.03
 
+// others says how much of the machine was used by other programs.
+func (l *lab) others() string {
+	share := l.watch.others()
+	text := fmt.Sprintf("other programs used %.0f %% of the cores meanwhile", 100*share)
+	if share > quiet {
+		text += ": **too much for the figures to be relied on**"
+	}
+	return text
+}
+
 // head is the beginning of a report.
 func (l *lab) head() string {
-	share := l.watch.others()
-	others := fmt.Sprintf("Other programs used %.0f %% of the cores meanwhile", 100*share)
-	if share > quiet {
-		others += ": **too much for the figures to be relied on**"
-	}
 	args := ""
 	if len(l.args) > 0 {
 		args = " Flags of lockproxy: `" + strings.Join(l.args, " ") + "`."
@@ -197,5 +202,5 @@ func (l *lab) head() string {
 Cells are medians over the rounds, in brackets the least and most of them. Ratios are between runs
 of the same round, one right after the other.
 `, time.Now().UTC().Format(time.DateOnly), machine(), runtime.Version(),
-		strings.Join(l.versions, ", "), others, args)
+		strings.Join(l.versions, ", "), l.others(), args)
 }

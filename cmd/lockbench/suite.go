@@ -109,6 +109,11 @@ func report(ctx context.Context, f *flags, suites []*suite, stdout, log io.Write
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
+	if f.Page != "" {
+		if err := l.writePage(f.Page, suites, results); err != nil {
+			return err
+		}
+	}
 	return l.write(suites, results, f.Output, stdout)
 }
 

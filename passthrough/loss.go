@@ -36,7 +36,8 @@ func (c *client) homeLostLocked(err error, withinReply bool) {
 		return
 	}
 	if c.end >= ClientGone {
-		if _, awaited := c.loseUpstream(ErrClosed); !awaited {
+		// What the session says would be taken for an answer that is missing.
+		if missing, awaited := c.loseUpstream(ErrClosed); !awaited || len(missing) > 0 {
 			c.out.finish()
 		}
 	} else {

@@ -36,6 +36,7 @@ type question struct {
 	loads   int         // of others that it has waited for
 	load    *scriptLoad // that it has begun; nil for none
 
+	blocked   bool      // CLIENT UNBLOCK is answered here: see blockedClients
 	confirm   []string  // what a confirmation is asked for by
 	confirmAt time.Time // when it was first asked for
 
@@ -106,6 +107,10 @@ func (s *lockSession) settle(q *question, it *eventloop.Iteration) bool {
 			s.take(q, it)
 		}
 	}
+	if q.blocked {
+		q.blocked = false
+		s.server.blocked.end(s.common, s.late)
+	}
 	return true
 }
 
@@ -175,6 +180,10 @@ func (s *lockSession) ask(q *question, it *eventloop.Iteration) bool {
 		// Only the answer shows whether it has given anything, and in a cluster which node has
 		// written: WAIT must go by the same connection.
 		s.pipe.Pin(passthrough.Kept)
+		if !q.blocked { // a CLIENT UNBLOCK on its way could meet the WAIT that follows
+			q.blocked = true
+			s.server.blocked.begin(s.common, false)
+		}
 	}
 	return q.await(s.pipe.Do(it, s.scriptRequest(how, text, q.Call)))
 }
@@ -195,9 +204,6 @@ func (s *lockSession) take(q *question, it *eventloop.Iteration) {
 		q.end(script.Answer{Raw: raws}, err)
 	default:
 		s.takeScript(q, phase)
-	}
-	if phase == confirming && q.settled {
-		s.server.blocked.end(s.common, s.late)
 	}
 	if q.settled && q.confirms() {
 		s.pipe.Pin(passthrough.Unpinned)
@@ -223,7 +229,6 @@ func (s *lockSession) takeScript(q *question, phase phaseOfQuestion) {
 	case q.Call.Confirms(script.Answer{Value: v}):
 		q.got.Value, q.phase, q.confirmAt = v, confirming, time.Now()
 		q.confirm = q.Call.ConfirmRequest(s.server.cfg.Locks.Cluster)
-		s.server.blocked.begin(s.common, false)
 	default:
 		q.end(script.Answer{Value: v}, nil)
 	}

@@ -3,6 +3,8 @@ package proxy
 import (
 	"bytes"
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -177,9 +179,14 @@ func (b *blockedClients) find(s *Server, id int64) *common {
 		delete(b.names, c)
 		c = nil
 	}
+	unnamed := slices.Collect(maps.Keys(b.unnamed))
 	b.mu.Unlock()
 	if c == nil {
-		return nil
+		i := slices.IndexFunc(unnamed, func(c *common) bool { return c.pipe.ClientID() == id })
+		if i < 0 {
+			return nil
+		}
+		c = unnamed[i] // Redis has told its number since
 	}
 	if is, _ := c.number(false); is != name { // it has another home by now
 		return nil

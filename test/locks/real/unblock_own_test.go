@@ -61,6 +61,30 @@ func TestUnblockEndsNoConfirmation(t *testing.T) {
 	}
 }
 
+// Nor does a CLIENT UNBLOCK end it that is on its way when the script is, behind which the
+// confirmation is asked for: Redis answers 1 to one that it has while the client is held back.
+func TestUnblockBeforeAConfirmation(t *testing.T) {
+	t.Parallel()
+	for name, at := range startReplicated(t) {
+		t.Run(name, func(t *testing.T) {
+			p := proxytest.Start(t, at.url, proxytest.WithSlowReplicas(1))
+			c, admin := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+			id := clientID(c)
+			c.Lock("{job} 600")
+			at.master.Ask("CLIENT", "PAUSE", "100000", "WRITE")
+			c.Send("LOCK {job}:2 600")
+			testwait.Until(t, "the script is held back", func() bool {
+				return blockedIn(at.master, "evalsha") != ""
+			})
+			admin.Expect("CLIENT UNBLOCK "+id, ":0\r\n")
+			admin.Expect("CLIENT UNBLOCK "+id+" ERROR", ":0\r\n")
+			at.master.Ask("CLIENT", "UNPAUSE")
+			proxytest.Token(t, c.Reply())
+			c.Expect("ECHO a", "$1\r\na\r\n")
+		})
+	}
+}
+
 // A waiter is unblocked as soon as the request of another client arrives, however far Redis is, and
 // whether the number was told before or not. Numbers that are nobody's are answered, too, also while
 // the number of a client that waits can't be asked for.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"sync"
 	"time"
 
 	"lockproxy/internal/loopguard"
@@ -20,10 +19,12 @@ const (
 
 // outageCheck finds out whether Redis still answers after a connection has ended.
 type outageCheck struct {
-	mu   sync.Mutex
-	at   time.Time // guarded by mu; when the last probe began
-	addr string    // guarded by mu; which server has answered it; "" for none
+	turn chan struct{} // has room for one: who has put something there has the turn to probe
+	at   time.Time     // guarded by turn; when the last probe began
+	addr string        // guarded by turn; which server has answered it; "" for none
 }
+
+func newOutageCheck() outageCheck { return outageCheck{turn: make(chan struct{}, 1)} }
 
 // closedAlone reports whether Redis at addr has closed a single connection rather than all: it
 // answers, and no lane has ended at about the same time.
@@ -46,8 +47,9 @@ func (p *Pool) laneEnded(ended time.Time) bool {
 // answers reports whether Redis at addr answers. Connections that ended before a probe began share
 // its result.
 func (o *outageCheck) answers(p *Pool, addr net.Addr, ended time.Time) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	loopguard.MayWait()
+	o.turn <- struct{}{}
+	defer func() { <-o.turn }()
 	if !o.at.After(ended) {
 		o.at, o.addr = time.Now(), probe(p.ctx, p.Upstream, min(maxProbe, p.DialTimeout))
 	}

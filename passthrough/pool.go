@@ -109,7 +109,8 @@ type opening struct {
 
 // NewPool returns a Pool without connections.
 func NewPool(cfg Config) *Pool {
-	p := &Pool{Config: cfg, groups: map[poolKey]*laneGroup{}, refused: map[poolKey]time.Time{}}
+	p := &Pool{Config: cfg, groups: map[poolKey]*laneGroup{}, refused: map[poolKey]time.Time{},
+		outage: newOutageCheck()}
 	p.unread.limit, p.unread.dropped = cfg.MaxUnread, cfg.OnDropped
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p

@@ -14,7 +14,7 @@
 // nothing happens has none.
 //
 // A Handler can also wait for something other than its connection without a goroutine: when that
-// happens, Notify calls Ready as an arrival does.
+// happens, Notify calls Ready as an arrival does. Post has the loop do that, from anywhere.
 //
 // A Reader does this for a connection that is only read: both Ready and Resume have it read, and its
 // Consumer takes what has come. Homes, lanes and the connections to a cluster's nodes have one.

@@ -413,6 +413,53 @@ func TestNotify(t *testing.T) {
 	}
 }
 
+// counted counts how often Ready was called without an arrival, each time for all that was posted
+// before.
+type counted struct {
+	resumed
+	posted, seen atomic.Int32
+}
+
+func (h *counted) Ready(_ *Iteration, arrived bool) Next {
+	if !arrived {
+		h.seen.Store(h.posted.Load())
+	}
+	return Stay
+}
+
+// Post has the loop call Ready, whoever calls it, and whether or not the connection is parked yet.
+// None is lost, and no goroutine begins.
+func TestPost(t *testing.T) {
+	loops := start(t, 1)
+	for range 300 {
+		near, _ := pair(t)
+		h := &counted{resumed: make(resumed, 1)}
+		reg := loops.NewRegistration(h, socket.New(near).Raw())
+		reg.Post() // nobody reads it yet
+		var waits sync.WaitGroup
+		for range 3 {
+			waits.Go(func() { // ends by itself
+				h.posted.Add(1)
+				reg.Post()
+				letOthersRun()
+			})
+		}
+		letOthersRun()
+		if !reg.Park() {
+			t.Fatal("not parked")
+		}
+		waits.Wait()
+		testwait.Until(t, "all is seen", func() bool { return h.seen.Load() == 3 })
+		reg.Wake()
+		<-h.resumed
+		if len(h.resumed) > 0 {
+			t.Fatal("a goroutine was begun")
+		}
+		reg.Unregister()
+		reg.Post() // harmless
+	}
+}
+
 // A Handler that Notify calls and that always wants to go on does not keep the loop from others.
 func TestNotifyIsFair(t *testing.T) {
 	loops := start(t, 1)

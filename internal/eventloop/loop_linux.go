@@ -25,15 +25,22 @@ const maxEvents = 128
 type Loops struct {
 	list []*loop
 	next atomic.Uint32
+
+	iterating atomic.Int32 // loops that will look at posted at the end of their iterations
+	rung      atomic.Uint32
+	mu        sync.Mutex
+	posted    []*Registration // guarded by mu; see Post
+	many      atomic.Int32    // of posted
 }
 
 // loop is one goroutine and its epoll instance. Go's scheduler watches that in turn, so the loop
 // waits as any goroutine does that reads.
 type loop struct {
+	of    *Loops
 	file  *os.File // the epoll instance
 	ended chan struct{}
 	bell  int // an eventfd that yield writes to; -1 if Go runs on several processors
-	call  int // an eventfd that Answer writes to
+	call  int // an eventfd that Answer and post write to
 
 	asked  atomic.Bool // Answer waits for the end of an iteration
 	answer chan struct{}
@@ -77,7 +84,7 @@ type slotRef struct {
 func Start(n int) (*Loops, error) {
 	ls := &Loops{}
 	for range n {
-		l, err := newLoop()
+		l, err := newLoop(ls)
 		if err != nil {
 			ls.Stop()
 			return nil, err
@@ -88,7 +95,7 @@ func Start(n int) (*Loops, error) {
 	return ls, nil
 }
 
-func newLoop() (*loop, error) {
+func newLoop(ls *Loops) (*loop, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err == nil {
 		err = unix.SetNonblock(fd, true) // so that package os waits for it with the scheduler
@@ -96,7 +103,7 @@ func newLoop() (*loop, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start an event loop: %w", err)
 	}
-	l := &loop{file: os.NewFile(uintptr(fd), "epoll"), ended: make(chan struct{}), bell: -1,
+	l := &loop{of: ls, file: os.NewFile(uintptr(fd), "epoll"), ended: make(chan struct{}), bell: -1,
 		call: -1, answer: make(chan struct{}, 1)}
 	l.slots = make([]slot, 1) // that of the eventfds: they have no Registration
 	if l.call, err = watchedEventfd(fd); err == nil && runtime.GOMAXPROCS(0) == 1 {
@@ -144,9 +151,7 @@ func (ls *Loops) Answer(ctx context.Context) error {
 		}
 		l.asked.Store(true)
 		l.mu.Lock()
-		if l.call >= 0 {
-			unix.Write(l.call, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // a full one has woken the loop, too
-		}
+		l.ringLocked()
 		l.mu.Unlock()
 		select {
 		case <-l.answer:
@@ -215,6 +220,47 @@ func (l *loop) releaseSlot(r *Registration) {
 	l.slots[r.number].reg = nil
 	l.free = append(l.free, r.number)
 	r.slotRef = slotRef{}
+}
+
+// post has a loop call a Handler: one that is in an iteration, or else one that it wakes.
+func (ls *Loops) post(r *Registration) {
+	ls.mu.Lock()
+	ls.posted = append(ls.posted, r)
+	ls.many.Store(int32(len(ls.posted)))
+	ls.mu.Unlock()
+	if ls.iterating.Load() > 0 {
+		return
+	}
+	l := ls.list[ls.rung.Add(1)%uint32(len(ls.list))]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ringLocked()
+}
+
+// callPosted calls the Handlers of what was posted. It reports whether there was any.
+func (l *loop) callPosted() (any bool) {
+	ls := l.of
+	if ls.many.Load() == 0 {
+		return false
+	}
+	ls.mu.Lock()
+	posted := ls.posted
+	ls.posted = nil
+	ls.many.Store(0)
+	ls.mu.Unlock()
+	for _, r := range posted {
+		if r.onPost(&l.iteration) {
+			l.again = append(l.again, r)
+		}
+	}
+	return len(posted) > 0
+}
+
+// ringLocked wakes the loop. mu is held.
+func (l *loop) ringLocked() {
+	if l.call >= 0 {
+		unix.Write(l.call, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // a full one has woken the loop, too
+	}
 }
 
 // control makes the kernel begin or stop watching a connection.
@@ -290,6 +336,10 @@ const hangups = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR | unix.EPOLLPRI
 
 // iterate is one Iteration. It reports whether there was something to do.
 func (l *loop) iterate(events []unix.EpollEvent) (busy bool) {
+	if len(events) == 0 && len(l.again) == 0 && l.of.many.Load() == 0 {
+		return false // it spins
+	}
+	l.of.iterating.Add(1)
 	again := l.again
 	l.again = nil
 	for _, r := range again {
@@ -314,7 +364,12 @@ func (l *loop) iterate(events []unix.EpollEvent) (busy bool) {
 		}
 		l.batch[i] = event{}
 	}
+	busy = l.callPosted() || busy
 	l.iteration.Flush()
+	// Who has posted since then, and has seen that it iterates, has woken no loop.
+	for l.of.iterating.Add(-1); l.callPosted(); busy = true {
+		l.iteration.Flush()
+	}
 	if l.asked.Load() && l.asked.Swap(false) {
 		select {
 		case l.answer <- struct{}{}:

@@ -18,6 +18,8 @@ func (ls *Loops) Answer(ctx context.Context) error { return nil }
 // Stop does nothing.
 func (ls *Loops) Stop() {}
 
+func (ls *Loops) post(r *Registration) {}
+
 func (r *Registration) register() {}
 
 func (r *Registration) registered() bool { return false }

@@ -148,6 +148,26 @@ func (r *Registration) Notify(it *Iteration) {
 	}
 }
 
+// Post is Notify from anywhere: a loop calls the Handler soon. The caller may hold mutexes that the
+// Handler locks. If a loop calls it, that calls the Handler in the same iteration.
+func (r *Registration) Post() {
+	if r == nil || r.pending.Or(notice)&notice != 0 {
+		return // whoever has noted it, or reads the connection, has it handled
+	}
+	if r.reader.Load() == parked {
+		r.loops.post(r)
+	}
+}
+
+// onPost is called by the loop for what is pending.
+func (r *Registration) onPost(it *Iteration) (again bool) {
+	if !r.reader.CompareAndSwap(parked, byLoop) {
+		return false // the reader looks at pending before it parks
+	}
+	// It is empty if a goroutine has run meanwhile, and parked again.
+	return r.handled(r.handlePending(it), it)
+}
+
 // Wake calls Resume if the connection is parked, and makes every later Park fail. It can be called
 // from any goroutine. A caller that closes the connection must call Wake after that:
 // the kernel does not tell the loop of a close on this side.
@@ -165,11 +185,7 @@ func (r *Registration) Wake() {
 // be called again.
 func (r *Registration) onEvent(it *Iteration) (again bool) {
 	r.pending.Or(arrival)
-	if !r.reader.CompareAndSwap(parked, byLoop) {
-		return false // the reader looks at pending before it parks
-	}
-	// It is empty if a goroutine has run meanwhile, and parked again.
-	return r.handled(r.handlePending(it), it)
+	return r.onPost(it)
 }
 
 // onAgain calls a Handler that asked for it with Again.

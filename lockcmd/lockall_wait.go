@@ -27,8 +27,8 @@ func (l *waits) beginLockAll(c Client, args [][]byte) *Step {
 		rs[i].Number = rs[0].Number
 	}
 	if o.Waits {
-		return &Step{Wait: func(ctx context.Context, on chain.Upstream) Reply {
-			return l.waitAll(ctx, session{c, on}, rs, o.Wait)
+		return &Step{Wait: func(ctx context.Context, on chain.Upstream, wake func()) chain.Turn {
+			return l.waitAll(ctx, session{c, on}, rs, o.Wait, wake)
 		}}
 	}
 	t, held := l.beginTryAll(c, rs, script.ModeTry, "", 0, 0)
@@ -54,39 +54,39 @@ type allLocks struct {
 	polled script.Attempt // the last poll
 }
 
-// waitAll is LOCKALL … WAIT for patience; 0 is forever.
+// waitAll begins a LOCKALL … WAIT for patience; 0 is forever.
 func (l *waits) waitAll(
-	ctx context.Context, s session, rs lockRequests, patience time.Duration,
-) Reply {
+	ctx context.Context, s session, rs lockRequests, patience time.Duration, wake func(),
+) *turn {
 	g := l.queues.JoinAll(rs, s.As, patience, time.Now())
 	by := &allLocks{waits: l, s: s, g: g, rs: rs}
 	pause, err := by.pollAll(g.Places())
 	by.s = l.own(ctx, s, &g.Wait)
-	return l.await(ctx, by.s, &g.Wait, by, patience, pause, err)
+	return l.beginTurn(by.s, &g.Wait, by, patience, pause, wake, err)
 }
 
 // look implements asks.
-func (l *allLocks) look(next *lazyTimer, paused, woken bool) (ended bool, err error) {
+func (l *allLocks) look(t *turn, paused, inLoop bool) (chain.Progress, error) {
 	at := l.g.Places()
-	if at.Err != nil {
-		return true, at.Err
-	}
-	ownerHolds := l.g.TakeOwnerHolds()
+	asks := at.All && at.PollNow || at.Any && paused || at.Untold || l.g.Lead.State().Checks
 	switch {
-	case at.All && at.PollNow, at.Any && paused, at.Untold, ownerHolds:
+	case asks && inLoop:
+		return chain.Asks, nil
+	case asks:
+		l.g.TakeOwnerHolds()
 		pause, err := l.pollAll(at)
 		if err != nil || l.polled.Token != 0 {
-			return true, err
+			return chain.Ended, err
 		}
-		next.arm(pause)
+		t.poll.in(pause)
 	case paused:
-		next.arm(queue.IdlePause())
-	case at.All && woken:
+		t.poll.in(queue.IdlePause())
+	case at.All && t.woken:
 		for _, w := range l.g.Waiters {
-			next.armSooner(l.pollInterval(w, w.State().Lease))
+			t.poll.sooner(l.pollInterval(w, w.State().Lease))
 		}
 	}
-	return false, nil
+	return chain.Sleeps, nil
 }
 
 // lastLook implements asks.

@@ -117,9 +117,6 @@ func (o *observed) observeEnd(kind journal.Kind, lock *held.Lock) {
 // SetSlowWait changes Config.SlowWait for later waits.
 func (o *observed) SetSlowWait(d time.Duration) { o.slowWait.Store(int64(d)) }
 
-// slowTimer is due when a waiter has waited for Config.SlowWait.
-func (o *observed) slowTimer() lazyTimer { return timerAfter(time.Duration(o.slowWait.Load())) }
-
 // journalEnd notes that a lock has ended.
 func (o *observed) journalEnd(kind journal.Kind, lock *held.Lock, at int64) {
 	o.journal.Ended(kind, lock.ID(), lock.Holder(), lock.Journaled, lock.Since, at)

@@ -1,7 +1,6 @@
 package lockcmd
 
 import (
-	"context"
 	"hash/maphash"
 	"sync/atomic"
 
@@ -103,9 +102,7 @@ func (l *waits) readStep(c Client, r script.Request, o syntax.Lock, withRecord b
 		case there && !soonGone:
 			return l.hit(value), nil
 		case !there && o.Waits:
-			return Reply{}, &Step{Wait: func(ctx context.Context, on chain.Upstream) Reply {
-				return l.wait(ctx, session{c, on}, r, o.Wait)
-			}}
+			return Reply{}, l.waitStep(c, r, o.Wait)
 		}
 		var present *string
 		if there {

@@ -14,6 +14,7 @@ import (
 	"lockproxy/internal/journal"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 )
@@ -66,7 +67,7 @@ func TestClaimHandedAsTheWaitEnds(t *testing.T) {
 		w, _ := l.queues.Join(r, names.Identity{}, time.Millisecond, time.Now())
 		offer := l.queues.Of(w.ID()).Offer(names.Identity{}, true, time.Now())
 		offer.End(queue.Released{Done: true, Token: 200, Given: 1}, time.Now())
-		reply := l.endWait(context.Background(), by, w.Wait, oneLock{l.waits, by, w}, true, nil)
+		reply := endTurn(&turn{waits: l.waits, s: by, w: w.Wait, by: oneLock{l.waits, by, w}})
 		if reply.Text != "stored" || reply.Given != nil || released.Load() == 0 {
 			t.Errorf("its client is told %+v, and %d releases", reply, released.Load())
 		}
@@ -88,7 +89,7 @@ func TestServedWaiterHasNotGivenUp(t *testing.T) {
 		if l.waits.seen.journal.WaitBegan(w.ID(), 0, 0); served {
 			w.Serve(&value, time.Now())
 		}
-		l.endWait(context.Background(), by, w.Wait, oneLock{l.waits, by, w}, true, nil)
+		endTurn(&turn{waits: l.waits, s: by, w: w.Wait, by: oneLock{l.waits, by, w}})
 		events, _ := l.waits.seen.journal.Events(-1<<62, 10, func(e *journal.Event) bool {
 			return e.Kind == journal.GaveUp
 		})
@@ -96,6 +97,13 @@ func TestServedWaiterHasNotGivenUp(t *testing.T) {
 			t.Errorf("it was served: %v, and has given up: %v", served, gaveUp)
 		}
 	}
+}
+
+// endTurn ends a turn whose time has expired.
+func endTurn(t *turn) Reply {
+	t.queued = true
+	t.leave(nil)
+	return goOn(context.Background(), func(func()) chain.Turn { return t })
 }
 
 // A value that can be the timestamp of a lock costs a second round trip once. From then on the lock

@@ -24,13 +24,18 @@ func (l *waits) beginLock(c Client, args [][]byte) *Step {
 	}
 	r := c.Request(string(args[0]), o.Request)
 	if o.Waits {
-		return &Step{Wait: func(ctx context.Context, on chain.Upstream) Reply {
-			return l.wait(ctx, session{c, on}, r, o.Wait)
-		}}
+		return l.waitStep(c, r, o.Wait)
 	}
 	return l.tryStep(c, r, func(a script.Attempt, err error) (Reply, *Step) {
 		return l.tried(c, lockRequests{r}, a, err)
 	})
+}
+
+// waitStep is LOCK … WAIT, or ONCE … WAIT, for patience; 0 is forever.
+func (l *waits) waitStep(c Client, r script.Request, patience time.Duration) *Step {
+	return &Step{Wait: func(ctx context.Context, on chain.Upstream, wake func()) chain.Turn {
+		return l.wait(ctx, session{c, on}, r, patience, wake)
+	}}
 }
 
 // oneLock is a LOCK … WAIT.
@@ -40,10 +45,10 @@ type oneLock struct {
 	w *queue.Waiter
 }
 
-// wait is LOCK … WAIT for patience; 0 is forever.
+// wait begins a LOCK … WAIT for patience; 0 is forever.
 func (l *waits) wait(
-	ctx context.Context, s session, r script.Request, patience time.Duration,
-) Reply {
+	ctx context.Context, s session, r script.Request, patience time.Duration, wake func(),
+) *turn {
 	w, at := l.queues.Join(r, s.As, patience, time.Now())
 	err, pause := error(nil), notPolled
 	switch {
@@ -58,33 +63,35 @@ func (l *waits) wait(
 		pause = l.pollInterval(w, at.Lease)
 	}
 	s = l.own(ctx, s, w.Wait)
-	return l.await(ctx, s, w.Wait, oneLock{l, s, w}, patience, pause, err)
+	return l.beginTurn(s, w.Wait, oneLock{l, s, w}, patience, pause, wake, err)
 }
 
 // look implements asks.
-func (l oneLock) look(next *lazyTimer, paused, woken bool) (ended bool, err error) {
-	w := l.w
-	if at := w.State(); at.Ended || at.Err != nil {
-		return true, at.Err
+func (l oneLock) look(t *turn, paused, inLoop bool) (chain.Progress, error) {
+	w, at := l.w, l.w.State()
+	if inLoop && (at.Checks || at.First && (paused || at.PollNow)) {
+		return chain.Asks, nil
 	}
-	if w.TakeOwnerHolds() {
+	if at.Checks && w.TakeOwnerHolds() {
 		err := l.check(l.s, w)
 		if err != nil && !l.isTransient(err) || w.State().Ended {
-			return true, err
+			return chain.Ended, err
 		}
 	}
-	if at := w.State(); at.First && (paused || at.PollNow) {
+	if at.First && (paused || at.PollNow) {
 		pause, err := l.pollOrPause(l.s, w)
 		if err != nil || w.State().Ended {
-			return true, err
+			return chain.Ended, err
 		}
 		l.seen.findHolder(w)
-		next.arm(pause)
+		t.poll.in(pause)
+	} else if paused {
+		t.poll = moment{}
 	}
-	if at := w.State(); at.First && (woken || !next.armed) {
-		next.armSooner(l.pollInterval(w, at.Lease))
+	if at := w.State(); at.First && (t.woken || t.poll.IsZero()) {
+		t.poll.sooner(l.pollInterval(w, at.Lease))
 	}
-	return false, nil
+	return chain.Sleeps, nil
 }
 
 // lastLook implements asks.

@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -20,6 +21,7 @@ import (
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/syntax"
 )
 
 // silentLocks returns Locks whose own connections to the upstream are not opened before end.
@@ -178,5 +180,84 @@ func TestReadableKeysAreAskedInFurtherSteps(t *testing.T) {
 	if !slices.Equal(sizes, []int{1, visibleBatch, visibleBatch}) || len(may) != len(keys) ||
 		may["0"] || !may["2"] {
 		t.Errorf("asked about %d, learned of %d keys", sizes, len(may))
+	}
+}
+
+// keptSession notes what a command that waits asks for.
+type keptSession struct {
+	fixedSession
+	asked *strings.Builder
+}
+
+func (s *keptSession) Eval(c *script.Call) (script.Answer, error) {
+	fmt.Fprintln(s.asked, c.EvalArgs()...)
+	return s.fixedSession.Eval(c)
+}
+
+func (s *keptSession) Get(key string, until time.Time) (resp.Value, error) {
+	fmt.Fprintln(s.asked, key)
+	return s.fixedSession.Get(key, until)
+}
+
+// A session that is parked reads on into the buffer in which the arguments of its command stand. So
+// no command keeps them: all that it asks for later is as it was sent.
+func TestNoCommandKeepsItsArguments(t *testing.T) {
+	l, end := silentLocks(Config{MaxTimeout: time.Hour,
+		CanFence: func([][]byte) bool { return true }})
+	defer end()
+	for _, text := range []string{
+		"LOCK aaa 60 OWNER bbb SESSION MAX 90", "LOCK aaa 60 OWNER bbb SHARED WAIT 0.01",
+		"LOCKALL 60 2 aaa bbb OWNER ccc", "LOCKALL 60 2 aaa bbb OWNER ccc WAIT 0.01",
+		"ONCE aaa 60 OWNER bbb", "ONCE aaa 60 OWNER bbb WAIT 0.01", "DONE aaa 123 bbb EX 10", "DONE aaa 123",
+		"UNLOCK aaa", "UNLOCK aaa 123", "UNLOCK aaa FORCE", "UNLOCKALL 123 2 aaa bbb",
+		"RELOCK aaa 123 60", "FENCE aaa 123 SET bbb ccc", "LOCKINFO aaa", "LOCKINFO aaa HOLDERS",
+		"LOCKINFO aaa WAITERS", "LOCKSCAN 0 MATCH aaa COUNT 10", "LOCKTOP BY wait", "LOCKLOG aaa COUNT 10",
+	} {
+		for _, raw := range []string{"+OK\r\n", "$-1\r\n", "$13\r\n1795830572734\r\n", ":1\r\n",
+			"*2\r\n$1\r\n0\r\n*0\r\n", "-NOSCRIPT none\r\n"} {
+			for _, v := range []resp.Value{numbers(0, 0, 1000, 1).Value, numbers(1, 0, 0).Value} {
+				asked := &strings.Builder{}
+				on := &keptSession{fixedSession: fixedSession{answer: v}, asked: asked}
+				l.follow(on, text, raw)
+				if strings.Contains(asked.String(), "!") {
+					t.Errorf("%s: it asks for %q", text, asked)
+				}
+			}
+		}
+	}
+}
+
+// follow runs a command whose arguments are overwritten once it has begun. The commands that it asks
+// for are answered with raw.
+func (l *Locks) follow(on *keptSession, text, raw string) {
+	var args [][]byte
+	for word := range strings.FieldsSeq(text) {
+		args = append(args, []byte(word))
+	}
+	spec := &syntax.Specs[slices.IndexFunc(syntax.Specs, func(s syntax.Spec) bool {
+		return strings.EqualFold(s.Name, string(args[0]))
+	})]
+	step := l.Begin(spec, Client{Holder: &held.Holder{LockLost: func(string, int64) {}}}, args)
+	for _, arg := range args {
+		copy(arg, strings.Repeat("!", len(arg)))
+	}
+	for range 20 { // FENCE tries again and again
+		if step == nil {
+			return
+		}
+		if step.Wait != nil {
+			ctx := context.Background()
+			goOn(ctx, func(wake func()) chain.Turn { return step.Wait(ctx, on, wake) })
+			return
+		}
+		var a script.Answer
+		if step.Call != nil {
+			a, _ = on.Eval(step.Call)
+		}
+		for _, command := range step.Do {
+			fmt.Fprintf(on.asked, "%q\n", command)
+			a.Raw = append(a.Raw, []byte(raw))
+		}
+		_, step = step.Finish(a, nil)
 	}
 }

@@ -192,9 +192,36 @@ func TestForeignAnswers(t *testing.T) {
 func runAll(l *Locks, spec *syntax.Spec, on chain.Upstream, args [][]byte) Reply {
 	step := l.Begin(spec, Client{Holder: &held.Holder{LockLost: func(string, int64) {}}}, args)
 	if step.Wait != nil {
-		return step.Wait(context.Background(), on)
+		ctx := context.Background()
+		return goOn(ctx, func(wake func()) chain.Turn { return step.Wait(ctx, on, wake) })
 	}
 	return chain.Drive(on, Reply{}, step)
+}
+
+// goOn takes a turn on to its reply.
+func goOn(ctx context.Context, begin func(wake func()) chain.Turn) Reply {
+	woken := make(chan struct{}, 1)
+	t := begin(func() {
+		select {
+		case woken <- struct{}{}:
+		default:
+		}
+	})
+	for {
+		reply, progress := t.Go(ctx, false)
+		if progress == chain.Ended {
+			return reply
+		}
+		var due <-chan time.Time
+		if at := t.Due(); !at.IsZero() {
+			due = time.After(time.Until(at))
+		}
+		select {
+		case <-woken:
+		case <-due:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // fixedSession gives each script the same answer.
@@ -256,7 +283,10 @@ func TestServedWhileItChecks(t *testing.T) {
 			maker.End(nil)
 			return answer
 		}}
-		reply := l.wait(context.Background(), s.session(), request("waiter"), 0)
+		ctx := context.Background()
+		reply := goOn(ctx, func(wake func()) chain.Turn {
+			return l.wait(ctx, s.session(), request("waiter"), 0, wake)
+		})
 		if string(reply.Text) != value || reply.Err != nil {
 			t.Errorf("%v: the client is told %+v", answer, reply)
 		}
@@ -308,7 +338,11 @@ func TestHangUpCrossesWithGrant(t *testing.T) {
 			r := script.Request{Key: "job", Timeout: time.Hour, Connection: "c", Number: "1"}
 			ctx, hangUp := context.WithCancelCause(context.Background())
 			replied := make(chan Reply, 1)
-			go func() { replied <- l.wait(ctx, s.session(), r, 0) }() // ends with ctx
+			go func() { // ends with ctx
+				replied <- goOn(ctx, func(wake func()) chain.Turn {
+					return l.wait(ctx, s.session(), r, 0, wake)
+				})
+			}()
 			synctest.Wait()
 			offer := l.queues.Of(names.Lock{Key: r.Key}).Offer(names.Identity{}, true, time.Now())
 			hangUp(failure.ErrGone)
@@ -350,4 +384,22 @@ func (c countingConn) Write(b []byte) (int, error) {
 		c.count.Add(1)
 	}
 	return c.Conn.Write(b)
+}
+
+// A LOCKALL is given its locks by an answer that comes late, to a question that has been given up. It
+// has them at once, and not only when its time has expired.
+func TestLockAllIsGivenItsLocksLate(t *testing.T) {
+	l, end := silentLocks(Config{MaxTimeout: time.Hour})
+	defer end()
+	s := &slowSession{}
+	rs := lockRequests{{Key: "a", Connection: "c"}, {Key: "b", Connection: "c"}}
+	g := l.queues.JoinAll(rs, names.Identity{}, 0, time.Now())
+	by := &allLocks{waits: l.waits, s: s.session(), g: g, rs: rs}
+	woken := 0
+	turn := l.beginTurn(by.s, &g.Wait, by, 0, time.Hour, func() { woken++ }, nil)
+	g.SettleLate(script.Attempt{Token: 200}, nil, false)
+	reply, progress := turn.Go(context.Background(), true)
+	if woken == 0 || progress != chain.Ended || reply.Int != 200 {
+		t.Errorf("it is woken %d times, and told %+v", woken, reply)
+	}
 }

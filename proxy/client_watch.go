@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"lockproxy/internal/loopguard"
@@ -19,7 +18,6 @@ type clientWatch struct {
 	ended    chan struct{} // closed when it has run
 	limit    int           // of read, bytes
 	read     []byte        // what has come meanwhile
-	count    atomic.Int64  // its length
 	reserved int64         // of the quota
 	err      error
 	at       time.Time // when the reading ended
@@ -59,7 +57,6 @@ func (w *clientWatch) watch() {
 			close(w.came)
 		}
 		w.read = w.read[:len(w.read)+n]
-		w.count.Store(int64(len(w.read)))
 	}
 	w.at = time.Now()
 	drained := isTimeout(w.err) && w.in.client.drains()

@@ -2,13 +2,14 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"time"
 
 	"lockproxy/internal/foreign"
-	"lockproxy/internal/loopguard"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/chain"
+	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/relayed"
 	"lockproxy/passthrough"
@@ -32,22 +33,26 @@ func (d *dispatcher) delaySet(cmd *command, req resp.Request) (done bool) {
 	if !state.Plain() {
 		return false
 	}
-	s := &delayedSet{x: d.x, as: d.locks.runsAs(state).As, raw: routeOf(cmd, req).Raw,
-		args: req.Args, cmd: cmd, over: time.NewTimer(d.server.cfg.Park)}
-	defer s.over.Stop()
-	key, since := string(req.Args[1]), time.Now()
+	now := time.Now()
+	s := &delayedSet{x: d.x, as: d.locks.runsAs(state).As, cmd: cmd, over: now.Add(d.server.cfg.Park)}
+	for _, arg := range req.Args {
+		s.args = append(s.args, bytes.Clone(arg)) // the session reads on meanwhile
+	}
+	key, since := string(req.Args[1]), now
 	if last := d.lastDelay; last.key == key && since.Sub(last.ended) < delayMemory {
 		since = last.since
 	}
-	s.line = d.server.locks.DelaySet(state.DB, key, since)
-	reply, took := s.answer()
-	s.line.Leave(took)
-	d.lastDelay = lastDelay{}
-	if !took {
-		d.lastDelay = lastDelay{key, since, time.Now()}
-	}
-	d.x.reply(reply)
-	d.x.command.end()
+	w := &waiting{turn: s, woken: make(chan struct{}, 1), end: func(reply chain.Reply) {
+		s.line.Leave(s.took)
+		d.lastDelay = lastDelay{}
+		if !s.took {
+			d.lastDelay = lastDelay{key, since, time.Now()}
+		}
+		d.x.reply(reply.Raw)
+	}}
+	s.line = d.server.locks.DelaySet(state.DB, key, since, w.waker(d.client.reg))
+	d.locks.waits = w
+	d.locks.goOn(nil)
 	return true
 }
 
@@ -62,57 +67,62 @@ const delayMemory = 500 * time.Millisecond
 
 // delayedSet is a SET of one session whose answer can be delayed.
 type delayedSet struct {
-	x     *exchange
-	as    names.Identity
-	raw   []byte
-	args  [][]byte
-	cmd   *command
-	line  *relayed.DelayedSet
-	over  *time.Timer
-	reply []byte // the last answer; nil if there is none yet
+	x       *exchange
+	as      names.Identity
+	args    [][]byte
+	cmd     *command
+	line    *relayed.DelayedSet
+	delayed bool      // the lock was held at first
+	over    time.Time // when it is answered at the latest
+	again   time.Time // when it asks without a sign
+	reply   []byte    // the last answer; nil if there is none yet
+	took    bool
 }
 
-// answer returns the answer for the client, and whether the client has the lock.
-func (s *delayedSet) answer() (reply []byte, took bool) {
-	loopguard.MayWait()
-	if s.line.First() {
-		if ended, took := s.ask(); ended || !s.line.SeenHeld() {
-			return s.reply, took
-		}
+// Due implements chain.Turn.
+func (s *delayedSet) Due() time.Time {
+	if s.again.Before(s.over) {
+		return s.again
 	}
-	s.x.command.begin(0)
-	again := time.NewTimer(s.line.Pause())
-	defer again.Stop()
-	for ended := false; !ended; {
-		select {
-		case <-s.line.Woken():
-		case <-again.C:
-		case <-s.x.command.watch.came:
-			ended = true
-		case <-s.x.command.watch.gone:
-			ended = true
-		case <-s.over.C:
-			ended = true
-		}
-		again.Reset(s.line.Pause())
-		if ended && s.reply != nil || !ended && !s.line.First() {
-			continue
-		}
-		if over, took := s.ask(); over {
-			return s.reply, took
-		}
+	return s.over
+}
+
+// Go implements chain.Turn.
+func (s *delayedSet) Go(ctx context.Context, inLoop bool) (chain.Reply, chain.Progress) {
+	now := time.Now()
+	if s.line.TakeWoken() {
+		s.again = now
 	}
-	return s.reply, false
+	ended := s.delayed && (!now.Before(s.over) || s.x.in.start < s.x.in.end ||
+		ctx.Err() == failure.ErrGone)
+	due := !now.Before(s.again) // at first it is
+	asks := due && s.line.First()
+	if ended {
+		asks = s.reply == nil
+	}
+	if asks && inLoop {
+		return chain.Reply{}, chain.Asks
+	}
+	if asks {
+		ended = s.ask() || ended || !s.delayed && !s.line.SeenHeld()
+	}
+	if ended {
+		return chain.Reply{Kind: chain.RawReply, Raw: s.reply}, chain.Ended
+	}
+	if s.delayed = true; due {
+		s.again = time.Now().Add(s.line.Pause())
+	}
+	return chain.Reply{}, chain.Sleeps
 }
 
 // ask asks the upstream. ended says that the answer is not a nil. A lock that was taken for a
 // client that is disconnected is released again.
-func (s *delayedSet) ask() (ended, took bool) {
+func (s *delayedSet) ask() (ended bool) {
 	replied := s.x.observeForeign(s.cmd, s.args)
 	raw, err := s.askSet()
 	if err != nil {
 		s.reply = encodeError(err)
-		return true, false
+		return true
 	}
 	head := resp.Head{Type: raw[0], Line: bytes.TrimSuffix(raw[1:], crlf)}
 	if replied != nil {
@@ -120,16 +130,16 @@ func (s *delayedSet) ask() (ended, took bool) {
 	}
 	if !head.IsOK() {
 		s.reply = raw
-		return !bytes.HasPrefix(raw, nilReply) && raw[0] != '_', false
+		return !bytes.HasPrefix(raw, nilReply) && raw[0] != '_'
 	}
-	if s.x.command.watch != nil && s.x.command.gone() { // it was delayed
+	if s.delayed && s.x.command.gone() {
 		s.x.server.locks.UndoSet(s.as, string(s.args[1]), string(s.args[2]))
 		state, _ := s.x.pipe.State()
 		s.reply = appendReply(nil, chain.Reply{Kind: chain.NullReply}, state.Proto)
-		return true, false
+		return true
 	}
-	s.reply = raw
-	return true, true
+	s.reply, s.took = raw, true
+	return true
 }
 
 // askSet is one SET, in the order of the session's requests.
@@ -137,7 +147,7 @@ func (s *delayedSet) askSet() ([]byte, error) {
 	if err := s.x.retryRoute(passthrough.Shared); err != nil {
 		return nil, err
 	}
-	return s.x.ask(s.raw).Raw()
+	return s.x.ask(resp.AppendCommand(nil, s.args...)).Raw()
 }
 
 var (

@@ -24,11 +24,12 @@
 // parked: the goroutine ends, and an event loop reads the client. The loop relays in place whatever
 // needs no waiting, in the order in which clients' requests arrive. It also runs the lock commands
 // that never wait, and reads on for more of them while their scripts run (park.go). For anything
-// else, such as LOCK with WAIT, a goroutine resumes the session. Where there are no event loops, or
+// else, such as a question of LOCK with WAIT, a goroutine resumes the session. A session whose
+// command waits for other clients is parked as well (turn.go). Where there are no event loops, or
 // behind a PROXY header, the goroutine stays.
 //
-// A session that waits for the upstream, or for a lock, watches its client meanwhile (clientWatch):
-// if that closes, the waiting ends. When the session ends, tokens that the client has not read are
+// A session's goroutine that waits for the upstream watches its client meanwhile (clientWatch): if
+// that closes, the waiting ends. When the session ends, tokens that the client has not read are
 // given up (undelivered.go).
 //
 // The proxy adds no privilege: lock commands run as scripts in the client's turn, in the client's

@@ -5,19 +5,27 @@ import (
 
 	"lockproxy/internal/commands"
 	"lockproxy/internal/eventloop"
+	"lockproxy/lockcmd/chain"
 	"lockproxy/passthrough"
 )
 
 // handle handles every whole request in the buffer, and those that a watch puts there while it waits.
 // It returns false when the session has no further requests.
 func (d *dispatcher) handle() (more bool) {
+	if d.locks.waits != nil && d.locks.goOn(nil) != chain.Ended {
+		return true
+	}
 	more = true
 	for had := -1; more && had != d.in.watched; {
 		had = d.in.watched
 		if d.handleWhole(nil) == ends {
 			return false
 		}
-		if d.locks.finishLocks(true); len(d.locks.begun) == 0 {
+		d.locks.finishLocks(true)
+		if d.locks.waits != nil {
+			break
+		}
+		if len(d.locks.begun) == 0 {
 			d.relayBatch(nil) // can wait for a connection
 		}
 		if had == d.in.watched { // otherwise more has come, which makeRoom must not see before the framer
@@ -57,9 +65,15 @@ const (
 // first, and where a batch is full: a goroutine gives way to others.
 func (d *dispatcher) handleWhole(it *eventloop.Iteration) verdict {
 	// A batch that is open has not been relayed yet.
-	for d.in.start < d.in.end && (it != nil || d.batch.requests > 0 || !d.pipe.Status().Lost) {
+	for d.in.start < d.in.end && d.locks.waits == nil &&
+		(it != nil || d.batch.requests > 0 || !d.pipe.Status().Lost) {
 		if it != nil && d.batch.requests == maxBatch {
 			break
+		}
+		if it == nil && d.locks.begun.canWait() {
+			if d.locks.finishLocks(false); d.locks.waits != nil {
+				break
+			}
 		}
 		req, whole, err := d.in.framer.Next(d.in.buf[d.in.start:d.in.end])
 		switch {

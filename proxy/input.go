@@ -151,4 +151,10 @@ func (in *input) grow(limit int) bool {
 	return true
 }
 
+// hasRoom reports whether more can be read behind requests that wait.
+func (in *input) hasRoom() bool {
+	in.compact()
+	return in.end < len(in.buf) || len(in.buf) < maxSessionBuf && in.grow(maxSessionBuf)
+}
+
 func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

@@ -19,6 +19,7 @@ type locker struct {
 	*common
 	x     *exchange
 	steps lockSession
+	waits *waiting    // a command that waits for other clients; nil for none
 	begun lockBatch   // commands that are asked together
 	done  lockReplies // to those that have been finished
 }
@@ -63,7 +64,7 @@ func (l *locker) runLock(spec *syntax.Spec, req resp.Request) {
 		l.pipe.Pin(passthrough.Pinned)
 		defer l.pipe.Pin(passthrough.Unpinned)
 	}
-	l.give(spec, l.timed(spec, l.runsAs(state), req.Args))
+	l.timed(spec, l.runsAs(state), req.Args)
 }
 
 // give gives the client the answer to a lock command that has run by itself.
@@ -83,13 +84,11 @@ func (l *locker) give(spec *syntax.Spec, reply chain.Reply) {
 	if !isLate || state.Muted() || !l.pipe.Reply(text, passthrough.Now) {
 		l.x.reply(text)
 	}
-	l.x.command.end()
 }
 
-// timed runs a lock command and tells the Observer how long it took.
-func (l *locker) timed(
-	spec *syntax.Spec, client chain.Client, args [][]byte,
-) chain.Reply {
+// timed runs a lock command, and tells the Observer how long it took. It does not wait for one that
+// waits for other clients.
+func (l *locker) timed(spec *syntax.Spec, client chain.Client, args [][]byte) {
 	l.client.publish() // it can take long
 	began := time.Now()
 	q := question{Step: l.server.locks.Begin(spec, client, args), began: began, again: true}
@@ -98,23 +97,14 @@ func (l *locker) timed(
 		switch {
 		case ended:
 			l.observeLock(spec, began)
-			return reply
+			l.give(spec, reply)
+			return
 		case q.Wait != nil:
-			return l.await(q.Step)
+			l.beginTurn(spec, q.Step)
+			return
 		}
 		l.x.await(q.answer)
 	}
-}
-
-// await runs a step that waits for other clients.
-func (l *locker) await(step *chain.Step) chain.Reply {
-	l.server.blocked.begin(l.common, true)
-	l.steps.waits = true
-	defer func() {
-		l.steps.waits = false
-		l.server.blocked.end(l.common, l.steps.late)
-	}()
-	return step.Wait(&l.x.command, &l.steps)
 }
 
 // observeLock tells the Observer how long a lock command took that has ended.

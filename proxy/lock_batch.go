@@ -33,6 +33,9 @@ type batchedLock struct {
 // stuck reports whether only a goroutine can go on with the first command.
 func (b lockBatch) stuck() bool { return len(b) > 0 && b[0].answer == nil }
 
+// canWait reports whether the only command can wait for other clients.
+func (b lockBatch) canWait() bool { return len(b) > 0 && b[0].waits }
+
 // takes reports whether a command can be asked together with these: all are about one lock, each
 // about another, and none can wait for other clients.
 func (b lockBatch) takes(spec *syntax.Spec, args [][]byte) bool {
@@ -40,7 +43,7 @@ func (b lockBatch) takes(spec *syntax.Spec, args [][]byte) bool {
 		return true
 	}
 	return len(b) < maxLockBatch && spec.OneLock && b[0].cmd.lock.OneLock &&
-		b[len(b)-1].answer != nil && !b[0].confirms() && !b[0].waits && !spec.Waits(args) &&
+		b[len(b)-1].answer != nil && !b[0].confirms() && !b.canWait() && !spec.Waits(args) &&
 		!slices.ContainsFunc(b, func(one batchedLock) bool {
 			return one.key == string(args[1])
 		})
@@ -93,7 +96,8 @@ func (l *locker) startLock(cmd *command, args [][]byte, it *eventloop.Iteration)
 }
 
 // finishLocks waits for the lock commands that have begun, and gives the client their answers. With
-// orInput it returns when it has read more from the client: that can be asked, too.
+// orInput it returns when it has read more from the client: that can be asked, too. It does not wait
+// for one that waits for other clients.
 func (l *locker) finishLocks(orInput bool) {
 	if len(l.begun) == 0 {
 		return
@@ -106,7 +110,7 @@ func (l *locker) finishLocks(orInput bool) {
 		one := &l.begun[0]
 		if one.Wait != nil { // it is alone
 			l.begun = l.begun[:0]
-			l.give(one.cmd.lock, l.await(one.Step))
+			l.beginTurn(one.cmd.lock, one.Step)
 			return
 		}
 		if !l.x.awaitUntil(one.answer, time.Time{}, orInput) {

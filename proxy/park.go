@@ -8,6 +8,7 @@ import (
 
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/panics"
+	"lockproxy/lockcmd/chain"
 )
 
 // park leaves the client to the event loop. It returns false if the goroutine must read on: no loop
@@ -25,12 +26,15 @@ func (s *session) Ready(it *eventloop.Iteration, arrived bool) (next eventloop.N
 	if s.client.drains() {
 		return eventloop.Leave
 	}
-	if arrived {
-		if n, err := s.client.socket.TryRead(s.in.buf[s.in.end:]); err != syscall.EAGAIN {
-			s.in.filled(n, err)
-		}
-		if s.in.readErr != nil {
-			s.in.unhandled = true
+	if arrived && !s.tryRead() {
+		s.in.unhandled = true
+		return eventloop.Leave
+	}
+	if s.locks.waits != nil {
+		switch progress := s.locks.goOn(it); {
+		case progress == chain.Sleeps:
+			return eventloop.Stay
+		case progress == chain.Asks, s.pipe.Status().Lost:
 			return eventloop.Leave
 		}
 	}
@@ -45,6 +49,24 @@ func (s *session) Ready(it *eventloop.Iteration, arrived bool) (next eventloop.N
 		return eventloop.Leave
 	}
 	return eventloop.Stay
+}
+
+// tryRead reads what has arrived. It returns false if the goroutine must go on: something has ended
+// the reading, or there is no room for what comes behind a command that waits.
+func (s *session) tryRead() bool {
+	for s.locks.waits == nil || s.in.hasRoom() {
+		n, err := s.client.socket.TryRead(s.in.buf[s.in.end:])
+		if err == syscall.EAGAIN {
+			s.in.socketEmpty = true
+			return true
+		}
+		s.in.filled(n, err)
+		if s.in.readErr != nil || s.locks.waits == nil || s.in.socketEmpty {
+			return s.in.readErr == nil
+		}
+	}
+	s.in.socketEmpty = false
+	return false
 }
 
 // Answered makes the loop call Ready for lock commands that it has begun.

@@ -8,7 +8,7 @@ type phase int32
 const (
 	handshaking phase = iota // the PROXY header or the TLS handshake is not done
 	serving
-	locking  // a lock command waits for something other than an answer
+	locking  // a command waits for other clients
 	draining // the server shuts down: the session ends as soon as it can
 	corked   // likewise, and what is written waits for what follows, or the end: see cork
 	drained  // the session ends for that: what the client still sends is not run

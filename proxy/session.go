@@ -98,11 +98,15 @@ func (s *session) run() (parked bool) {
 			}
 			more = s.client.is(corked) && s.in.readErr == nil && s.tryClose(asked)
 		}
-		if s.pipe.Status().Lost { // the only check: nothing more is read for a Pipe that is lost
+		s.in.unhandled = s.locks.waits != nil
+		if !s.in.unhandled && s.pipe.Status().Lost { // the only check: a lost Pipe needs no input
 			s.linger()
 		}
 		if s.in.readErr == nil && s.park() {
 			return true
+		}
+		if w := s.locks.waits; s.in.readErr == nil && w != nil && !w.asks { // park can have ended it
+			s.locks.awaitTurn()
 		}
 	}
 	return false
@@ -118,7 +122,9 @@ func (s *session) breakOff() {
 	if s.in.readErr == nil {
 		s.in.readErr, s.in.readEnded = s.broken, time.Now()
 	}
-	s.locks.finishLocks(false)
+	for s.locks.finishLocks(false); s.locks.waits != nil; {
+		s.locks.goOn(nil)
+	}
 }
 
 // linger ends the session. The client is sent the end of the connection behind all that it is owed.

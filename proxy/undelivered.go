@@ -42,9 +42,6 @@ const (
 // sentPosition is when and where the client is sent a token that ends the next n bytes.
 func (l *locker) sentPosition(n int) held.Sent {
 	in := l.client.in.Load()
-	if l.x.command.watch != nil {
-		in += uint64(l.x.command.watch.count.Load())
-	}
 	if !l.client.wrapped() {
 		in += uint64(receiveQueue(l.client.control))
 	}

@@ -39,14 +39,31 @@ type Step struct {
 	// Further says that it is one of many that do no harm if they are left out. Where the client
 	// has closed its side, and they take long, the driver answers ErrOverdue.
 	Further bool
-	// Wait waits for other clients, which takes a goroutine. No step follows, and only with ONCE
-	// does one come before.
-	Wait func(context.Context, Upstream) Reply
+	// Wait begins to wait for other clients, which takes a goroutine: it asks. No step follows, and
+	// only with ONCE does one come before. wake is called when the Turn can go on.
+	Wait func(ctx context.Context, on Upstream, wake func()) Turn
 	// Finish takes the answer, or the failure to get one. It returns the reply, or the step that
 	// follows. It gets nothing by which it could wait: what takes another answer is another step,
 	// or a job of the timers.
 	Finish func(script.Answer, error) (Reply, *Step)
 }
+
+// Turn is a command that waits for other clients. It is data: nobody waits for it.
+type Turn interface {
+	// Go takes it on. In a loop it does no more than needs no answer. It is called when the Turn has
+	// begun, when that calls wake, at Due, and when ctx ends; also for nothing.
+	Go(ctx context.Context, inLoop bool) (Reply, Progress)
+	Due() time.Time // zero is never
+}
+
+// Progress is how far a Turn has come.
+type Progress uint8
+
+const (
+	Sleeps Progress = iota
+	Asks            // only a goroutine can take it on
+	Ended           // it has its reply
+)
 
 // Answered is the Step of a command that needs no answer.
 func Answered(r Reply) *Step {

@@ -3,6 +3,7 @@ package queue
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"lockproxy/internal/names"
@@ -13,8 +14,9 @@ import (
 type Delayed struct {
 	among *delayedSets
 	id    names.Lock
-	since time.Time     // when its client began to ask; this orders the line
-	wake  chan struct{} // holds one: ask again
+	since time.Time // when its client began to ask; this orders the line
+	wake  func()
+	woken atomic.Bool // ask again
 }
 
 // delayedSets are the lines of delayed SETs.
@@ -29,9 +31,9 @@ const (
 	maxDelayedPoll = 125 * time.Millisecond
 )
 
-// join puts a SET into the line of a lock, in the order in which clients began to ask.
-func (lines *delayedSets) join(id names.Lock, since time.Time) *Delayed {
-	d := &Delayed{among: lines, id: id, since: since, wake: make(chan struct{}, 1)}
+// join is Queue.Delay.
+func (lines *delayedSets) join(id names.Lock, since time.Time, wake func()) *Delayed {
+	d := &Delayed{among: lines, id: id, since: since, wake: wake}
 	lines.mu.Lock()
 	defer lines.mu.Unlock()
 	if lines.of == nil {
@@ -80,13 +82,12 @@ func (d *Delayed) First() bool {
 	return d.among.of[d.id][0] == d
 }
 
-// Woken is ready when the first in line must ask again.
-func (d *Delayed) Woken() <-chan struct{} { return d.wake }
+// TakeWoken reports whether the first in line must ask again.
+func (d *Delayed) TakeWoken() bool { return d.woken.Swap(false) }
 
 func (d *Delayed) signal() {
-	select {
-	case d.wake <- struct{}{}:
-	default:
+	if !d.woken.Swap(true) {
+		d.wake()
 	}
 }
 

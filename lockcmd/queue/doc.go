@@ -14,7 +14,7 @@
 //
 // Join begins a LOCK … WAIT. A Wait is all of it, a Waiter its place in the queue of its lock:
 //
-//   - Woken says that something has changed, State how it stands, and End takes it out.
+//   - WakeBy is told that something has changed, State says how it stands, and End takes it out.
 //   - PollBegan, BeginPoll, Settle, EndPoll and PollEnded are one poll of the first waiter,
 //     Answered, PollAfter and PollFailed how it ended. PollInterval is the time to the next.
 //   - Refuse and Queues.Unblock: others end a wait.

@@ -156,11 +156,11 @@ func TestAnEndInTheMiddle(t *testing.T) {
 	qs, list := line(3, now)
 	qs.of[list[0].ID()].heldShared = true
 	list[1].End(nil)
-	if list[0].pollNow || len(list[0].wake) != 0 {
+	if list[0].pollNow || list[0].woken.Load() {
 		t.Error("the first one polls, though another has left")
 	}
 	list[0].End(nil)
-	if !list[2].pollNow || len(list[2].wake) != 1 {
+	if !list[2].pollNow || !list[2].woken.Load() {
 		t.Error("the next one does not poll")
 	}
 }
@@ -173,8 +173,7 @@ func TestForeignClientsWakeOnce(t *testing.T) {
 	woken := 0
 	for range 3 {
 		qs.Of(list[0].ID()).ForeignAnswered(foreign.Take, false, false, now)
-		if len(list[0].wake) > 0 {
-			<-list[0].wake
+		if list[0].TakeWoken() {
 			woken++
 		}
 	}

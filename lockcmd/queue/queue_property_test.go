@@ -83,9 +83,7 @@ func (m *queueModel) drop() {
 
 // told fails unless w has been signalled since it was last told.
 func told(t *rapid.T, w *Waiter, why string) {
-	select {
-	case <-w.wake:
-	default:
+	if !w.TakeWoken() {
 		t.Fatalf("%s, and is not told", why)
 	}
 }

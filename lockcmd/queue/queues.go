@@ -72,8 +72,10 @@ func (q Queue) HasWaiters() bool {
 }
 
 // Delay puts a SET into the line of the lock, in the order in which clients began to ask. Leave
-// must follow.
-func (q Queue) Delay(since time.Time) *Delayed { return q.all.delayed.join(q.id, since) }
+// must follow. wake is called when it must ask again. It must not block.
+func (q Queue) Delay(since time.Time, wake func()) *Delayed {
+	return q.all.delayed.join(q.id, since, wake)
+}
 
 // Hears has hears say whether release notifications about a lock can come. None can while no
 // connection is subscribed for it: at first, and after a failure. A release takes a proxy that
@@ -127,7 +129,7 @@ func (qs *Queues) Join(
 func (qs *Queues) JoinAll(
 	rs []script.Request, as names.Identity, patience time.Duration, now time.Time,
 ) (g *All) {
-	g = &All{Wait: *newWait(as)}
+	g = &All{Wait: Wait{As: as, refused: make(chan struct{})}}
 	g.all = g
 	for _, r := range rs {
 		g.Waiters = append(g.Waiters, &Waiter{Request: r, Wait: &g.Wait})
@@ -233,6 +235,7 @@ type State struct {
 	Err     error         // why it was refused
 	First   bool          // in its queue
 	PollNow bool          // it is first, and the lock may be free
+	Checks  bool          // its owner seems to have the lock: see TakeOwnerHolds
 	Lease   time.Duration // that was last granted here, if it is first
 }
 
@@ -243,6 +246,7 @@ func (w *Waiter) State() State {
 	s := State{
 		Waits: w.state == waiting, Offered: w.state == offered,
 		Has: w.state == granted, Ended: w.state == granted || w.state == served, Err: w.rejected,
+		Checks: w.ownerHolds,
 	}
 	if q := w.queues.of[w.ID()]; w.place != nil && q.first() == w {
 		s.First, s.PollNow, s.Lease = true, w.pollNow, q.lease

@@ -107,9 +107,9 @@ func TestLeavePassesPollOn(t *testing.T) {
 		q.pollNow()
 		first.state = state
 		q.leave(first)
-		if want := state != granted; next.pollNow != want || len(next.wake) != 1 {
+		if want := state != granted; next.pollNow != want || !next.woken.Load() {
 			t.Errorf("state %d: the next one polls: %v, want %v; is woken: %v",
-				state, next.pollNow, want, len(next.wake) == 1)
+				state, next.pollNow, want, next.woken.Load())
 		}
 	}
 }

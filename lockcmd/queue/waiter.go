@@ -3,6 +3,7 @@ package queue
 import (
 	"container/list"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"lockproxy/internal/names"
@@ -19,9 +20,11 @@ type Wait struct {
 	Lead        *Waiter   // the first of them, which stands for all
 	As          names.Identity
 	Joined      time.Time
-	until       time.Time     // when it ends; zero is never
-	wake        chan struct{} // holds one: something has changed, or a lock may be free
-	state       waitState     // changed by offer, notOffered, end and endAgain alone
+	until       time.Time // when it ends; zero is never
+	onWake      atomic.Pointer[func()]
+	woken       atomic.Bool   // something has changed, or a lock may be free, since TakeWoken
+	state       waitState     // changed by becomes alone
+	offerEnded  chan struct{} // closed when state is offered no more; nil if nobody asks
 	refused     chan struct{} // closed when others have ended it
 	told        bool          // its client is told how it has ended
 	mayRunUntil time.Time     // when the last script that was asked for it can run at the latest
@@ -35,13 +38,16 @@ type Wait struct {
 	arrived     *list.Element // among Queues.waits
 }
 
-// Woken holds one when something has changed for w.
-func (w *Wait) Woken() <-chan struct{} { return w.wake }
+// WakeBy has wake called when something changes for w for the first time after TakeWoken. It must not
+// block: the mutex of the Queues can be held.
+func (w *Wait) WakeBy(wake func()) { w.onWake.Store(&wake) }
+
+// TakeWoken reports whether something has changed for w since the last call.
+func (w *Wait) TakeWoken() bool { return w.woken.Swap(false) }
 
 func (w *Wait) Signal() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
+	if wake := w.onWake.Load(); !w.woken.Swap(true) && wake != nil {
+		(*wake)()
 	}
 }
 
@@ -63,13 +69,31 @@ const (
 // a lock that comes with it is released.
 func (w *Wait) ended() bool { return w.state >= granted }
 
+func (w *Wait) becomes(state waitState) {
+	if w.offerEnded != nil {
+		close(w.offerEnded)
+		w.offerEnded = nil
+	}
+	w.state = state
+}
+
 // offer notes that a script may give w the lock, which waits for one. notOffered ends that.
-func (w *Wait) offer() { w.state = offered }
+func (w *Wait) offer() { w.becomes(offered) }
 
 func (w *Wait) notOffered() {
 	if w.state == offered {
-		w.state = waiting
+		w.becomes(waiting)
 	}
+}
+
+// OfferEnded is closed when no script is under way that may give w the lock; nil if none is.
+func (w *Wait) OfferEnded() <-chan struct{} {
+	w.queues.mu.Lock()
+	defer w.queues.mu.Unlock()
+	if w.state == offered && w.offerEnded == nil {
+		w.offerEnded = make(chan struct{})
+	}
+	return w.offerEnded
 }
 
 // end ends w, unless it has ended. Then it reports false, and its callers must take back what they
@@ -78,7 +102,7 @@ func (w *Wait) end(as waitState) (ended bool) {
 	if w.ended() {
 		return false
 	}
-	w.state = as
+	w.becomes(as)
 	return true
 }
 
@@ -86,7 +110,7 @@ func (w *Wait) end(as waitState) (ended bool) {
 // told its client nothing yet.
 func (w *Wait) endAgain(as waitState) (ended bool) {
 	if w.state == granted {
-		w.state = as
+		w.becomes(as)
 		return true
 	}
 	return w.end(as)
@@ -124,7 +148,7 @@ type Waiter struct {
 	place          *list.Element // nil outside the queue
 }
 
-// All is one LOCKALL … WAIT: a waiter in each queue. One channel wakes them all.
+// All is one LOCKALL … WAIT: a waiter in each queue, and one Wait for them all.
 type All struct {
 	Wait
 	since int64         // when the upstream first heard of it, ms; 0 is never
@@ -132,7 +156,7 @@ type All struct {
 }
 
 func newWait(as names.Identity) *Wait {
-	return &Wait{As: as, wake: make(chan struct{}, 1), refused: make(chan struct{})}
+	return &Wait{As: as, refused: make(chan struct{})}
 }
 
 func newWaiter(r script.Request, as names.Identity) *Waiter {

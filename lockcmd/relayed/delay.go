@@ -19,10 +19,10 @@ type DelayedSet struct {
 	id    names.Lock
 }
 
-// DelaySet puts a SET into the line, in the order in which clients began to ask. Leave must follow.
-func (f *Traffic) DelaySet(db int, key string, since time.Time) *DelayedSet {
+// DelaySet puts a SET into the line: see queue.Queue.Delay.
+func (f *Traffic) DelaySet(db int, key string, since time.Time, wake func()) *DelayedSet {
 	id := names.Lock{DB: db, Key: key}
-	return &DelayedSet{f.queues.Of(id).Delay(since), f, id}
+	return &DelayedSet{f.queues.Of(id).Delay(since, wake), f, id}
 }
 
 // Pause is how long the first in line waits before it asks again without a sign.

@@ -59,7 +59,7 @@ type common struct {
 	holdOff atomic.Int64 // its end, as monotonic.Now; 0 if there was none
 }
 
-// What commands are made of, by its short names.
+// These are short names of what commands are made of.
 type (
 	Client = chain.Client
 	Step   = chain.Step

@@ -17,7 +17,7 @@ import (
 	"lockproxy/lockcmd/script"
 )
 
-// What operators ask for runs on background clients.
+// Questions of operators run on background clients.
 
 // Scan is one step of a SCAN for locks, as an identity. It returns the next cursor, 0 at the end,
 // and names that may be locks.

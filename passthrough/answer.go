@@ -19,9 +19,9 @@ type Answer struct {
 	waiter  Waiter     // nil for none
 }
 
-// Waiter is told that Answers have arrived, after Done of each is closed: in an iteration of an
-// event loop; or with nil from a goroutine that reads the upstream, or from one that ends the
-// client, and then Answered may not use the Pipe.
+// Waiter is told that Answers have arrived, after Done of each is closed. In an event loop it gets
+// the iteration. A goroutine that reads the upstream, or one that ends the client, gives nil, and
+// then Answered may not use the Pipe.
 type Waiter interface{ Answered(it *eventloop.Iteration) }
 
 func (a *Answer) wait() {

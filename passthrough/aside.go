@@ -1,7 +1,7 @@
 package passthrough
 
-// What others than the session do with its home, from any goroutine, while nothing is under way
-// there: the session itself adds what the client is owed before it writes, so that is all to check.
+// Others than the session use its home, from any goroutine, while nothing is under way there. The
+// session itself adds what the client is owed before it writes, so that is all to check.
 
 import (
 	"net"

@@ -22,8 +22,8 @@ const (
 )
 
 // Call is a call of a script. It can go together with calls for other keys, as one call of
-// Config.BatchScript. That takes the Keys of each, then the Name and the Args of each, and returns
-// a list of what each has returned.
+// Config.BatchScript. This script takes the Keys of each, then the Name and the Args of each, and
+// returns a list of what each has returned.
 type Call struct {
 	SHA        string // what EVALSHA calls the script
 	Name       string // what BatchScript calls it

@@ -17,19 +17,19 @@
 //	connReader  ->  home or lane  ->  demux: replies  ->  pendingQueue: what they answer
 //	            ->  clientWriter  ->  client
 //
-// Whether a new client needs a home at once, so that Redis itself judges it, the door says: it asks
-// Redis at most twice a second whether it lets new clients in (Pipe.Enter, door). A client that is
-// let in by an older answer is judged again (client.mustLogIn), once its home owes it nothing: the
-// session awaits that (Pipe.AwaitsJudgement). Some homes are open before their clients come
-// (spares): an event loop gives one to a client in the turn of its request (homeSide.takeHome). A
-// home that its client does not need any more becomes a spare if nothing of the client is left on
-// it, or RESET makes it so (client.releaseHomeLocked), and if nobody can have been shown its number
-// meanwhile (numbers).
+// The door decides whether a new client needs a home at once, so that Redis itself judges it. It
+// asks Redis at most twice a second whether it lets new clients in (Pipe.Enter, door). A client
+// that is let in by an older answer is judged again (client.mustLogIn), once its home owes it
+// nothing: the session awaits that (Pipe.AwaitsJudgement). Some homes are open before their clients
+// come (spares): an event loop gives one to a client in the turn of its request
+// (homeSide.takeHome). A home that its client does not need any more becomes a spare under two
+// conditions. Nothing of the client is left on it, or RESET makes it so (client.releaseHomeLocked),
+// and nobody can have been shown its number meanwhile (numbers).
 //
-// What libraries say when they connect (Greets) takes no home while there are many: a lane that
-// nothing else goes by takes it, State notes what Redis has accepted, and the connections that serve
-// the client later are set up so. While there are few, a client that needs a home later has it
-// before a command of its own shows that one is opened, as MONITOR does.
+// The greetings of libraries when they connect (Greets) take no home while there are many. A lane
+// that nothing else goes by takes them, State notes what Redis has accepted, and the connections
+// that serve the client later are set up so. While there are few, a client that needs a home later
+// has it before a command of its own shows that one is opened, as MONITOR does.
 //
 // Route chooses home or lane, by the request (Way) and by State. A lane serves a client that Redis
 // has admitted, whose home is in the state of a new connection, and to which its home owes nothing.
@@ -44,17 +44,17 @@
 // Replies tell the state of a home (State): transaction, subscriptions, database, and whether
 // replies can still be told apart. The pending queue holds what each client is owed, so that the
 // proxy can reply itself in turn (Reply) and keep a reply from the client (Do). Nothing is sent
-// twice. What is lost with a connection is answered as lost. A push within a reply, whose end is
-// unknown then, ends the lane or home before anything of that reply is passed on. Only a home that
-// owes nothing but what its client sees goes on, and its replies are not told apart any more
-// (demux.scanReply).
+// twice. Requests that are lost with a connection are answered as lost. A push within a reply,
+// whose end is unknown then, ends the lane or home before anything of that reply is passed on. Only
+// a home that owes nothing but what its client sees goes on, and its replies are not told apart any
+// more (demux.scanReply).
 //
-// When Redis closes a home, the client is closed too, as without the proxy. Exceptions: a client
-// that goes by a lane and has not used its home for a while (spareAfter) goes on without it; and
-// one that has not logged in itself goes on with a new home if the old one was in the state of a
-// new connection, and all of Redis was away rather than this connection closed alone
-// (home.reportLoss). What Redis says without having been asked is why it closes the connection: no
-// reply is taken from that connection any more (errUnasked).
+// When Redis closes a home, the client is closed too, as without the proxy. There are two
+// exceptions. A client that goes by a lane and has not used its home for a while (spareAfter) goes
+// on without it. A client that has not logged in itself goes on with a new home if the old one was
+// in the state of a new connection, and all of Redis was away rather than this connection closed
+// alone (home.reportLoss). Redis says something without having been asked only to tell why it
+// closes the connection. No reply is taken from that connection any more (errUnasked).
 //
 // The routes are byHome, byLane, dropped and gone (client.setRoute); a client's end is notEnding,
 // WhenAnswered, ClientGone or AtOnce (Pipe.End).

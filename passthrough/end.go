@@ -1,6 +1,6 @@
 package passthrough
 
-// How a Pipe ends.
+// A Pipe ends here.
 
 import (
 	"sync/atomic"

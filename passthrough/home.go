@@ -218,7 +218,8 @@ func (h *home) reportLoss(err error) {
 	asksFirst := h.c.home == h && h.c.route == byHome && h.c.pending.relaysOnly() &&
 		h.c.end < WhenAnswered && h.said != oneError
 	if asksFirst {
-		// Redis answers none of these if it closes the client. What is sent meanwhile is lost too.
+		// Redis answers none of these if it closes the client. Requests that are sent meanwhile are
+		// lost too.
 		h.c.mu.Unlock()
 		if h.c.pool.closedAlone(h.Conn.RemoteAddr(), ended) {
 			h.closeClient(&upstream.Error{Addr: h.c.pool.Upstream.Addr, Sent: true, Err: err})
@@ -280,8 +281,8 @@ func (h *home) wasIdleLocked() bool {
 }
 
 // spareAfter is for how long a home must have been silent, while its client uses a lane, to be one
-// that the client does not need. What lies between the proxy and Redis cuts connections that are
-// silent for longer.
+// that the client does not need. A middlebox between the proxy and Redis can cut connections that
+// are silent for longer.
 const spareAfter = time.Second
 
 // isSpareLocked reports whether the client, which uses a lane, does not need the home, and a new

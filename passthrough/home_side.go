@@ -1,6 +1,6 @@
 package passthrough
 
-// How a session goes by its home.
+// A session goes by its home.
 
 import (
 	"context"
@@ -35,7 +35,7 @@ func (s *homeSide) openHome(ctx context.Context, dialled bool) error {
 	s.c.mu.Lock()
 	setup, letIn := s.c.pending.Setup, s.c.pending.Admitted
 	s.c.mu.Unlock()
-	// The last home may have looked whether Redis answers: see closedAlone. That is part of it.
+	// The last home may have looked whether Redis answers: see closedAlone. This time counts too.
 	probed := min(time.Since(begun), maxProbe, s.c.pool.DialTimeout/2)
 	ctx, cancel := context.WithTimeout(ctx, s.c.pool.DialTimeout-probed)
 	defer cancel()
@@ -159,8 +159,8 @@ func (s *homeSide) queueCallLocked(a *Answer) {
 	}
 }
 
-// closeCallsLocked puts the gathered calls behind what is not yet sent. What is gathered next goes
-// behind them. mu is held.
+// closeCallsLocked puts the gathered calls behind what is not yet sent. Calls that are gathered
+// next go behind them. mu is held.
 func (s *homeSide) closeCallsLocked() {
 	if n := len(s.calls.list); n > 1 {
 		s.calls.list[0].calls = n

@@ -1,6 +1,6 @@
 package passthrough
 
-// How a home serves other clients after its own. Nothing of one client may reach the next: a home is
+// A home can serve other clients after its own. Nothing of one client may reach the next: a home is
 // closed unless it is certain that it is as new, or that RESET makes it so.
 
 import (
@@ -10,9 +10,9 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// maxSpares is how many spares there are at most, with those that clients have given back; while
-// there are more homes, as many as these, up to manySpares: clients that log in, ask and leave would
-// not find one otherwise when many of them come at once.
+// maxSpares is how many spares there are at most, with those that clients have given back. While
+// there are more homes, there can be as many spares as homes, up to manySpares: clients that log
+// in, ask and leave would not find one otherwise when many of them come at once.
 const (
 	maxSpares  = 32
 	manySpares = 128

@@ -1,6 +1,6 @@
 package passthrough
 
-// How one session uses lanes.
+// One session uses lanes here.
 
 import (
 	"context"

@@ -1,6 +1,6 @@
 package passthrough
 
-// How requests are answered whose connection was lost.
+// Requests whose connection was lost are answered here.
 
 import (
 	"time"

@@ -19,8 +19,8 @@ func (n *numbers) answered() {
 	n.asking.Add(-1)
 }
 
-// hidden reports whether nobody has been shown the number of a connection that was opened when shown
-// was since. Whoever is about to be shown numbers may be shown this one.
+// hidden reports whether nobody has been shown the number of a connection that was opened when
+// shown was since. A client that is about to be shown numbers may be shown this one.
 func (n *numbers) hidden(since uint64) bool {
 	return n.asking.Load() == 0 && n.shown.Load() == since
 }

@@ -43,7 +43,7 @@ func reserve(used *atomic.Int64, n, limit int64) bool {
 	return false
 }
 
-// overflow is a queue of bytes. What exceeds overflowMemory is in an unnamed file, which ends with
+// overflow is a queue of bytes. Bytes beyond overflowMemory are in an unnamed file, which ends with
 // the process, or in memory if no file can be made, up to a bound. It does no I/O itself, since an
 // event loop may use it: a goroutine spills to the file and reads it, see spill and fileRead. Not
 // safe for concurrent use.

@@ -134,9 +134,10 @@ func (p *Pool) Suspend(suspended bool, timeout time.Duration) {
 }
 
 // join returns a lane for a session, which must leave it, or nil if the session has to use its
-// home. That is so while a lane is being opened; and for a session that has a home, or runs scripts,
-// while no other session has this key, because a lane would not help it. join never waits. (A lane
-// helps a single session too if the upstream LearnsByLogin: the lane logs in as the session does.)
+// home. It returns nil while a lane is being opened. It also does for a session that has a home, or
+// runs scripts, while no other session has this key, because a lane would not help it. join never
+// waits. (A lane helps a single session too if the upstream LearnsByLogin: the lane logs in as the
+// session does.)
 //
 // The lane leads to the same server as the session's home, which must be asked question if that is
 // not known yet. A session without a home goes where it went before, if it still can.

@@ -1,7 +1,6 @@
 package passthrough
 
-// What a session asks for: requests to relay, requests of the proxy itself, and the proxy's
-// replies.
+// A session asks for requests to relay, requests of the proxy itself, and the proxy's replies.
 
 import (
 	"lockproxy/internal/commands"

@@ -13,7 +13,7 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// spareFor is for how long a home that waits for its client can be silent, at most. What lies
+// spareFor is for how long a home that waits for its client can be silent, at most. A middlebox
 // between the proxy and Redis can cut connections that are silent for longer, and tell nobody.
 const spareFor = 30 * time.Second
 

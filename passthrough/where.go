@@ -1,10 +1,11 @@
 package passthrough
 
-// Which servers connections lead to. A name, a balancer or an address that moves can lead to another
-// server at any time, while the former one goes on to answer on the connections that it has. The
-// requests of one client all go to one server, that of its home, as they would without the proxy. So
-// a lane serves clients whose homes lead where it does. When new connections lead elsewhere, lanes
-// to the former server are given up, and the clients that it still has stay at home.
+// Connections lead to servers, which can change. A name, a balancer or an address that moves can
+// lead to another server at any time, while the former one goes on to answer on the connections
+// that it has. The requests of one client all go to one server, that of its home, as they would
+// without the proxy. So a lane serves clients whose homes lead where it does. When new connections
+// lead elsewhere, lanes to the former server are given up, and the clients that it still has stay
+// at home.
 
 import (
 	"context"

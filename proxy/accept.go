@@ -1,6 +1,6 @@
 package proxy
 
-// How a connection becomes a session, or is one too many.
+// A connection becomes a session, or is one too many.
 
 import (
 	"context"

@@ -100,8 +100,8 @@ func (s *Server) look(
 	return info, err
 }
 
-// missingReplicas is an error if fewer replicas are connected than a LOCK needs. Which a cluster's
-// masters have is not asked for.
+// missingReplicas is an error if fewer replicas are connected than a LOCK needs. The masters of a
+// cluster are not asked.
 func (s *Server) missingReplicas(info map[string]string) error {
 	connected, err := strconv.Atoi(info["connected_slaves"])
 	if err != nil || connected >= s.cfg.Locks.MinReplicas || s.cfg.Upstream.IsCluster() {

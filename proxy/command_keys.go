@@ -7,7 +7,7 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// What Redis says to COMMAND GETKEYS.
+// Redis answers COMMAND GETKEYS with these errors.
 var (
 	errUnknownToRedis = []byte("-ERR Invalid command specified\r\n")
 	errNumberOfArgs   = []byte("-ERR Invalid number of arguments specified for command\r\n")

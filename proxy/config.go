@@ -47,7 +47,8 @@ type Config struct {
 	// bytes; 0 is 1 GiB. A client for whose replies there is no room is closed.
 	MaxUnread int64
 	// Park is by how much the nil of a SET key value NX PX|EX can be delayed for a lock that was
-	// seen being taken, at keys that match ParkKeys, a pattern as KEYS takes it. 0 is not at all.
+	// seen being taken. ParkKeys, a pattern as KEYS takes it, limits it to some keys. 0 is not at
+	// all.
 	Park     time.Duration
 	ParkKeys string
 	// TLS is what clients are served with; nil is plain text.

@@ -33,8 +33,8 @@
 // given up (undelivered.go).
 //
 // The proxy adds no privilege: lock commands run as scripts in the client's turn, in the client's
-// database, on a connection that is logged in as the client. What cannot wait for that connection,
-// such as the renewal of session locks, uses another one with the same login.
+// database, on a connection that is logged in as the client. Work that cannot wait for that
+// connection, such as the renewal of session locks, uses another one with the same login.
 //
 // Goroutines, and what ends them:
 //

@@ -6,10 +6,10 @@ import (
 	"lockproxy/passthrough"
 )
 
-// How a session ends while its server shuts down: between two commands, with all that was asked
+// While its server shuts down, a session ends between two commands, with all that was asked
 // answered. A client that sends a command when it has the answer to the last finds its connection
 // closed before it sends: the last answer and the end of the connection come in one packet, see
-// cork. What comes after that is not run.
+// cork. Commands that come after that are not run.
 
 // maxIdleDrain is how long a client that sends nothing keeps its connection while the server shuts
 // down. One that sends something is closed with its answer, which is the better moment.

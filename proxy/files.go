@@ -1,6 +1,6 @@
 package proxy
 
-// How many clients the process has open files for.
+// The process has open files for a limited number of clients.
 
 import (
 	"math"

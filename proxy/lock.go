@@ -33,7 +33,7 @@ func (l *locker) runLock(spec *syntax.Spec, req resp.Request) {
 	}
 	way := lookup(req.Args[0]).way
 	state, settled := l.pipe.State()
-	// What waits joins the queue before there is a way to the upstream.
+	// A command that waits joins the queue before there is a way to the upstream.
 	if !spec.Waits(req.Args) || !settled || !state.Shareable() {
 		if err := l.x.route(way, nil); err != nil {
 			l.x.reply(encodeError(err))

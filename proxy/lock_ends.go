@@ -39,8 +39,8 @@ func (e *lockEnds) needsWatch(cmd *command, args [][]byte) bool {
 		e.mayEnd(cmd, args)
 }
 
-// watch returns the function to call with the reply to a request. That calls replied too, unless it
-// is nil.
+// watch returns the function to call with the reply to a request. The function calls replied too,
+// unless it is nil.
 func (e *lockEnds) watch(
 	cmd *command, args [][]byte, replied func(resp.Head),
 ) func(resp.Head) {

@@ -16,10 +16,11 @@ import (
 	"lockproxy/passthrough"
 )
 
-// question is a step of a lock command, with all that it takes to get its answer: a script that
-// Redis does not have is loaded, what was refused with others is asked again alone, and replicas
-// confirm what was written. Nothing in it waits. Its driver calls settle until that reports true,
-// each time once answer has arrived: an event loop is told of that, a goroutine waits for it.
+// question is a step of a lock command, with all that it takes to get its answer. A script that
+// Redis does not have is loaded, a question that was refused with others is asked again alone, and
+// replicas confirm what was written. Nothing in it waits. Its driver calls settle until that
+// reports true, each time once answer has arrived: an event loop is told of that, a goroutine waits
+// for it.
 type question struct {
 	*chain.Step
 	began  time.Time // when the command did

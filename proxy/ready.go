@@ -14,8 +14,7 @@ import (
 var errDraining = errors.New("shutting down: no new clients are taken")
 
 // Ready reports whether clients can be served: nil, or why not. It asks the upstream as the URL's
-// user. That the upstream wants a login, or that the user may not PING, is for clients to deal
-// with.
+// user. An upstream that wants a login, or a user who may not PING, is for clients to deal with.
 func (s *Server) Ready(ctx context.Context) error {
 	if s.isUnready() {
 		return errDraining

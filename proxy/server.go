@@ -129,9 +129,9 @@ func (s *Server) Serve(ln net.Listener) error {
 	return server.Serve(accepts)
 }
 
-// start starts what runs as long as the server: if its clients have sockets, the event loops that
-// read clients, homes and lanes, without which each is read by a goroutine, what follows the
-// upstream, and what ends stuck sessions. Close ends all.
+// start starts what runs as long as the server: what follows the upstream, what ends stuck sessions
+// and, if its clients have sockets, the event loops that read clients, homes and lanes. Without
+// loops each is read by a goroutine. Close ends all.
 func (s *Server) start(sockets bool) {
 	if sockets {
 		loops, err := eventloop.Start((runtime.GOMAXPROCS(0) + 1) / 2)

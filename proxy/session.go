@@ -128,7 +128,7 @@ func (s *session) breakOff() {
 }
 
 // linger ends the session. The client is sent the end of the connection behind all that it is owed.
-// What it still sends is read for a while, until it closes too: otherwise the kernel would throw
+// Its further requests are read for a while, until it closes too: otherwise the kernel would throw
 // away replies on their way.
 func (s *session) linger() {
 	s.client.lingering.Store(true)
@@ -162,7 +162,7 @@ func (s *session) finish() {
 	} else {
 		s.pipe.End(passthrough.ClientGone)
 	}
-	// What concerns one node of the upstream waits for no other, whose connections may linger.
+	// Work at one node of the upstream waits for no other, whose connections may linger.
 	s.pipe.Settle()
 	s.markUnread(ended, acked)
 	s.server.locks.Gone(&s.client.holder)

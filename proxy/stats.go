@@ -1,6 +1,6 @@
 package proxy
 
-// What the proxy counts, as others read it.
+// Others read the proxy's counts here.
 
 import (
 	"sync/atomic"

@@ -29,7 +29,7 @@ type cell struct {
 	ratio                 bool // to the way that the suite compares with
 }
 
-// part is a row or a column. What its cell leaves empty, the other one says.
+// part is a row or a column. The cell of a row fills what that of a column leaves empty.
 type part struct {
 	name string
 	cell

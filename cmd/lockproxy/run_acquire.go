@@ -62,9 +62,9 @@ type question struct {
 }
 
 // askUntilAnswered connects and asks, again if the proxy ends or is replaced meanwhile, for the
-// rest of the wait. That is safe: a LOCK whose wait was ended has had no effect, and the proxy
-// releases a session lock that it gave to a connection that has ended. If it cannot, because it was
-// killed, the lock is given to its owner again, under the same token.
+// rest of the wait. Asking again is safe: a LOCK whose wait was ended has had no effect, and the
+// proxy releases a session lock that it gave to a connection that has ended. If it cannot, because
+// it was killed, the lock is given to its owner again, under the same token.
 func (c *runCommand) askUntilAnswered(
 	ctx context.Context, q question, say func(string, ...any),
 ) (conn *sessionConn, err error) {

@@ -40,8 +40,8 @@ func (c *child) start(argv, env []string, stdout, stderr io.Writer) error {
 	return <-started
 }
 
-// signal sends to the command and, if it has a group, to all in it. That they may have ended is no
-// error.
+// signal sends to the command and, if it has a group, to all in it. It is no error if they have
+// ended.
 func (c *child) signal(sig syscall.Signal) {
 	pid := c.cmd.Process.Pid
 	if c.group {

@@ -23,7 +23,7 @@ func (c *runCommand) heldVariable(token int64) string {
 }
 
 // refuseNested fails if this program itself runs under one of its locks in a way that keeps it from
-// ever having it. What the environment says can be over, so it asks.
+// ever having it. The environment can name a lock that has ended, so it asks.
 func (c *runCommand) refuseNested(ctx context.Context, conn *sessionConn) error {
 	for _, key := range c.Key {
 		var tokens []string

@@ -138,7 +138,8 @@ func rowOf(r survey.Row) *lockRow {
 	return row
 }
 
-// idOf is a lock's name as ?id= takes it; nil if it is too long. That of a lock named "" is empty.
+// idOf is a lock's name as ?id= takes it; nil if it is too long. The lock named "" has an empty
+// one.
 func idOf(key string) *string {
 	if len(key) > maxName {
 		return nil

@@ -33,8 +33,8 @@ const (
 	maxPageURL   = 512 // bytes
 )
 
-// ParsePage checks that text can be linked to as the page of a proxy. What other proxies announce
-// is not to be trusted.
+// ParsePage checks that text can be linked to as the page of a proxy. Announcements of other
+// proxies are not to be trusted.
 func ParsePage(text string) (*url.URL, error) {
 	page, err := url.Parse(text)
 	odd := func(r rune) bool { return r <= ' ' || r > '~' }

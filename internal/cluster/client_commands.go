@@ -142,9 +142,9 @@ func clientUnblock(c *Conn, q *query) {
 	}
 }
 
-// unblockRights is LOCKPROXY.UNBLOCK key [TIMEOUT|ERROR], by which the proxy learns whether the
-// client may CLIENT UNBLOCK another one, which waits for a lock: what the lock's node says if there
-// is no such client. Other nodes can be silent.
+// unblockRights is LOCKPROXY.UNBLOCK key [TIMEOUT|ERROR]. By it the proxy learns whether the client
+// may CLIENT UNBLOCK another one, which waits for a lock. The reply is that of the lock's node if
+// there is no such client. Other nodes can be silent.
 func unblockRights(c *Conn, q *query) {
 	if len(q.args) < 2 {
 		c.replies.answer([]byte("-ERR wrong number of arguments for 'lockproxy.unblock' command\r\n"))

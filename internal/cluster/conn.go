@@ -225,7 +225,7 @@ type addr string
 func (addr) Network() string  { return "cluster" }
 func (a addr) String() string { return string(a) }
 
-// endRequests is called when no more requests come. What waits behind a request that blocks is
+// endRequests is called when no more requests come. Requests that wait behind one that blocks are
 // dropped. mu is held.
 func (c *Conn) endRequests() {
 	if c.in.held && !c.replies.blocked() {

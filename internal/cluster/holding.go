@@ -3,14 +3,14 @@ package cluster
 import "lockproxy/internal/commands"
 
 // mustWait reports whether a request of cmd, with so many arguments, its name included, is routed
-// only when all earlier requests are answered. Redis runs nothing behind a command that blocks. What
-// sets something for the connection is alone on its way (set.go): an earlier request that is sent
-// again must not run as another user. Nor must it be given up because of a QUIT, nor be overtaken by
-// the WAIT that is to confirm it. Which channels SUNSUBSCRIBE of all means, and at which node a channel
-// is, is known once they are confirmed: Redis 8.6 answers SUNSUBSCRIBE at any node, and moves it to no
-// other. A node that has refused a MULTI has run what came behind it, so
-// nobody else must. In protocol 2's subscribe mode one node refuses a request, otherwise it goes to
-// those of its keys.
+// only when all earlier requests are answered. Redis runs nothing behind a command that blocks. A
+// request that sets something for the connection is alone on its way (set.go): an earlier request
+// that is sent again must not run as another user. Nor must it be given up because of a QUIT, nor
+// be overtaken by the WAIT that is to confirm it. The channels that SUNSUBSCRIBE of all means, and
+// their nodes, are known once they are confirmed: Redis 8.6 answers SUNSUBSCRIBE at any node, and
+// moves it to no other. A node that has refused a MULTI has run what came behind it, so nobody else
+// must. In protocol 2's subscribe mode one node refuses a request, otherwise it goes to those of
+// its keys.
 func (in *requestReader) mustWait(cmd *command, args int) bool {
 	c := in.c
 	if in.changing || cmd.Sets && c.nodes.busy() {

@@ -44,8 +44,8 @@ func (a *answers) lost(n *node, err error) {
 	c.room.Broadcast()
 }
 
-// lostPart answers p, or sends it again if nothing of it was sent. What has no key goes to no other
-// node: what all nodes have been asked since would have overtaken it.
+// lostPart answers p, or sends it again if nothing of it was sent. A request without a key goes to
+// no other node: later requests to all nodes would have overtaken it.
 func (a *answers) lostPart(n *node, p *part, sent bool, err error) {
 	_, refused := refusalOf(err)
 	again := !sent && p.raw != nil && p.tries < maxTries && p.slot >= 0

@@ -49,9 +49,9 @@ type incoming struct {
 	// notForClient says that it is dropped because it is a message that the client is not to see.
 	notForClient bool
 	push         *request // what a large message is delivered to; nil if none comes
-	// unsharded is the last part that was answered, if that is a SUNSUBSCRIBE. What looked like its
-	// confirmation can have been the word that its slot has moved: then a MOVED follows or, from Redis
-	// 8.6 on, the confirmation.
+	// unsharded is the last part that was answered, if that is a SUNSUBSCRIBE. The message that
+	// looked like its confirmation can have said that its slot has moved: then a MOVED follows or,
+	// from Redis 8.6 on, the confirmation.
 	unsharded *part
 }
 

@@ -165,8 +165,8 @@ func (s *nodeSet) forget(n *node) {
 	}
 }
 
-// applyMap replaces the map. What it says is another node's now is held until the nodes that were
-// asked for it have answered.
+// applyMap replaces the map. Requests for slots that are another node's now are held until the
+// nodes that were asked for them have answered.
 func (s *nodeSet) applyMap(m *slotMap) {
 	if m == s.slots || m == nil {
 		return

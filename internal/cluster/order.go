@@ -1,6 +1,6 @@
 package cluster
 
-// How the requests for a slot keep their order while the slot moves from one node to another.
+// The requests for a slot keep their order while the slot moves from one node to another.
 
 import (
 	"cmp"
@@ -125,7 +125,7 @@ func (o *slotOrder) giveUp(p *part) {
 }
 
 // sendHead sends the request whose reply the client reads next, if it is held: it is behind no
-// other. What its slot's hold waits for can be behind replies that are not read before.
+// other. The slot's hold can wait for a reply that is behind others, which are not read before.
 func (o *slotOrder) sendHead() {
 	if o.c.replies.head == nil {
 		return

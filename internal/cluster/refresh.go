@@ -1,6 +1,6 @@
 package cluster
 
-// How a Cluster asks the nodes which of them serves which slot.
+// A Cluster asks the nodes which of them serves which slot.
 
 import (
 	"context"

@@ -75,8 +75,8 @@ func (ch *change) onAnswer(n *node, h resp.Head) {
 }
 
 // accepted has all other nodes do the same. The client waits only for those that it has used:
-// another one can be silent. Who logs in there, and for which database, must be certain before
-// anything is sent, so the connection is made again.
+// another one can be silent. The user and the database must be certain before anything is sent, so
+// the connection is made again.
 func (ch *change) accepted() {
 	c := ch.c
 	before := c.settings

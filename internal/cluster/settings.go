@@ -1,6 +1,6 @@
 package cluster
 
-// What a client has set for its connection holds for those to all nodes: see set.go.
+// The settings of a client's connection hold for those to all nodes: see set.go.
 
 import (
 	"slices"

@@ -61,8 +61,9 @@ func (s *subscriptions) shardConfirmed(n *node, kind commands.Effect, reply piec
 	}
 }
 
-// deliver adds to the reply of r, which is about subscriptions. What is about sharded channels has
-// its turn: nodes confirm these in any order, and the number is that of the channels at all nodes.
+// deliver adds to the reply of r, which is about subscriptions. Requests about sharded channels
+// have their turn: nodes confirm these in any order, and the number is that of the channels at all
+// nodes.
 func (s *subscriptions) deliver(r *request, text pieces) {
 	if !r.sharded {
 		s.c.replies.deliver(r, text)

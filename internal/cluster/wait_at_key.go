@@ -11,8 +11,8 @@ var errNotLast = errors.New("the last request was not for that key, or has no an
 
 // waitAtKey is LOCKPROXY.WAIT key [numlocal] numreplicas timeout, by which lock commands have
 // confirmed what was written. It is WAIT, or with numlocal WAITAOF, on the connection to the node
-// that has answered the last request, if that was for the key: on any other, WAIT counts replicas
-// that may not have the write.
+// that has answered the last request, if that was for the key. On any other connection WAIT counts
+// replicas that may not have the write.
 func waitAtKey(c *Conn, q *query) {
 	name, numbers := []byte("WAIT"), len(q.args)-2
 	if numbers != 2 && numbers != 3 {

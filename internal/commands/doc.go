@@ -11,11 +11,11 @@
 //   - to which nodes of a cluster it goes, and how one reply is made of theirs (Nodes, Join), or
 //     why a cluster as a whole can't run it (Refused).
 //
-// Find looks a name up, and For a subcommand. What is not in the table gets Unknown, the zero row:
-// it goes to one node, by the client's own connection.
+// Find looks a name up, and For a subcommand. A command that is not in the table gets Unknown, the
+// zero row: it goes to one node, by the client's own connection.
 //
-// What a row can't say depends on further arguments, such as CLIENT REPLY's, or is code of the
-// package that sends the command. Such a package keeps what it adds in its own slice, by ID.
+// Anything else depends on further arguments, such as CLIENT REPLY's, or is code of the package
+// that sends the command. Such a package keeps what it adds in its own slice, by ID.
 //
 // A test compares the table with what the installed redis-server says of itself by COMMAND.
 package commands

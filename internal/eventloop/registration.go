@@ -35,7 +35,7 @@ const (
 	byLoop             // or Park or Notify in place of the loop
 )
 
-// What a Handler does not know of yet.
+// Events of which a Handler does not know yet.
 const (
 	arrival uint32 = 1 << iota
 	notice         // see Notify

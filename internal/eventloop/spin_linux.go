@@ -2,7 +2,7 @@ package eventloop
 
 import "time"
 
-// How long a loop spins: looks again and again at its connections, without sleeping. Waking a
+// A loop spins for a while: it looks again and again at its connections, without sleeping. Waking a
 // thread that sleeps takes longer than relaying a request, so this doubles the speed of a client
 // that sends one request after the other.
 const (

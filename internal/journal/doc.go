@@ -2,8 +2,8 @@
 // has cost its waiters.
 //
 // It is pure: it does no I/O and has no clock. Times are as monotonic.Now. Any goroutine can report
-// an event to a Journal. That does not block, and allocates nothing for a lock that is known. A nil
-// Journal remembers nothing.
+// an event to a Journal. These calls do not block, and allocate nothing for a lock that is known. A
+// nil Journal remembers nothing.
 //
 // # Blame
 //

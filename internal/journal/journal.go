@@ -187,7 +187,7 @@ func (h *history) ends(hold time.Duration, at int64) {
 }
 
 // Forgotten records that it is not known from now on whether a lock is held that somebody has had
-// since a time. That is no event.
+// since a time. The history gets no event.
 func (j *Journal) Forgotten(id names.Lock, since, at int64) {
 	if j == nil {
 		return

@@ -51,8 +51,8 @@ const (
 	tryAfter = time.Millisecond
 )
 
-// Free ends the process if the code that panicked has left a mutex of its client locked: then the
-// client cannot be ended, and whoever else needs the mutex would wait for ever. Others lock it for
+// Free ends the process if the code that panicked has left a mutex of its client locked. Then the
+// client cannot be ended, and others that need the mutex would wait for ever. Others lock it for
 // moments only. Free can wait.
 func Free(mu *sync.Mutex, p *Panic) {
 	loopguard.MayWait()

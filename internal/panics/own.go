@@ -18,8 +18,8 @@ var entries = names(`
 	lockproxy/internal/cluster.(*node).Consume`)
 
 // own is whatever changes no state but that of one client: types (package.Type), the functions of a
-// package that are no methods (package.), and whole packages (package.*). Whatever else of this
-// module is on the stack, and whatever of another, can have changed what clients share.
+// package that are no methods (package.), and whole packages (package.*). All other code on the
+// stack, of this module or another, can have changed what clients share.
 //
 // A lock command is not here from the moment at which it has begun: what it has asked of Redis, and
 // what queues and tables say of it, would not agree any more.

@@ -39,10 +39,10 @@ const (
 // errReply is wrapped by every error about bytes that are no Redis reply.
 var errReply = errors.New("not a Redis reply")
 
-// ErrPushWithin says that there is a push within a reply. Redis up to 7.0 puts one into the array of
-// the command that it is running, whose length does not count it: a message that a transaction sends
-// to its own client, or the invalidation of a key that an MGET finds expired. Where such a reply
-// ends is unknown, and so is what the bytes behind it answer.
+// ErrPushWithin says that there is a push within a reply. Redis up to 7.0 puts one into the array
+// of the command that it is running, whose length does not count it. It is a message that a
+// transaction sends to its own client, or the invalidation of a key that an MGET finds expired. The
+// end of such a reply is unknown, and so is the request that the bytes behind it answer.
 var ErrPushWithin = errors.New("the upstream has put a message into a reply, whose end is unknown")
 
 type aggregate struct {

@@ -155,8 +155,8 @@ func (f *Framer) Next(buf []byte) (req Request, ok bool, err error) {
 	}
 }
 
-// Head returns the whole arguments of the incomplete request in buf, the first most of them, and how
-// many it will have. That is enough to route a request that is too large to keep.
+// Head returns the whole arguments of the incomplete request in buf, the first most of them, and
+// how many it will have. These suffice to route a request that is too large to keep.
 func (f *Framer) Head(buf []byte, most int) (args [][]byte, argc int) {
 	if f.phase == atStart || f.stream {
 		return nil, 0

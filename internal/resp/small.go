@@ -48,7 +48,7 @@ func smallLength(p []byte, at int, kind byte) (n, end int) {
 }
 
 // SmallReply returns the length of the reply at the front of p, if it is whole, small and says
-// nothing about the connection's state: a bulk string, an integer, a null, or the status OK.
+// nothing about the connection's state. It is a bulk string, an integer, a null, or the status OK.
 // Otherwise it returns 0.
 func SmallReply(p []byte) (n int) {
 	if len(p) < 4 {

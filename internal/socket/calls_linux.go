@@ -5,10 +5,10 @@ import (
 	"unsafe"
 )
 
-// announceEvery is of how many calls of one kind on one socket one goes through the scheduler. That
-// keeps the scheduler's monitor awake, which otherwise sleeps for up to a minute when the process
-// has been idle. While all processors are busy, only the monitor polls the network and preempts a
-// goroutine that has run for 10 ms.
+// announceEvery is of how many calls of one kind on one socket one goes through the scheduler.
+// These calls keep the scheduler's monitor awake, which otherwise sleeps for up to a minute when
+// the process has been idle. While all processors are busy, only the monitor polls the network and
+// preempts a goroutine that has run for 10 ms.
 const announceEvery = 64
 
 func (h *half) read(fd uintptr, b []byte) (int, error) {

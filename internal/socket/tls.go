@@ -226,9 +226,10 @@ func (t *TLS) SetReadDeadline(at time.Time) error  { return t.records.Conn.SetRe
 func (t *TLS) SetWriteDeadline(at time.Time) error { return t.records.Conn.SetWriteDeadline(at) }
 
 // records is where a tls.Conn reads and writes its records: directly during the handshake. After
-// that it gathers what is written, for the one who writes, if the connection is a socket. What the
-// tls.Conn writes by itself when it reads, which is rare, waits for the next write. It is as much as
-// one record at most: a peer to which nothing else is written can ask for any number of new keys.
+// that it gathers what is written, for the one who writes, if the connection is a socket. Bytes
+// that the tls.Conn writes by itself when it reads, which is rare, wait for the next write. They
+// fill one record at most: a peer to which nothing else is written can ask for any number of new
+// keys.
 type records struct {
 	net.Conn
 	plain   *Socket // Conn's; nil if it has none

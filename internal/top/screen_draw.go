@@ -1,6 +1,6 @@
 package top
 
-// How a screen is drawn.
+// The screens are drawn here.
 
 import (
 	"slices"

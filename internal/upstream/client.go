@@ -59,8 +59,8 @@ func (u *Upstream) Client(id Identity) *redis.Client {
 	})
 }
 
-// What go-redis reads is bounded, since it makes room for whatever a reply announces, and panics
-// for more than a slice can have.
+// The replies that go-redis reads are bounded, since it makes room for whatever a reply announces,
+// and panics for more than a slice can have.
 const (
 	maxLine  = 1 << 20  // of a line, bytes; no error of Redis comes near it
 	maxReply = 64 << 20 // of what is still to come of a reply, bytes

@@ -1,6 +1,6 @@
 package upstream
 
-// What keeps an upstream from serving, in words for the operator who has named it.
+// Errors say what keeps an upstream from serving, in words for the operator who has named it.
 
 import (
 	"context"

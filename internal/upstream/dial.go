@@ -1,6 +1,6 @@
 package upstream
 
-// How a connection to one server is made.
+// Connections to one server are made here.
 
 import (
 	"cmp"

@@ -12,6 +12,6 @@
 // that says that it is a replica. The connection to a cluster is one to all of its nodes, each made
 // as one to a single server: see package cluster.
 //
-// An attempt ends with its context. What fails is an *Error, which says whether a request may have
+// An attempt ends with its context. A failure is an *Error, which says whether a request may have
 // run, or a *Refused: the server's own answer to the login. Neither holds a password.
 package upstream

@@ -1,6 +1,6 @@
 package upstream
 
-// How the Sentinels of a group are asked. See sentinel.go for what follows from their answers.
+// The Sentinels of a group are asked here. See sentinel.go for what follows from their answers.
 
 import (
 	"cmp"

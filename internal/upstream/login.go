@@ -1,6 +1,6 @@
 package upstream
 
-// How a new connection is logged in and set up.
+// New connections are logged in and set up here.
 
 import (
 	"errors"
@@ -155,8 +155,8 @@ func answers(cmd []string, h resp.Head) bool {
 	return strings.IndexByte(kinds, h.Type) >= 0 && (line == "" || string(h.Line) == line)
 }
 
-// errAfterHandshake is how TLS 1.3 refuses a client's certificate. What the upstream says of it can
-// be lost with the connection.
+// errAfterHandshake is how TLS 1.3 refuses a client's certificate. The upstream's answer can be
+// lost with the connection.
 var errAfterHandshake = errors.New("ended right after the handshake, as when the upstream misses a " +
 	"client certificate or doesn't accept it")
 

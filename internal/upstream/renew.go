@@ -1,7 +1,7 @@
 package upstream
 
-// Credentials that change while the proxy runs. What a client starts as keeps its name, Initial:
-// only what new connections are sent changes.
+// Credentials that change while the proxy runs. The identity that a client starts as keeps its
+// name, Initial: only the login that new connections are sent changes.
 
 import (
 	"cmp"

@@ -1,7 +1,8 @@
 package upstream
 
-// Which server a connection leads to. A name, a balancer or an address that moves can lead to
-// another one at any time, and the former one may go on to answer on the connections that it has.
+// A connection leads to a server, which its question finds out. A name, a balancer or an address
+// that moves can lead to another one at any time, and the former one may go on to answer on the
+// connections that it has.
 
 import (
 	"bytes"

@@ -12,8 +12,8 @@ import (
 	"lockproxy/internal/cluster"
 )
 
-// Fresh reports whether a connection is as it was when it was opened. Whatever has come on it since
-// is not for the next client, be it a push.
+// Fresh reports whether a connection is as it was when it was opened. Bytes that have come on it
+// since are not for the next client, not even a push.
 func Fresh(conn net.Conn) bool {
 	if whole, ok := conn.(*cluster.Conn); ok {
 		return whole.Fresh()

@@ -2,8 +2,8 @@
 // do not know LOCK.
 //
 // Traffic is the door. MayConcern and TakesForeign say, cheaply, whether a request matters;
-// ObserveForeign notes it, and later its reply. What is learned wakes waiters (queue.Queues), goes
-// to the journal, and is shown to people: ForeignLocks, Trying, AddHolder. DelaySet puts a SET
+// ObserveForeign notes it, and later its reply. Traffic then wakes waiters (queue.Queues), writes
+// to the journal, and shows locks to people: ForeignLocks, Trying, AddHolder. DelaySet puts a SET
 // whose answer is delayed (--park) into a line.
 //
 // The files know those before them: journal, traffic, delay.

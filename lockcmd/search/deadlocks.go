@@ -34,16 +34,16 @@ const (
 
 // Deadlocks finds cycles of owners that wait for each other's locks.
 //
-// Each proxy tells the others which clients wait there, as long as they do. A new wait is checked at
-// once against what this proxy knows by itself: the waits here, and the registry. If a wait lasts, a
-// search starts in the background. It asks the upstream who has the lock and who asked for it
-// earlier, and looks for those among the waits here and those that are told. An apparent cycle counts
-// only if a search that begins after it was found finds the same waits and tokens: so all of the
-// cycle existed at one time, since a lock that is lost is never held again with the same token. The
-// second search has the other proxies tell of these waits again. The proxy of the youngest wait
-// finds the cycle, and refuses that wait.
+// Each proxy tells the others which clients wait there, as long as they do. A new wait is checked
+// at once against what this proxy knows by itself: the waits here, and the registry. If a wait
+// lasts, a search starts in the background. It asks the upstream who has the lock and who asked for
+// it earlier, and looks for those among the waits here and those that are told. An apparent cycle
+// counts only if a search that begins after it was found finds the same waits and tokens. Then all
+// of the cycle existed at one time, since a lock that is lost is never held again with the same
+// token. The second search has the other proxies tell of these waits again. The proxy of the
+// youngest wait finds the cycle, and refuses that wait.
 //
-// Whatever another proxy says is a claim: see deadlockSearch.link.
+// The messages of other proxies are claims: see deadlockSearch.link.
 type Deadlocks struct {
 	*background.Jobs
 	mode   string // Refuse, Log or Off

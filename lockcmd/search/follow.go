@@ -163,9 +163,9 @@ func (l *deadlockSearch) recordOf(w *wait, k deadlock.KeyWait) *holding {
 	return l.records[lockAs{w.as, string(k.Key)}]
 }
 
-// ownerHolds reports whether the owner of w has one of its locks already, so that w is given it, too.
-// That happens if another request of the owner was delivered late. A shared lock it gets only as
-// shared; LOCKALL gets all its locks again, or none.
+// ownerHolds reports whether the owner of w has one of its locks already, so that w is given it,
+// too. The owner has one already if another request of its own was delivered late. A shared lock it
+// gets only as shared; LOCKALL gets all its locks again, or none.
 func (l *deadlockSearch) ownerHolds(w *wait, k deadlock.KeyWait) bool {
 	h := l.recordOf(w, k)
 	return w.Owner != "" && slices.ContainsFunc(h.by, func(by deadlock.Holder) bool {

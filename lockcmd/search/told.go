@@ -46,8 +46,8 @@ func newTold() told {
 	return told{waits: map[string]*wait{}, as: map[any][]*wait{}, size: map[string]int{}}
 }
 
-// add notes a wait, unless a later message has told of it. Who makes up waits of a login keeps no
-// others from being noted than those of that login.
+// add notes a wait, unless a later message has told of it. Made-up waits of a login crowd out those
+// of that login only.
 func (t *told) add(w *wait) {
 	if w.at.Sub(t.swept) >= toldFor {
 		t.swept = w.at

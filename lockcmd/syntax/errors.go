@@ -16,7 +16,7 @@ func (e UsageError) Error() string { return string(e) }
 // errCursor is about LOCKSCAN's.
 const errCursor UsageError = "ERR invalid cursor"
 
-// What an argument was wanted to be.
+// Errors say which of these an argument was wanted to be.
 const (
 	WantToken    = "a token"
 	wantNumKeys  = "numkeys, 1 to 64"

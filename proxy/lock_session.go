@@ -52,6 +52,7 @@ func (s *lockSession) askUntil(step *chain.Step, until time.Time) (a script.Answ
 			if s.late = q.answer; q.confirms() {
 				s.pipe.Pin(passthrough.Unpinned)
 			}
+			q.unblock(s)
 			return a, s.failure(failure.LateError{
 				Answered: q.answer.Done, Late: lateScript{q.answers[0]}})
 		}

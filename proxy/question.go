@@ -108,11 +108,16 @@ func (s *lockSession) settle(q *question, it *eventloop.Iteration) bool {
 			s.take(q, it)
 		}
 	}
+	q.unblock(s)
+	return true
+}
+
+// unblock ends what CLIENT UNBLOCK is answered here for.
+func (q *question) unblock(s *lockSession) {
 	if q.blocked {
 		q.blocked = false
 		s.server.blocked.end(s.common, s.late)
 	}
-	return true
 }
 
 // ask asks what is to be asked next. In an event loop it reports false if it would have to wait.

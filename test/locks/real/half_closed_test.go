@@ -16,7 +16,7 @@ func TestHalfClosedBehindABlockingRequest(t *testing.T) {
 	holder := proxytest.Dial(t, p.Addr)
 	holder.Lock("k 600")
 	for _, lock := range []string{
-		"LOCK k 10 WAIT 60", "LOCK k 10", "LOCKALL 10 2 k l WAIT 60", "ONCE m 10 WAIT 60",
+		"LOCK k 600 WAIT 60", "LOCK k 600", "LOCKALL 600 2 k l WAIT 60", "ONCE m 600 WAIT 60",
 	} {
 		t.Run(lock, func(t *testing.T) {
 			c := proxytest.Dial(t, p.Addr)

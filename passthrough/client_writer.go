@@ -45,11 +45,13 @@ func newClientWriter(conn net.Conn, direct *socket.Socket, all *unreadTotal) *cl
 	return w
 }
 
-// send gives pieces to the client. It never waits.
+// send gives pieces to the client, unless it has been finished. It never waits.
 func (w *clientWriter) send(pieces ...[]byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.sendLocked(pieces)
+	if !w.closing {
+		w.sendLocked(pieces)
+	}
 }
 
 // finish gives the client the last pieces, and closes it when all are written.

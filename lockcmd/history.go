@@ -1,7 +1,6 @@
 package lockcmd
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -29,7 +28,7 @@ func (o *observed) waitEnded(w *queue.Waiter, won bool) {
 
 // holderOf is a waiter that gets the lock, for the journal.
 func holderOf(w *queue.Waiter) journal.Holder {
-	return journal.Holder{Owner: w.OwnerOrName(), Client: w.Client}
+	return journal.Holder{Owner: w.OwnerOrName(), Client: w.Client, Note: w.Note}
 }
 
 // findHolder asks the upstream, now and then, who has the lock that w waits for, unless this proxy
@@ -46,7 +45,8 @@ func (o *observed) findHolder(w *queue.Waiter) {
 		if err != nil || !held {
 			return
 		}
-		holder := journal.Holder{Token: h.Token, Owner: cmp.Or(h.Owner, h.Name), Client: h.Client}
+		holder := journal.Holder{Token: h.Token, Owner: h.Whose(), Client: h.Client,
+			Note: h.Note}
 		if h.Kind != script.KindLockproxy {
 			holder = journal.Holder{Client: foreignHolder}
 		}

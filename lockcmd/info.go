@@ -1,6 +1,7 @@
 package lockcmd
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -48,12 +49,13 @@ func holdersReply(_ names.Lock, v resp.Value, err error) Reply {
 		if len(h.Elems) != len(lockinfo.Fields) {
 			return chain.Failed(script.Unexpected(script.InfoScript, v))
 		}
-		name := lockinfo.TakeName(h.Elems)
+		who := lockinfo.TakeWho(h.Elems)
 		list.Elems = append(list.Elems, chain.Map(
 			"token", fieldReply(h.Elems[2]), "owner", fieldReply(h.Elems[3]),
 			"client", fieldReply(h.Elems[4]), "mode", fieldReply(h.Elems[9]),
 			"acquired_ms", fieldReply(h.Elems[5]), "expires_ms", fieldReply(h.Elems[6]),
-			"session", fieldReply(h.Elems[8]), "name", chain.Text(name),
+			"session", fieldReply(h.Elems[8]), "name", chain.Text(who.Name),
+			"note", chain.Text(who.Note),
 		))
 	}
 	return list
@@ -122,11 +124,8 @@ func (l *queries) infoReply(id names.Lock, v resp.Value, err error) Reply {
 	case len(v.Elems) != len(lockinfo.Fields)+2:
 		return chain.Failed(script.Unexpected(script.InfoScript, v))
 	}
-	name := lockinfo.TakeName(v.Elems)
+	who := lockinfo.TakeWho(v.Elems)
 	seen := l.traffic.AddHolder(id, v.Elems)
-	if name == "" {
-		name = seen.Holder.Name
-	}
 	since := v.Elems[len(lockinfo.Fields):]
 	info := Reply{Kind: chain.MapReply}
 	waiters := l.queues.Of(id).Line().Waiters
@@ -140,8 +139,10 @@ func (l *queries) infoReply(id names.Lock, v resp.Value, err error) Reply {
 	if acquired := v.Elems[5]; !acquired.IsNull() {
 		held = chain.Int(max(since[0].Int-acquired.Int, 0))
 	}
-	info.Elems = append(info.Elems, chain.Bulk("name"), chain.Text(name), chain.Bulk("held_ms"), held,
-		chain.Bulk("waiters_elsewhere"), chain.Int(int64(l.waitersElsewhere(since))))
+	info.Elems = append(info.Elems, chain.Map(
+		"note", chain.Text(who.Note), "name", chain.Text(cmp.Or(who.Name, seen.Holder.Name)),
+		"held_ms", held, "waiters_elsewhere", chain.Int(int64(l.waitersElsewhere(since))),
+	).Elems...)
 	info.Elems = append(info.Elems, foreignFields(seen, v.Elems[6].Int-v.Elems[7].Int)...)
 	return info
 }

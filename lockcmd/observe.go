@@ -123,8 +123,10 @@ func (o *observed) journalEnd(kind journal.Kind, lock *held.Lock, at int64) {
 }
 
 // journalElsewhere notes a release here of a lock that this proxy had not given.
-func (o *observed) journalElsewhere(kind journal.Kind, id names.Lock, token int64, client string) {
+func (o *observed) journalElsewhere(
+	kind journal.Kind, id names.Lock, token int64, who script.Who,
+) {
 	now := monotonic.Now()
-	o.journal.Ended(kind, id, journal.Holder{Token: token, Client: client},
+	o.journal.Ended(kind, id, journal.Holder{Token: token, Client: who.Client, Note: who.Note},
 		journal.Acquisition{}, now, now)
 }

@@ -1,6 +1,8 @@
 package lockcmd
 
 import (
+	"strings"
+
 	"lockproxy/internal/journal"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/held"
@@ -37,11 +39,7 @@ func (o *observed) observeRelease(
 	}
 	ended, others = o.registry.Remove(r.id, p, r.token)
 	if ended == nil {
-		client := ""
-		if len(v.Elems) > 5 {
-			client, _ = script.SplitWho(string(v.Elems[5].Text))
-		}
-		o.journalElsewhere(kind, r.id, r.token, client)
+		o.journalElsewhere(kind, r.id, r.token, whoHad(v))
 		return nil, nil
 	}
 	o.observeEnd(kind, ended)
@@ -51,6 +49,14 @@ func (o *observed) observeRelease(
 	return ended, others
 }
 
+// whoHad is the client in an answer of unlock.lua, if that names one.
+func whoHad(v resp.Value) (who script.Who) {
+	if len(v.Elems) > 5 {
+		who = script.SplitWho(string(v.Elems[5].Text))
+	}
+	return who
+}
+
 // ForcedUnlock is a forced unlock, for the log.
 type ForcedUnlock struct {
 	DB     int
@@ -58,6 +64,7 @@ type ForcedUnlock struct {
 	Token  int64  // 0 for a foreign client's timestamp
 	Holder string // address of the client that held the lock, if it is known
 	Name   string // of that client's connection, if it has one
+	Note   string // why it held the lock, if it has said so
 	Client string // address of the client that forces it
 	User   string // of the upstream; "" is the default user
 	Via    string // redis, or admin
@@ -79,6 +86,9 @@ func (o *observed) audit(f ForcedUnlock, released bool, err error) {
 	if f.Name != "" {
 		line = append(line, "holder_name", f.Name)
 	}
+	if f.Note != "" {
+		line = append(line, "note", strings.ToValidUTF8(f.Note, "?"))
+	}
 	line = append(line, "client", f.Client, "user", user, "via", f.Via)
 	switch {
 	case err != nil:
@@ -95,7 +105,8 @@ func (o *observed) auditForce(r *unlockCall, v resp.Value, released bool, err er
 	f := ForcedUnlock{DB: r.id.DB, Key: r.id.Key, Client: r.by.Addr, User: r.as.User, Via: "redis"}
 	if len(v.Elems) > 5 {
 		f.Token = v.Elems[3].Int
-		f.Holder, f.Name = script.SplitWho(string(v.Elems[5].Text))
 	}
+	who := whoHad(v)
+	f.Holder, f.Name, f.Note = who.Client, who.Name, who.Note
 	o.audit(f, released, err)
 }

@@ -212,5 +212,6 @@ func eventReply(e Event, now time.Time) Reply {
 		"wait_ms", chain.MS(e.Wait),
 		"hold_ms", chain.MS(e.Hold),
 		"ago_ms", chain.MS(now.Sub(e.When)),
+		"note", chain.Text(e.Note),
 	)
 }

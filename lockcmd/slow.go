@@ -58,5 +58,8 @@ func describeHolder(v resp.Value, err error) []any {
 	} else if h.Name != "" {
 		pairs = append(pairs, "name", h.Name)
 	}
+	if h.Note != "" {
+		pairs = append(pairs, "note", strings.ToValidUTF8(h.Note, "?"))
+	}
 	return pairs
 }

@@ -43,6 +43,8 @@ namespace Lockproxy
         public TimeSpan? Max { get; set; }
         /// <summary>Who holds it, for people; by default program, host and process.</summary>
         public string Owner { get; set; }
+        /// <summary>Of a lock: why, for people, in at most 256 bytes.</summary>
+        public string Note { get; set; }
 
         internal bool Forever { get { return Wait == System.Threading.Timeout.InfiniteTimeSpan; } }
     }
@@ -106,8 +108,11 @@ namespace Lockproxy
             CancellationToken cancellation = default(CancellationToken))
         {
             options = options ?? new LockOptions();
-            using (var held = await AskAsync(key, options, cancellation, "LOCK", key,
-                Seconds(options.Timeout)).ConfigureAwait(false))
+            var words = new List<string> { "LOCK", key, Seconds(options.Timeout) };
+            if (options.Note != null)
+                words.AddRange(new[] { "NOTE", options.Note });
+            using (var held = await AskAsync(key, options, cancellation, words.ToArray())
+                .ConfigureAwait(false))
             {
                 if (held.Token == 0)
                     throw new LockNotAcquiredException("holds the lock", key);

@@ -53,6 +53,7 @@ type Options struct {
 	Wait    time.Duration // how long Do waits at most; 0 is forever, or until its context ends
 	Max     time.Duration // how long the lock is held at most, also if work hangs; 0 is forever
 	Owner   string        // who holds it, for people; "" is this program, its host and its process
+	Note    string        // why, for people, in at most 256 bytes
 }
 
 // Held is a lock that is held.
@@ -153,6 +154,9 @@ func (r request) command(name, key string, more ...string) []string {
 	}
 	if r.waits {
 		command = append(command, "WAIT", seconds(r.Wait))
+	}
+	if r.Note != "" {
+		command = append(command, "NOTE", r.Note)
 	}
 	return append(command, "OWNER", r.Owner)
 }

@@ -55,7 +55,7 @@ func once(ctx context.Context, rdb *redis.Client, key string, o OnceOptions, wai
 	if o.Early > 0 {
 		early = []string{"EARLY", seconds(o.Early)}
 	}
-	r := Options{o.Timeout, o.Wait, o.Max, o.Owner}.request(waits)
+	r := Options{Timeout: o.Timeout, Wait: o.Wait, Max: o.Max, Owner: o.Owner}.request(waits)
 	s, reply, err := ask(ctx, rdb, r, "ONCE", key, early...)
 	if err != nil {
 		return "", err

@@ -12,11 +12,13 @@ export interface LockOptions {
   max?: number;
   /** Who holds the lock, for people; this program's name, host and process if undefined. */
   owner?: string;
+  /** Why, for people, in at most 256 bytes. */
+  note?: string;
   /** Ends the wait when it is aborted. */
   signal?: AbortSignal;
 }
 
-export interface OnceOptions extends LockOptions {
+export interface OnceOptions extends Omit<LockOptions, "note"> {
   /** For how many seconds the value is stored; until it is deleted if undefined. */
   ttl?: number;
   /** So many seconds before the value expires one client makes it again, while others get it. */

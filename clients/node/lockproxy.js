@@ -40,17 +40,18 @@ const AWAY_WITHIN = 30; // seconds: a proxy that is being restarted or replaced 
  * wait: seconds; 0 waits forever, undefined doesn't wait.
  * max: how long the lock is held at most, in seconds, also if work hangs; undefined is forever.
  * owner: who holds the lock, for people; this program's name, host and process if undefined.
+ * note: why, for people, in at most 256 bytes.
  * signal: ends the wait when it is aborted; the promise rejects with its reason.
  * work: gets the token, which rises with every acquisition; a signal that is aborted when the lock is
  * lost; and three functions. fence(command, ...) runs a command only if the lock is still held;
  * fenceSql(client) does so for what a transaction of PostgreSQL goes on to write, by a client of the
  * package pg that has begun it; and extend(timeout) sets the timeout anew. They reject with Lost.
  */
-export async function withLock(client, key, { timeout = 10, ...options } = {}, work) {
+export async function withLock(client, key, { timeout = 10, note, ...options } = {}, work) {
   checkClient(client);
   checkSeconds({ timeout, ...options });
   key = prefixOf(client) + key;
-  const command = ["LOCK", key, timeout];
+  const command = ["LOCK", key, timeout, ...note === undefined ? [] : ["NOTE", note]];
   return inSession(client, key, command, options, async ({ ask, abort, reply: token }) => {
     if (token === null) throw new NotAcquired(key);
     const fence = async (...args) => {

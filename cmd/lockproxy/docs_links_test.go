@@ -84,8 +84,9 @@ func TestLinksResolve(t *testing.T) {
 
 var (
 	fenced = regexp.MustCompile("(?ms)^ *```.*?^ *```")
-	// unbreakable lines are rows of tables, pictures, headings, and single words such as addresses.
-	unbreakable = regexp.MustCompile(`^(\||!\[|#| *(- |\d+\. )?\S+$)`)
+	// unbreakable lines are rows of tables, pictures, headings, usages of commands, and single words
+	// such as addresses.
+	unbreakable = regexp.MustCompile(`^(\||!\[|#|    [A-Z]{4,} | *(- |\d+\. )?\S+$)`)
 )
 
 // Lines of prose can be read in a terminal, and reviewed. Programs print what they print.

@@ -155,6 +155,7 @@ var flagHelp = map[string]string{
 	"run --once": "Once the command has ended with 0, keep the lock until this long after the " +
 		"command began, so that no other machine runs it again: 23h, for instance. If it fails, " +
 		"the lock is free at once (default: free in any case).",
+	"note": "Why the lock is held, at most 256 bytes: shown wherever the holder is shown.",
 	"kill-after": "When the lock is lost the command gets SIGTERM at once, and SIGKILL after " +
 		"this long (default ${default}).",
 	"conflict-exit-code": "Exit status if another holds the lock, 0 to 255 (default ${default}).",

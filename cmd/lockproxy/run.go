@@ -36,6 +36,7 @@ type runCommand struct {
 	Wait      *seconds `env:"-" range:"0 to 315360000"`
 	Max       *seconds `env:"-" range:"0.001 to 315360000"`
 	Once      *seconds `env:"-" xor:"mode" range:"1 to 315360000"`
+	Note      string   `env:"-" placeholder:"TEXT"`
 	KillAfter seconds  `env:"-" default:"10" range:"0 to 86400"`
 
 	target

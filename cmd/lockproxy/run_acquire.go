@@ -145,7 +145,7 @@ func (c *runCommand) lock(
 	if c.Max != nil {
 		args = append(args, "MAX", c.Max.decimal())
 	}
-	args = append(args, "OWNER", c.owner)
+	args = c.named(args...)
 	asked := time.Now()
 	if c.Wait != nil {
 		rest := a.rest(asked)
@@ -179,6 +179,15 @@ func (c *runCommand) lock(
 	return reply.Int, l, nil
 }
 
+// named adds to a command that takes a lock who takes it, and why.
+func (c *runCommand) named(args ...string) []string {
+	args = append(args, "OWNER", c.owner)
+	if c.Note != "" {
+		args = append(args, "NOTE", c.Note)
+	}
+	return args
+}
+
 // refusedBy says who has the lock, as far as that can be known.
 func (c *runCommand) refusedBy(ctx context.Context, conn *sessionConn) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
@@ -195,6 +204,9 @@ func (c *runCommand) refusedBy(ctx context.Context, conn *sessionConn) string {
 	holder := survey.Printable(fields["client"]) // any text can be in the record
 	if fields["owner"] != "" {
 		holder = fmt.Sprintf("%q at %s", fields["owner"], holder)
+	}
+	if fields["note"] != "" {
+		holder += fmt.Sprintf(": %q", fields["note"])
 	}
 	if holder != "" {
 		holder = " (" + holder + ")"

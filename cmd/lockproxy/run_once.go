@@ -74,7 +74,7 @@ func (c *runCommand) leave(
 	held = true
 	for _, key := range c.Key {
 		rest := seconds(max(c.restOfOnce(began), time.Millisecond))
-		reply, err := conn.ask(ctx, "LOCK", key, rest.decimal(), "OWNER", c.owner)
+		reply, err := conn.ask(ctx, c.named("LOCK", key, rest.decimal())...)
 		if err != nil {
 			return false, err
 		}

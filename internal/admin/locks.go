@@ -53,6 +53,7 @@ type lockRow struct {
 	Token       int64   `json:"token"`
 	Owner       string  `json:"owner"`
 	Name        string  `json:"name"` // of the client's connection
+	Note        string  `json:"note"` // why, if its client has said so
 	Client      string  `json:"client"`
 	Library     string  `json:"library"` // a foreign client's
 	Refused     int     `json:"refused"` // how often others were refused since it has the lock
@@ -122,6 +123,7 @@ func rowOf(r survey.Row) *lockRow {
 	row := &lockRow{
 		DB: r.DB, Key: shortened(survey.Printable(r.Key)), Kind: r.Kind, Token: r.Token,
 		Owner: shortened(survey.Printable(r.Owner)), Name: survey.Printable(r.Name), Client: r.Client,
+		Note:    survey.Printable(r.Note),
 		Library: shortened(survey.Printable(r.Library)), Refused: r.Refused,
 		HeldMS: r.Age.Milliseconds(), RemainingMS: r.Remaining.Milliseconds(),
 		FullMS: r.Lifetime.Milliseconds(), Shared: r.Mode == "shared", Holders: r.Holders,

@@ -63,6 +63,7 @@ type lockEvent struct {
 	Token  int64   `json:"token"`
 	Owner  string  `json:"owner"`
 	Client string  `json:"client"`
+	Note   string  `json:"note,omitempty"`
 	WaitMS int64   `json:"wait_ms"`
 	HoldMS int64   `json:"hold_ms"`
 	Cycle  string  `json:"cycle,omitempty"` // of a deadlock: its owners and keys
@@ -75,7 +76,7 @@ func eventsOf(list []lockcmd.Event) []lockEvent {
 			ID: idOf(e.Key), AtMS: e.When.UnixMilli(), Event: e.Kind.String(), DB: e.DB,
 			Key: shortened(survey.Printable(e.Key)), Token: e.Token,
 			Owner: shortened(survey.Printable(e.Owner)), Client: e.Client,
-			WaitMS: e.Wait.Milliseconds(), HoldMS: e.Hold.Milliseconds(),
+			Note: survey.Printable(e.Note), WaitMS: e.Wait.Milliseconds(), HoldMS: e.Hold.Milliseconds(),
 		}
 	}
 	return rows

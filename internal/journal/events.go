@@ -53,6 +53,7 @@ type record struct {
 	key    string
 	owner  string
 	client string
+	note   string
 	db     int32
 	kind   Kind
 	end    Kind // how it ended, if it did
@@ -60,7 +61,7 @@ type record struct {
 
 func (r *record) event() Event {
 	e := Event{at: r.at, Kind: r.kind, Lock: names.Lock{DB: int(r.db), Key: r.key},
-		Holder: Holder{r.token, r.owner, r.client}, Wait: r.wait, Hold: r.hold}
+		Holder: Holder{r.token, r.owner, r.client, r.note}, Wait: r.wait, Hold: r.hold}
 	if r.ended != 0 {
 		e.Hold = 0
 	}
@@ -89,7 +90,7 @@ type ring struct {
 }
 
 func (r *record) bytes() int {
-	return int(unsafe.Sizeof(*r)) + len(r.key) + len(r.owner) + len(r.client)
+	return int(unsafe.Sizeof(*r)) + len(r.key) + len(r.owner) + len(r.client) + len(r.note)
 }
 
 // push returns the number of the new record, or 0 if there is no room for it at all.
@@ -102,7 +103,7 @@ func (r *ring) push(e record) uint64 {
 	for r.n > 0 && r.size+need > r.limit {
 		old := &r.records[r.first]
 		r.size -= old.bytes()
-		old.key, old.owner, old.client = "", "", ""
+		old.key, old.owner, old.client, old.note = "", "", "", ""
 		if r.first++; r.first == len(r.records) {
 			r.first = 0
 		}

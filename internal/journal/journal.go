@@ -16,6 +16,7 @@ type Holder struct {
 	Token  int64
 	Owner  string // "" if it has named none
 	Client string // address
+	Note   string // why it has asked, if it has said so
 }
 
 // name is how people know the holder, shortened.
@@ -80,7 +81,7 @@ func (s *shard) get(id names.Lock, hash uint64) *history {
 // push records an event. lasted is the time of a wait, or the time for which the lock was held.
 func (s *shard) push(at int64, kind Kind, id names.Lock, who Holder, lasted time.Duration) uint64 {
 	r := record{at: at, kind: kind, db: int32(id.DB), key: id.Key, token: who.Token,
-		owner: who.Owner, client: who.Client}
+		owner: who.Owner, client: who.Client, note: who.Note}
 	if kind == Acquired || kind == GaveUp {
 		r.wait = lasted
 	} else {

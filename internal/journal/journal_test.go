@@ -148,12 +148,12 @@ func TestEvents(t *testing.T) {
 // The end of a lock is found in the oldest record, too.
 func TestEndInTheOldestRecord(t *testing.T) {
 	j := New(1 << 20)
-	first := Holder{1, "anna", "client"}
+	first := Holder{1, "anna", "client", ""}
 	id := names.Lock{DB: 0, Key: "a"}
 	where := j.Acquired(id, first, 0, 1)
 	for i, others := int64(0), int64(1); others <= 2; i++ {
 		if other := (names.Lock{DB: 0, Key: fmt.Sprint(i)}); j.hash(other)%shards == j.hash(id)%shards {
-			j.Acquired(other, Holder{1 + others, "ben", "client"}, 0, 1+others)
+			j.Acquired(other, Holder{1 + others, "ben", "client", ""}, 0, 1+others)
 			others++
 		}
 	}
@@ -194,7 +194,7 @@ func TestEventsProperty(t *testing.T) {
 				want = append(want, Event{now, kind, h.id, h.who, 0, time.Duration(now - h.since)})
 				continue
 			}
-			who := Holder{int64(i), fmt.Sprint(i), "client"}
+			who := Holder{int64(i), fmt.Sprint(i), "client", ""}
 			where := j.Acquired(id, who, time.Duration(i), now)
 			if i%3 == 0 {
 				where = Acquisition{}

@@ -54,6 +54,14 @@ func named(owner, client string) string {
 	return survey.Printable(owner) + " at " + survey.Printable(client)
 }
 
+// quoted is a note behind a name, if there is one.
+func quoted(note string) string {
+	if note == "" {
+		return ""
+	}
+	return " “" + survey.Printable(note) + "”"
+}
+
 // maps are the maps of a reply.
 func (s proxySource) maps(ctx context.Context, args ...any) (list [][]any, err error) {
 	reply, err := s.client.Do(ctx, args...).Slice()
@@ -108,7 +116,7 @@ func (s proxySource) events(ctx context.Context, key ...any) (list []event, err 
 		text, number := fields(line)
 		list = append(list, event{
 			at: time.UnixMilli(number["at_ms"]), what: text["event"], key: text["key"],
-			who:  named(text["owner"], text["client"]),
+			who:  named(text["owner"], text["client"]) + quoted(text["note"]),
 			wait: script.FromMS(number["wait_ms"]), hold: script.FromMS(number["hold_ms"]),
 		})
 	}
@@ -117,7 +125,7 @@ func (s proxySource) events(ctx context.Context, key ...any) (list []event, err 
 
 // holderLine describes a holder.
 func holderLine(h lockinfo.Info) string {
-	line := named(h.Whose(), h.Client)
+	line := named(h.Whose(), h.Client) + quoted(h.Note)
 	if h.Kind != "lockproxy" {
 		by := survey.Printable(cmp.Or(h.Library, h.Kind))
 		line = strings.TrimSpace(line + " (not by LOCK: " + by + ")")
@@ -143,6 +151,7 @@ func (s proxySource) holders(
 		text, number := fields(line)
 		list = append(list, holderLine(lockinfo.Info{
 			Kind: "lockproxy", Owner: text["owner"], Name: text["name"], Client: text["client"],
+			Note:      text["note"],
 			Age:       now.Sub(time.UnixMilli(number["acquired_ms"])),
 			Remaining: time.UnixMilli(number["expires_ms"]).Sub(now),
 			Session:   number["session"] == 1,

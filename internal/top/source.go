@@ -92,7 +92,7 @@ func asHeld(list []any) (h lockinfo.Info, ok bool) {
 	now := number["expires_ms"] - number["remaining_ms"] // by the upstream's clock
 	h = lockinfo.Info{
 		Kind: text["kind"], Token: number["token"], Owner: text["owner"], Client: text["client"],
-		Name:      text["name"],
+		Name: text["name"], Note: text["note"],
 		Age:       script.FromMS(max(now-number["acquired_ms"], 0)),
 		Remaining: script.FromMS(number["remaining_ms"]),
 		Session:   number["session"] == 1, Waiters: int(number["waiters"]),

@@ -21,8 +21,8 @@ type column struct {
 
 // Narrowest and widest that the columns with names become.
 const (
-	minKey, maxOwner, maxClient = 12, 20, 21
-	barWidth                    = 10
+	minKey, maxOwner, maxNoted, maxClient = 12, 20, 40, 21
+	barWidth                              = 10
 )
 
 // columns are those that fit into width. The least important ones are dropped, and the key gets the
@@ -30,12 +30,16 @@ const (
 func columns(width int, rows []survey.Row) []column {
 	owner, client := len("OWNER"), len("CLIENT")
 	for _, r := range rows {
-		owner = max(owner, uniseg.StringWidth(ownerText(r)))
+		widest := maxOwner
+		if r.Note != "" {
+			widest = maxNoted
+		}
+		owner = max(owner, min(uniseg.StringWidth(ownerText(r)), widest))
 		client = max(client, uniseg.StringWidth(survey.Printable(r.Client)))
 	}
 	list := []column{
 		{survey.ByKey, "KEY", 0, false},
-		{survey.ByOwner, "OWNER", min(owner, maxOwner), false},
+		{survey.ByOwner, "OWNER", owner, false},
 		{survey.ByClient, "CLIENT", min(client, maxClient), false},
 		{survey.ByAge, "HELD", 8, true},
 		{survey.ByRemaining, "REMAINING", barWidth + 9, true},
@@ -90,9 +94,10 @@ func cell(c column, r survey.Row, full, empty rune) string {
 	return fit(text, c.width, c.right)
 }
 
-// ownerText is the owner, a foreign client's library, and how many other holders there are.
+// ownerText is the owner and its note, a foreign client's library, and how many other holders there
+// are.
 func ownerText(r survey.Row) string {
-	text := survey.Printable(r.Whose())
+	text := strings.TrimSpace(survey.Printable(r.Whose()) + quoted(r.Note))
 	if r.Library != "" {
 		text = strings.TrimSpace(text + " (" + survey.Printable(r.Library) + ")")
 	}

@@ -108,16 +108,17 @@ func (lock *Lock) MayLast(d time.Duration) { lock.Until.Store(monotonic.Now() + 
 
 // Holder is its holder, for the journal.
 func (lock *Lock) Holder() journal.Holder {
-	return journal.Holder{Token: lock.Token, Owner: lock.OwnerOrName(), Client: lock.Client}
+	return journal.Holder{Token: lock.Token, Owner: lock.OwnerOrName(), Client: lock.Client,
+		Note: lock.Note}
 }
 
 // Info is what this proxy knows about the lock.
 func (lock *Lock) Info() lockinfo.Info {
 	return lockinfo.Info{
 		Lock: lock.ID(), Kind: script.KindLockproxy, Token: lock.Token, Owner: lock.Owner,
-		Client: lock.Client, Name: lock.Name, Age: monotonic.Since(lock.Since),
-		Remaining: -monotonic.Since(lock.Until.Load()), Session: lock.Session,
-		Mode: lock.Mode(), Holders: 1,
+		Client: lock.Client, Name: lock.Name, Note: lock.Note,
+		Age: monotonic.Since(lock.Since), Remaining: -monotonic.Since(lock.Until.Load()),
+		Session: lock.Session, Mode: lock.Mode(), Holders: 1,
 	}
 }
 

@@ -249,6 +249,9 @@ func (s *Sessions) lose(lock *Lock, why Loss) (lost bool) {
 	if who := lock.OwnerOrName(); who != "" {
 		line = append(line, "owner", strings.ToValidUTF8(who, "?"))
 	}
+	if lock.Note != "" {
+		line = append(line, "note", strings.ToValidUTF8(lock.Note, "?"))
+	}
 	s.Log.Warn("session lock lost", line...)
 	h.LockLost(lock.Key, lock.Token)
 	for _, other := range others {

@@ -19,10 +19,10 @@ func Read(v resp.Value) (h Info, ok bool) {
 	}
 	remaining := v.Elems[7].Int
 	now := v.Elems[6].Int - remaining // the upstream's time
-	client, name := script.SplitWho(string(v.Elems[4].Text))
+	who := script.SplitWho(string(v.Elems[4].Text))
 	h = Info{
 		Kind: string(v.Elems[1].Text), Token: v.Elems[2].Int, Owner: string(v.Elems[3].Text),
-		Client: client, Name: name, Age: script.FromMS(max(now-v.Elems[5].Int, 0)),
+		Client: who.Client, Name: who.Name, Note: who.Note, Age: script.FromMS(max(now-v.Elems[5].Int, 0)),
 		Remaining: script.FromMS(remaining), Session: v.Elems[8].Int == 1,
 		Mode: string(v.Elems[9].Text), Holders: int(v.Elems[10].Int),
 	}
@@ -40,6 +40,7 @@ type Info struct {
 	Owner     string
 	Client    string        // address
 	Name      string        // of the client's connection, if it has one
+	Note      string        // why, if the client has said so
 	Age       time.Duration // since it was acquired, or UnknownAge
 	Remaining time.Duration // until it expires
 	Session   bool
@@ -91,12 +92,12 @@ func (h *Info) AddSeen(lock foreign.Lock) {
 var Fields = []string{"state", "kind", "token", "owner", "client",
 	"acquired_ms", "expires_ms", "remaining_ms", "session", "mode", "holders"}
 
-// TakeName takes the connection's name out of the client in info.lua's reply about a holder, and
-// returns it.
-func TakeName(fields []resp.Value) (name string) {
-	client, name := script.SplitWho(string(fields[4].Text))
-	fields[4].Text = fields[4].Text[:len(client)]
-	return name
+// TakeWho leaves only the address in the client of info.lua's reply about a holder, and returns all
+// that was there.
+func TakeWho(fields []resp.Value) script.Who {
+	who := script.SplitWho(string(fields[4].Text))
+	fields[4].Text = fields[4].Text[:len(who.Client)]
+	return who
 }
 
 // ReadProxies reads the proxies with waiters, in order, from elements of info.lua's reply that

@@ -120,7 +120,7 @@ func TestWhoSharesWithTheFirst(t *testing.T) {
 		owner     string
 		exclusive bool
 	}
-	long := strings.Repeat("x", maxSharersOwners/2)
+	long := strings.Repeat("x", maxSharersTexts/2)
 	for name, test := range map[string]struct {
 		list   []joins
 		shares int // behind the first

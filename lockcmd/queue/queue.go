@@ -81,22 +81,22 @@ func (q *waitQueue) leave(w *Waiter) {
 const (
 	// maxSharers bounds the waiters that are offered a shared lock together with the first.
 	maxSharers = 127
-	// maxSharersOwners bounds the bytes of their owners' names.
-	maxSharersOwners = 16 << 10
+	// maxSharersTexts bounds the bytes of their owners' names and notes.
+	maxSharersTexts = 16 << 10
 )
 
 // offerShared marks the waiters behind the first that can share the lock with it: all up to one
 // that wants the lock for itself, has another identity, or is offered it already. That one goes on
 // waiting, whatever the others are given.
 func (q *waitQueue) offerShared(now time.Time) (list []*Waiter, behind *Waiter) {
-	first, owners := q.first(), 0
+	first, texts := q.first(), 0
 	if !first.Shared {
 		return nil, nil
 	}
 	for place := first.place.Next(); place != nil; place = place.Next() {
 		w := place.Value.(*Waiter)
-		owners += len(w.Owner)
-		if !w.Shared || w.state != waiting || w.As != first.As || owners > maxSharersOwners ||
+		texts += len(w.Owner) + len(w.Note)
+		if !w.Shared || w.state != waiting || w.As != first.As || texts > maxSharersTexts ||
 			len(list) == maxSharers {
 			return list, w
 		}

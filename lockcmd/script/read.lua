@@ -20,7 +20,8 @@ KEYS[2]  its record: "v1 token expires value grace acquired session state connec
               eight, "-" stands for the oldest of them, and is never taken out: such a lock lasts
               until its timeout, whichever connections close
   request, client  which request of the first of these took the lock, 0 if that is not known; and
-              that connection's address, with "|" and its name behind it if it has one
+              that connection's address, with "!" and its note in base64 behind it if it has one,
+              and then with "|" and its name if it has one
   waiting     proxies that have waiters, the longest waiting first: "proxy:seen:how:since,…", or
               "-". The times are in ms. how is letters, and how many times 100 ms, or part of it, a
               round trip from there takes, but 0 for less than 50 ms:

@@ -2,6 +2,7 @@ package script
 
 import (
 	"cmp"
+	"encoding/base64"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ type Request struct {
 	Name       string // of the connection (CLIENT SETNAME); "" for none
 	Session    bool
 	Owner      string
+	Note       string // why, for people; "" for none
 	Shared     bool
 	Limit      int64         // of a shared lock; 0 is none
 	Longest    time.Duration // MAX, of a session lock; 0 is none
@@ -26,26 +28,44 @@ type Request struct {
 	Early time.Duration // EARLY, of ONCE; 0 is none
 }
 
-// who is the client in the lock record: its address, and its connection's name if it has one.
+// who is the client in the lock record: its address, its note, and its connection's name. It may
+// have no blanks, so the note is in base64.
 func (r Request) who() string {
-	if r.Name == "" {
-		return r.Client
+	who := r.Client
+	if r.Note != "" {
+		who += noteMark + base64.RawURLEncoding.EncodeToString([]byte(r.Note))
 	}
-	return r.Client + nameMark + r.Name
+	if r.Name != "" {
+		who += nameMark + r.Name
+	}
+	return who
 }
 
 // OwnerOrName is what people call the client by, if anything.
 func (r Request) OwnerOrName() string { return cmp.Or(r.Owner, r.Name) }
 
-// SplitWho is the address and the name in a lock record's client.
-func SplitWho(who string) (client, name string) {
-	client, name, _ = strings.Cut(who, nameMark)
-	return client, name
+// Who is a lock record's client.
+type Who struct {
+	Client string // address
+	Name   string // of its connection, if it has one
+	Note   string // why it has the lock, if it has said so
+}
+
+// SplitWho takes a lock record's client apart.
+func SplitWho(text string) (who Who) {
+	text, who.Name, _ = strings.Cut(text, nameMark)
+	client, note, _ := strings.Cut(text, noteMark)
+	who.Client = client
+	if note, err := base64.RawURLEncoding.DecodeString(note); err == nil {
+		who.Note = string(note)
+	}
+	return who
 }
 
 const (
-	nameMark    = "|" // no address has it
-	maxConnName = 64  // bytes of a connection's name that a lock record keeps
+	nameMark    = "|" // no address has one of these
+	noteMark    = "!"
+	maxConnName = 64 // bytes of a connection's name that a lock record keeps
 )
 
 // ConnName is a connection's name as a lock record can keep it: Redis allows no blanks in it.

@@ -18,7 +18,7 @@ type Spec struct {
 
 // Specs lists the lock commands.
 var Specs = []Spec{
-	{Name: "lock", MinArgs: 3, MaxArgs: 12, OneLock: true},
+	{Name: "lock", MinArgs: 3, MaxArgs: 14, OneLock: true},
 	{Name: "lockall", MinArgs: 4},
 	{Name: "unlockall", MinArgs: 4},
 	{Name: "unlock", MinArgs: 2, MaxArgs: 3, OneLock: true},

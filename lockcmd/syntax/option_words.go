@@ -12,9 +12,10 @@ type optionSet []option
 
 var (
 	lockOptions = optionSet{{"SHARED", ""}, {"LIMIT", "n"}, {"WAIT", "seconds"}, {"SESSION", ""},
-		{"MAX", "seconds"}, {"OWNER", "name"}}
-	lockAllOptions = optionSet{{"WAIT", "seconds"}, {"SESSION", ""}, {"OWNER", "name"}}
-	onceOptions    = optionSet{{"EARLY", "seconds"}, {"WAIT", "seconds"}, {"SESSION", ""},
+		{"MAX", "seconds"}, {"OWNER", "name"}, {"NOTE", "text"}}
+	lockAllOptions = optionSet{{"WAIT", "seconds"}, {"SESSION", ""}, {"OWNER", "name"},
+		{"NOTE", "text"}}
+	onceOptions = optionSet{{"EARLY", "seconds"}, {"WAIT", "seconds"}, {"SESSION", ""},
 		{"MAX", "seconds"}, {"OWNER", "name"}}
 	doneOptions = optionSet{{"EX", "seconds"}, {"PX", "milliseconds"}}
 	scanOptions = optionSet{{"MATCH", "pattern"}, {"COUNT", "n"},

@@ -103,6 +103,9 @@ type Lock struct {
 // longestWait is the largest WAIT, as for BLPOP: what fits into 64 bits of nanoseconds.
 const longestWait = 1 << 33 * time.Second
 
+// maxNote bounds NOTE's text, bytes: it is in the lock record.
+const maxNote = 256
+
 // parseLimit reads LIMIT's number of holders.
 func parseLimit(arg []byte) (int64, error) {
 	n, ok := resp.ParseInt(arg)
@@ -153,6 +156,13 @@ func parseLock(args [][]byte, maxTimeout time.Duration, known optionSet) (o Lock
 		case "OWNER":
 			if o.Owner = string(value); o.Owner == "" {
 				err = r.lacksValue(arg)
+			}
+		case "NOTE":
+			if o.Note = string(value); o.Note == "" {
+				err = r.lacksValue(arg)
+			} else if len(value) > maxNote {
+				err = syntaxError(arg, fmt.Sprintf("NOTE has %d bytes, want at most %d",
+					len(value), maxNote))
 			}
 		}
 		if err != nil {

@@ -137,15 +137,16 @@ class Held extends Claim
  * Times are seconds or DateIntervals. $timeout is how long a crashed proxy can leave the lock
  * behind. $wait is how long to wait; 0 waits forever, null doesn't wait. $owner is who holds the
  * lock, for people: this program's name, host and process if it is null. $max is how long the lock
- * is held at most, also if $work hangs; null is forever. The prefix of phpredis (OPT_PREFIX) counts.
+ * is held at most, also if $work hangs; null is forever. $note is why, for people, in at most 256
+ * bytes. The prefix of phpredis (OPT_PREFIX) counts.
  */
 function lock(
     callable $connect, string $key, callable $work, float|DateInterval $timeout = 10,
     float|DateInterval|null $wait = null, ?string $owner = null,
-    float|DateInterval|null $max = null,
+    float|DateInterval|null $max = null, ?string $note = null,
 ): mixed {
-    [$session, $token] = acquire($connect, ['LOCK', $key, seconds($timeout)], $wait,
-        $owner, $max);
+    $command = ['LOCK', $key, seconds($timeout), ...($note === null ? [] : ['NOTE', $note])];
+    [$session, $token] = acquire($connect, $command, $wait, $owner, $max);
     $key = $session->_prefix($key);
     try {
         if (!is_int($token)) {

@@ -31,7 +31,7 @@ import redis
 
 from ._shared import (ANSWER_WITHIN, FENCE_SQL, PING_EVERY, Cancelled, Lost, NotAcquired, Request,
                       Seconds, connection_options, done, explained, in_seconds, is_fenced, must_be,
-                      not_held_yet, silence)
+                      not_held_yet, noted, silence)
 
 __all__ = ["Cancelled", "Claim", "Held", "Lost", "NotAcquired", "lock", "locked", "once"]
 
@@ -89,19 +89,21 @@ class Held(Claim):
 
 def lock(r: redis.Redis, key: Any, timeout: Seconds = 10, wait: Optional[Seconds] = None,
          owner: Optional[str] = None, on_lost: Optional[Callable[[Held], Any]] = None,
-         max_hold: Optional[Seconds] = None, cancel: Optional[threading.Event] = None) -> _Lock:
+         max_hold: Optional[Seconds] = None, cancel: Optional[threading.Event] = None,
+         note: Optional[str] = None) -> _Lock:
     """Holds a lock while the block runs. wait: seconds, 0 waits forever, None doesn't wait.
 
     timeout is how long a crashed proxy can leave the lock behind, in seconds. owner is who holds
-    the lock, for people: this program's name, host and process if it is None. on_lost is called
-    from another thread as soon as the lock is lost. At the end of the block Lost is raised then.
+    the lock, for people: this program's name, host and process if it is None. note is why, in at
+    most 256 bytes. on_lost is called from another thread as soon as the lock is lost. At the end of
+    the block Lost is raised then.
     max_hold is how long the lock is held at most, in seconds, also if the block hangs; None is
     forever. Setting cancel, from another thread or a signal handler, ends the wait with Cancelled.
     """
     must_be(redis.Redis, r)
     timeout = in_seconds("timeout", timeout)
-    request = functools.partial(Request, "LOCK", key, timeout, wait=wait, max_hold=max_hold,
-                                owner=owner)
+    request = functools.partial(Request, "LOCK", key, timeout, *noted(note), wait=wait,
+                                max_hold=max_hold, owner=owner)
     request()  # complains here of what is wrong
     return _Lock(_hold(r, key, timeout, request, on_lost, cancel))
 

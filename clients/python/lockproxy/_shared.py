@@ -97,6 +97,11 @@ class Request:
         return pause
 
 
+def noted(note: Optional[str]) -> tuple:
+    """What LOCK is told of why the lock is held."""
+    return () if note is None else ("NOTE", note)
+
+
 def _is_away(error: BaseException) -> bool:
     """Whether the proxy has ended a wait, or cannot be reached."""
     if isinstance(error, (redis.AuthenticationError, redis.exceptions.AuthorizationError)):

@@ -28,7 +28,7 @@ import redis.asyncio
 
 from ._shared import (ANSWER_WITHIN, FENCE_SQL, PING_EVERY, Lost, NotAcquired, Request, Seconds,
                       connection_options, done, explained, in_seconds, is_fenced, must_be,
-                      not_held_yet, silence)
+                      not_held_yet, noted, silence)
 
 __all__ = ["Claim", "Held", "Lost", "NotAcquired", "lock", "locked", "once"]
 
@@ -79,18 +79,19 @@ class Held(Claim):
 
 
 def lock(r: redis.asyncio.Redis, key: Any, timeout: Seconds = 10, wait: Optional[Seconds] = None,
-         owner: Optional[str] = None, max_hold: Optional[Seconds] = None) -> _Lock:
+         owner: Optional[str] = None, max_hold: Optional[Seconds] = None,
+         note: Optional[str] = None) -> _Lock:
     """Holds a lock while the block runs. wait: seconds, 0 waits forever, None doesn't wait.
 
     timeout is how long a crashed proxy can leave the lock behind, in seconds. owner is who holds
-    the lock, for people: this program's name, host and process if it is None. max_hold is how long
-    the lock is held at most, in seconds, also if the block hangs; None is forever. Cancelling the
-    task ends the wait.
+    the lock, for people: this program's name, host and process if it is None. note is why, in at
+    most 256 bytes. max_hold is how long the lock is held at most, in seconds, also if the block
+    hangs; None is forever. Cancelling the task ends the wait.
     """
     must_be(redis.asyncio.Redis, r)
     timeout = in_seconds("timeout", timeout)
-    request = functools.partial(Request, "LOCK", key, timeout, wait=wait, max_hold=max_hold,
-                                owner=owner)
+    request = functools.partial(Request, "LOCK", key, timeout, *noted(note), wait=wait,
+                                max_hold=max_hold, owner=owner)
     request()  # complains here of what is wrong
     return _Lock(_hold(r, key, timeout, request))
 

@@ -114,11 +114,13 @@ module Lockproxy
   # wait:: seconds; 0 waits forever, nil doesn't wait
   # max:: how long the lock is held at most, in seconds, also if the block hangs; nil is forever
   # owner:: who holds the lock, for people; nil is this program, its host and its process
+  # note:: why, for people, in at most 256 bytes
   # on_lost:: called from another thread when the lock is lost. At the end of the block Lost is
   #           raised then.
   def self.lock(key, redis: {}, timeout: 10, wait: nil, max: nil, owner: nil,
-                on_lost: nil)
-    in_session(redis, ["LOCK", key, timeout], wait, max, owner) do |session, token|
+                note: nil, on_lost: nil)
+    command = ["LOCK", key, timeout, *(["NOTE", note] if note)]
+    in_session(redis, command, wait, max, owner) do |session, token|
       held = hold(key, token || raise(NotAcquired, key), session)
       begin
         result = watch(held, on_lost) { yield held }

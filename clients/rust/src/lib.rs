@@ -56,6 +56,8 @@ pub struct Options {
     pub early: Option<Duration>,
     /// Who holds it, for people; None is the program, its host and its process.
     pub owner: Option<String>,
+    /// For lock: why, for people, in at most 256 bytes.
+    pub note: Option<String>,
 }
 
 impl Default for Options {
@@ -67,6 +69,7 @@ impl Default for Options {
             ttl: None,
             early: None,
             owner: None,
+            note: None,
         }
     }
 }

@@ -26,7 +26,11 @@ pub(crate) struct Request {
 
 impl Request {
     pub(crate) fn lock(key: &str, options: &Options) -> Self {
-        Request::new(vec!["LOCK".into(), key.into(), millis(options.timeout)], options)
+        let mut words = vec!["LOCK".into(), key.into(), millis(options.timeout)];
+        if let Some(note) = &options.note {
+            words.extend(["NOTE".into(), note.clone()]);
+        }
+        Request::new(words, options)
     }
 
     pub(crate) fn once(key: &str, options: &Options) -> Self {

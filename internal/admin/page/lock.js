@@ -41,13 +41,14 @@ function fillLock(lock) {
     .concat(lock.others.map((id) => `the proxy ${id}, which has waiters`)));
   $("lock-trying").hidden = $("lock-trying-title").hidden = !lock.trying.length;
   items($("lock-trying"), lock.trying.map((t) => `${[t.name, t.client].filter(Boolean).join(" at ")}${t.library ? ` (${t.library})` : ""}: refused ${t.times} times in ${span(t.for_ms)}`));
-  items($("lock-events"), lock.events.slice(0, 30).map((e) => [`${new Date(e.at_ms).toLocaleTimeString()} ${e.event}: ${who(e)}`, e.event === "seen" ? "" : lasted(e)].filter(Boolean).join(", ")));
+  items($("lock-events"), lock.events.slice(0, 30).map((e) => [`${new Date(e.at_ms).toLocaleTimeString()} ${e.event}: ${who(e)}${quoted(e.note)}`, e.event === "seen" ? "" : lasted(e)].filter(Boolean).join(", ")));
 }
 
 function lockFacts(lock) {
   const held = lock.holder;
   if (!held) return [["Held by", lock.error || "nobody"]];
   const facts = [["Held by", who(held) || "a client that this proxy has not seen"]];
+  if (held.note) facts.push(["Note", held.note]);
   if (held.held_ms >= 0) facts.push(["Since", `${new Date(lock.at_ms - held.held_ms).toLocaleTimeString()}, for ${span(held.held_ms)}`]);
   if (lock.through) facts.push(["Through", lock.through === proxyID ? "this proxy" : "the proxy " + lock.through]);
   facts.push(["Remaining", held.session ? "renewed: a session lock" : span(held.remaining_ms)]);

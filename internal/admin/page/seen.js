@@ -19,7 +19,7 @@ function showSeen(seen) {
     const what = document.createElement("b");
     what.className = e.event === "acquired" ? "" : e.event === "gave up" ? "warn" : "bad";
     what.textContent = e.event;
-    li.append(note(new Date(e.at_ms).toLocaleTimeString() + " "), what, " ", lockLink(e), note(" " + [who({ owner: shorten(e.owner || e.name || ""), client: e.client }), lasted(e)].filter(Boolean).join(", ")));
+    li.append(note(new Date(e.at_ms).toLocaleTimeString() + " "), what, " ", lockLink(e), note(" " + [who({ owner: shorten(e.owner || e.name || ""), client: e.client }) + quoted(e.note), lasted(e)].filter(Boolean).join(", ")));
   });
 }
 

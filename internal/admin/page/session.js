@@ -49,7 +49,7 @@ function releaseText(lock) {
 function askRelease(lock) {
   releasing = lock;
   setText($("release-key"), lock.key);
-  setText($("release-owner"), lock.owner || lock.name || "–");
+  setText($("release-owner"), (lock.owner || lock.name || "–") + quoted(lock.note));
   setText($("release-client"), lock.client);
   setText($("release-token"), String(lock.token));
   setText($("release-held"), lock.held_ms < 0 ? "–" : span(lock.held_ms));

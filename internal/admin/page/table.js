@@ -100,8 +100,8 @@ function update(row, lock) {
   setText(row.tag, tags.join(" · "));
   row.tag.hidden = !tags.length;
   const owner = lock.owner || lock.name;
-  setText(cells.owner, shorten(owner));
-  cells.owner.title = owner.length > 40 ? owner : "";
+  setText(cells.owner, shorten(owner) + quoted(lock.note));
+  cells.owner.title = owner.length > 40 || lock.note.length > 40 ? `${owner} ${lock.note}` : "";
   setText(cells.client, lock.client);
   setText(cells.held, lock.held_ms < 0 ? "–" : span(lock.held_ms));
   setText(row.left, lock.free ? "–" : span(lock.remaining_ms));

@@ -27,6 +27,11 @@ function shorten(name, most = 40) {
   return name.length > most ? name.slice(0, most - 3) + "…" : name;
 }
 
+// quoted is a holder's note behind its name, if there is one.
+function quoted(note) {
+  return note ? ` “${shorten(note)}”` : "";
+}
+
 // who is a client by its owner's name, or else its connection's, and its address.
 function who(e) {
   return [e.owner || e.name, e.client].filter(Boolean).join(" at ");

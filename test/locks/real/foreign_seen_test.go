@@ -179,7 +179,7 @@ func (r foreignRecipe) test(t *testing.T, p *proxytest.Proxy, began time.Time) {
 		shown = "<nil>"
 	}
 	for _, want := range []string{"state held kind other", "owner worker-1 client " +
-		lock.Holder.Addr + " acquired_ms 1", " holders 1 name worker-1 held_ms ",
+		lock.Holder.Addr + " acquired_ms 1", " holders 1 note <nil> name worker-1 held_ms ",
 		" waiters_elsewhere 0 library " + shown + " refused 3 trying " + "[[owner worker-2 client " + lock.Trying[0].Addr + " library " + shown +
 			" refused 3 since_ms 1"} {
 		if !strings.Contains(text, want) {

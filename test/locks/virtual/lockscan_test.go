@@ -21,7 +21,7 @@ func TestLockInfoAndScan(t *testing.T) {
 		c := proxytest.Dial(t, p.Addr)
 		c.Expect("LOCKINFO job", "$-1\r\n")
 		token := c.Lock("job 30 OWNER me")
-		for i, head := range []string{"*30\r\n", "%15\r\n"} {
+		for i, head := range []string{"*32\r\n", "%16\r\n"} {
 			c.Do(fmt.Sprint("HELLO ", i+2))
 			got := c.Do("LOCKINFO job")
 			for _, want := range []string{head,

@@ -95,7 +95,7 @@ func TestHeldAndAgo(t *testing.T) {
 				t.Errorf("LOCKINFO: %q", got)
 			}
 			if got := c.Do("LOCKLOG"); !strings.HasSuffix(got,
-				fmt.Sprintf("$6\r\nago_ms\r\n:%d\r\n", 5000*(i+1))) {
+				fmt.Sprintf("$6\r\nago_ms\r\n:%d\r\n$4\r\nnote\r\n%s\r\n", 5000*(i+1), null)) {
 				t.Errorf("LOCKLOG: %q", got)
 			}
 		}

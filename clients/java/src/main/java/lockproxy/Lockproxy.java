@@ -98,7 +98,7 @@ public final class Lockproxy implements AutoCloseable {
     /** What LOCK is asked for. Whatever is left out is as its method says. */
     public static final class Options {
         Duration timeout = Duration.ofSeconds(10), wait, max, ttl, early;
-        String owner;
+        String owner, note;
         String[] auth = {};
 
         /** How long a crashed proxy can leave the lock behind; 10 s. */
@@ -122,6 +122,8 @@ public final class Lockproxy implements AutoCloseable {
         public Options early(Duration time) { early = time; return this; }
         /** Who holds the lock, for people; the program, its host and its process. */
         public Options owner(String name) { owner = name; return this; }
+        /** For lock: why, for people, in at most 256 bytes; none. */
+        public Options note(String text) { note = text; return this; }
         /** A password, or a user and a password; none. */
         public Options auth(String... words) { auth = words; return this; }
     }
@@ -138,7 +140,11 @@ public final class Lockproxy implements AutoCloseable {
 
     /** Takes a lock. */
     public static Lockproxy lock(Connect to, String key, Options options) throws IOException {
-        Lockproxy lock = ask(to, key, options, "LOCK", key, seconds(options.timeout));
+        String[] words = {"LOCK", key, seconds(options.timeout)};
+        if (options.note != null) {
+            words = new String[] {words[0], key, words[2], "NOTE", options.note};
+        }
+        Lockproxy lock = ask(to, key, options, words);
         if (lock.token == 0) {
             throw new NotAcquired("holds the lock", key);
         }

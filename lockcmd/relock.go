@@ -1,35 +1,117 @@
 package lockcmd
 
 import (
+	"time"
+
+	"lockproxy/internal/journal"
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/chain"
+	"lockproxy/lockcmd/failure"
+	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
 )
 
+// beginRelock is RELOCK.
 func (l *locking) beginRelock(client Client, args [][]byte) *Step {
-	p, err := syntax.ParseToken(args[1], syntax.WantToken)
+	o, err := syntax.ParseRelock(args[1:], l.cfg.MaxTimeout)
 	if err != nil {
 		return chain.Answered(chain.Failed(err))
 	}
-	timeout, err := syntax.ParseTimeout(args[2], l.cfg.MaxTimeout)
-	if err != nil {
-		return chain.Answered(chain.Failed(err))
+	id := names.Lock{DB: client.As.DB, Key: string(args[0])}
+	switch o.Mode {
+	case "SHARED":
+		return l.beginShare(client, id, o)
+	case "EXCLUSIVE":
+		return l.beginExclude(client, id, o)
 	}
-	id, asked := names.Lock{DB: client.As.DB, Key: string(args[0])}, monotonic.Now()
-	c := l.Scripts.Relock(id, p.Value, timeout, false)
+	c, asked := l.Scripts.Relock(id, o.Proof.Value, o.Timeout, false), monotonic.Now()
 	return &Step{Call: c, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		done, err := c.Ints(1, answer, err)
-		if err == nil && done[0] == 1 {
-			err = answer.Unconfirmed(c.Confirm, script.UnsafeTimeout)
-		}
-		if err != nil {
-			return chain.Failed(err), nil
-		}
-		if done[0] == 1 {
-			l.renewals.Relocked(client.Holder, id, p, timeout, asked)
-		}
-		return chain.Int(done[0]), nil
+		return l.relocked(client, id, o, asked, done, answer.Unconfirmed(c.Confirm,
+			script.UnsafeTimeout), err), nil
 	}}
+}
+
+// relocked makes the reply to a RELOCK that leaves the token as it is.
+func (l *locking) relocked(
+	client Client, id names.Lock, o syntax.Relock, asked int64, done []int64, unsafe, err error,
+) Reply {
+	switch {
+	case err != nil:
+		return chain.Failed(err)
+	case done[0] == 0:
+		return chain.Int(0)
+	case unsafe != nil:
+		return chain.Failed(unsafe)
+	}
+	l.renewals.Relocked(client.Holder, id, o.Proof, o.Timeout, asked)
+	return chain.Int(1)
+}
+
+// beginShare is RELOCK … SHARED: waiters that can share the lock join in the same script.
+func (l *locking) beginShare(client Client, id names.Lock, o syntax.Relock) *Step {
+	offer := l.queues.Of(id).Offer(client.As, l.heldOff() == 0, time.Now())
+	c := l.Scripts.Share(l.releases.releaseOf(id, o.Proof, "-", offer), o.Timeout)
+	asked := monotonic.Now()
+	return &Step{Call: c, Finish: func(answer script.Answer, err error) (Reply, *Step) {
+		done, ends, err := l.releases.endOffer(offer, c, answer, err, func(done []int64, err error) {
+			if err == nil && done[0] != 0 {
+				l.renewals.Shares(client.Holder, id, o.Proof)
+			}
+		})
+		reply := l.relocked(client, id, o, asked, done,
+			answer.Unconfirmed(c.Confirm, script.UnsafeTimeout), err)
+		return l.releases.undoAll(client.Holder, rejectedLocks(ends.Rejected), always(reply))
+	}}
+}
+
+// beginExclude is RELOCK … EXCLUSIVE. While it is asked for, the lock is not renewed by the token
+// that ends with it.
+func (l *locking) beginExclude(client Client, id names.Lock, o syntax.Relock) *Step {
+	if rest := l.heldOff(); rest > 0 {
+		return chain.Answered(chain.Failed(failure.HeldOffError(rest)))
+	}
+	h, r := client.Holder, client.Exclusive(id, o.Proof, o.Timeout)
+	h.Suspend(id, o.Proof)
+	c, asked := l.Scripts.Exclude(id, o.Proof.Value, r), time.Now()
+	return &Step{Call: c, Finish: func(answer script.Answer, err error) (Reply, *Step) {
+		done, err := c.Ints(1, answer, err)
+		lock := &held.Lock{Request: r, As: client.As}
+		given := err == nil && done[0] > 0 && done[0] != o.Proof.Token()
+		if given {
+			lock.Token = done[0]
+			l.releases.endExcluded(h, id, o.Proof)
+		}
+		l.renewals.Unlocked(h, id, o.Proof, o.Proof.Token(), given)
+		switch {
+		case err != nil:
+			lock.Owner = "" // it may be released: its client cannot know the token
+			l.releases.failed(h, lock, err)
+			return chain.Failed(err), nil
+		case done[0] < 0:
+			return chain.Null, nil
+		case !given:
+			reply := l.relocked(client, id, o, monotonic.Of(asked), done,
+				answer.Unconfirmed(c.Confirm, script.UnsafeTimeout), nil)
+			if done[0] > 0 && reply.Kind == chain.IntReply {
+				reply.Int = done[0]
+			}
+			return reply, nil
+		}
+		a := script.Attempt{Token: lock.Token, Given: 1, Exclusive: true, AskedAt: asked}
+		if err := l.notConfirmed(&answer, c.Confirm); err != nil {
+			return l.failed(client, lockRequests{r}, a, err)
+		}
+		return l.acquired(h, []*held.Lock{lock}, a), nil
+	}}
+}
+
+// endExcluded notes that a shared lock has become exclusive: its token has ended.
+func (l *releases) endExcluded(by *held.Holder, id names.Lock, p script.Proof) {
+	if ended, _ := l.seen.registry.Remove(id, p, p.Token()); ended != nil {
+		l.seen.observeEnd(journal.Released, ended)
+		l.sessions.Released(ended, held.LostBy("made exclusive with its token by "+by.Addr))
+	}
 }

@@ -57,15 +57,22 @@ func (l *releases) beginRelease(
 	if by != nil && p.Kind == "connection" {
 		has = by.SharedToken(id)
 	}
+	r.Call = l.Scripts.Unlock(l.releaseOf(id, p, has, offer))
+	return r
+}
+
+// releaseOf is what a script is told of an offer.
+func (l *releases) releaseOf(
+	id names.Lock, p script.Proof, has string, offer queue.HandOver,
+) script.Release {
 	var next *script.Request
 	if offer.Next != nil {
 		next = &offer.Next.Request
 	}
-	r.Call = l.Scripts.Unlock(script.Release{
+	return script.Release{
 		Id: id, Proof: p, Has: has, How: l.queues.WaitsAs(id.Key, offer.Compete, false),
 		Wanted: offer.Kind, Next: next, Others: offersOf(offer.Others, offer.Behind),
-	})
-	return r
+	}
 }
 
 // finishRelease ends the offer, and returns whether the lock was released, and what waiters must
@@ -73,10 +80,14 @@ func (l *releases) beginRelease(
 func (l *releases) finishRelease(
 	r *unlockCall, a script.Answer, err error,
 ) (done bool, ends queue.Ends, failed error) {
-	answer, err := r.Ints(3, a, err)
-	if err != nil {
-		answer = []int64{0, 0, 0}
-	}
+	answer, ends, err := l.endOffer(r.handOver, &r.Call, a, err, func(answer []int64, err error) {
+		l.observeRelease(r, a, answer, err)
+	})
+	return answer[0] != 0, ends, err
+}
+
+// observeRelease notes what a release has ended.
+func (l *releases) observeRelease(r *unlockCall, a script.Answer, answer []int64, err error) {
 	if len(answer) > 3 {
 		r.token = answer[3]
 	}
@@ -86,20 +97,33 @@ func (l *releases) finishRelease(
 			l.sessions.Released(lock, lossByRelease(r))
 		}
 	}
+}
+
+// endOffer ends the offer of a script that answers as unlock.lua. It calls ended before waiters are
+// told, and returns the script's answer, and what waiters must not keep.
+func (l *releases) endOffer(
+	offer queue.HandOver, c *script.Call, a script.Answer, err error,
+	ended func(answer []int64, err error),
+) (answer []int64, ends queue.Ends, failed error) {
+	answer, err = c.Ints(3, a, err)
+	if err != nil {
+		answer = []int64{0, 0, 0}
+	}
+	ended(answer, err)
 	var missing error
 	if answer[1] != 0 {
-		missing = l.notConfirmed(&a, r.Confirm)
+		missing = l.notConfirmed(&a, c.Confirm)
 	}
 	unknown := err
 	if failure.NeverSent(err) {
 		unknown = nil
 	}
-	ends = r.handOver.End(queue.Released{
+	ends = offer.End(queue.Released{
 		Done: answer[0] == 1, Token: answer[1], Given: givenTo(answer), Polls: answer[2] == 1,
 		Failed: err != nil, Unknown: unknown, Missing: missing,
 	}, time.Now())
 	l.startAbandoned(ends)
-	return answer[0] != 0, ends, err
+	return answer, ends, err
 }
 
 // unlistPause is how long a proxy stays listed after its last waiter has left. A client that asks

@@ -65,6 +65,21 @@ func (h *Holder) Request(key string, r script.Request) script.Request {
 	return r
 }
 
+// Exclusive is the request that makes the lock of a token exclusive, for timeout. It has the options
+// of the LOCK that took the lock, if this connection has sent that.
+func (h *Holder) Exclusive(id names.Lock, p script.Proof, timeout time.Duration) script.Request {
+	r := script.Request{Timeout: timeout}
+	h.mu.Lock()
+	if old := h.findLocked(id, p); old != nil {
+		r.Owner, r.Note, r.Session = old.Owner, old.Note, old.by != nil
+		if old.last != 0 {
+			r.Longest = max(time.Duration(old.last-monotonic.Now()), time.Millisecond)
+		}
+	}
+	h.mu.Unlock()
+	return h.Request(id.Key, r)
+}
+
 // setLocked changes whether a lock is renewed, and ends a renewal under way. mu is held.
 func (h *Holder) setLocked(lock *Lock, renewed bool) {
 	if lock.renewed {
@@ -146,7 +161,7 @@ func (h *Holder) provenLocked(id names.Lock, p script.Proof) (list []*Lock) {
 func (h *Holder) SharedToken(id names.Lock) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if lock := h.findLocked(id, script.Proof{Kind: "connection"}); lock != nil && lock.Shared {
+	if lock := h.findLocked(id, script.Proof{Kind: "connection"}); lock != nil && lock.IsShared() {
 		return lock.tokenText()
 	}
 	return "-"
@@ -156,7 +171,8 @@ func (h *Holder) SharedToken(id names.Lock) string {
 // none. Without a token it is the last that the connection took. mu is held.
 func (h *Holder) findLocked(id names.Lock, p script.Proof) (found *Lock) {
 	lock := h.locks[ID{id, 0}]
-	if lock != nil && (p.Kind != "token" || p.Value == lock.tokenText()) {
+	byToken := p.Kind == "token"
+	if lock != nil && (byToken && p.Value == lock.tokenText() || !byToken && !lock.IsShared()) {
 		return lock
 	}
 	if p.Kind == "token" {
@@ -173,7 +189,9 @@ func (h *Holder) findLocked(id names.Lock, p script.Proof) (found *Lock) {
 // releasedLocked forgets a lock that was released: the exclusive one, that of a token if it is not
 // 0, or those of all holders. mu is held.
 func (h *Holder) releasedLocked(id names.Lock, token int64, all bool) {
-	h.removeLocked(ID{id, 0})
+	if lock := h.locks[ID{id, 0}]; lock != nil && (lock.Token == token || !lock.IsShared()) {
+		h.removeLocked(ID{id, 0})
+	}
 	if token != 0 {
 		h.removeLocked(ID{id, token})
 	}

@@ -26,6 +26,7 @@ type Lock struct {
 	// keeps the lock at least as long. It is 0 once another client has released the lock here.
 	Until atomic.Int64
 
+	converted  atomic.Bool  // it was exclusive, and is shared since
 	relocked   atomic.Int64 // the timeout that RELOCK has given it, as time.Duration; 0 if none has
 	suspicions atomic.Int32 // that it is lost: see Sessions.verify
 
@@ -70,8 +71,11 @@ func (lock *Lock) Login() names.Identity {
 // ID names a lock of one holder.
 type ID struct {
 	names.Lock
-	token int64 // 0 unless the lock is shared, and can have several holders
+	token int64 // 0 unless the lock was shared from the beginning, and can have several holders
 }
+
+// IsShared reports whether others may hold the lock, too.
+func (lock *Lock) IsShared() bool { return lock.Shared || lock.converted.Load() }
 
 func (lock *Lock) heldID() ID {
 	if lock.Shared {
@@ -114,11 +118,12 @@ func (lock *Lock) Holder() journal.Holder {
 
 // Info is what this proxy knows about the lock.
 func (lock *Lock) Info() lockinfo.Info {
+	mode := script.Request{Shared: lock.IsShared()}.Mode()
 	return lockinfo.Info{
 		Lock: lock.ID(), Kind: script.KindLockproxy, Token: lock.Token, Owner: lock.Owner,
 		Client: lock.Client, Name: lock.Name, Note: lock.Note,
 		Age: monotonic.Since(lock.Since), Remaining: -monotonic.Since(lock.Until.Load()),
-		Session: lock.Session, Mode: lock.Mode(), Holders: 1,
+		Session: lock.Session, Mode: mode, Holders: 1,
 	}
 }
 

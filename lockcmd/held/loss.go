@@ -109,7 +109,7 @@ func (s *Sessions) VerifySessions(db int, keys []string, why Loss) {
 	for _, key := range keys {
 		for _, lock := range s.registry.sessionsOf(names.Lock{DB: db, Key: key}) {
 			s.Verify(lock, why)
-			if lock.Shared && why == (Loss{}) {
+			if lock.IsShared() && why == (Loss{}) {
 				break // its other holders change the key, too; if one loses it, all do
 			}
 		}
@@ -175,7 +175,7 @@ func (s *Sessions) verify(lock *Lock, why Loss) {
 		v, err := s.Ask(on, script.CheckScript, lock.Key, lock.tokenText())
 		if err == nil && v.Int == 0 || isWrongType(err) {
 			s.lose(lock, cmp.Or(why, lossAtRenewal(err)))
-			if lock.Shared {
+			if lock.IsShared() {
 				s.VerifySessions(lock.As.DB, []string{lock.Key}, cmp.Or(why, lostNotHeld))
 			}
 		}

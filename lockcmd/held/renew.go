@@ -86,6 +86,23 @@ func (r *Renewals) Relocked(
 	}
 }
 
+// Shares notes that the lock of a token is shared from now on.
+func (r *Renewals) Shares(h *Holder, id names.Lock, p script.Proof) {
+	r.registry.Visit(id, func(lock *Lock) {
+		if lock.Token != p.Token() {
+			return
+		}
+		for _, one := range append(lock.others, lock) {
+			one.converted.Store(true)
+		}
+	})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if lock := h.findLocked(id, p); lock != nil {
+		lock.converted.Store(true)
+	}
+}
+
 // renewLocked sets the time of a lock's next renewal. h.mu is held.
 func (r *Renewals) renewLocked(h *Holder, lock *Lock, when int64) {
 	h.setLocked(lock, true)

@@ -1,4 +1,4 @@
---[[ Behind write.lua in the scripts that free a lock: how they tell other proxies of it. ]]
+--[[ Behind write.lua in the scripts that let others have a lock: how they tell their proxies. ]]
 
 -- The lock in a message: its name would tell others what it is called.
 local function hashed(db) return redis.sha1hex(db .. ':' .. KEYS[1]) end

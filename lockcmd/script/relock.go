@@ -1,6 +1,7 @@
 package script
 
 import (
+	"strconv"
 	"time"
 
 	"lockproxy/internal/names"
@@ -10,8 +11,34 @@ import (
 func (m *Maker) Relock(
 	id names.Lock, token string, timeout time.Duration, session bool,
 ) *Call {
-	c := m.Call(RelockScript, id.Key, NoFastPath, "",
-		token, milliseconds(timeout), m.unit(), m.retention, Flag(session))
+	purpose := "extend"
+	if session {
+		purpose = "renew"
+	}
+	return m.relock(id, token, timeout, "", purpose)
+}
+
+func (m *Maker) relock(
+	id names.Lock, token string, timeout time.Duration, requests string, purpose ...string,
+) *Call {
+	words := append([]string{token, milliseconds(timeout), m.unit(), m.retention}, purpose...)
+	c := m.Call(RelockScript, id.Key, NoFastPath, requests, words...)
 	c.Confirm = m.Confirm
 	return &c
+}
+
+// Share is Relock that makes an exclusive lock a shared one. u says what the waiters here want.
+func (m *Maker) Share(u Release, timeout time.Duration) *Call {
+	holder := Request{Timeout: timeout, Connection: "-", Number: "0", Client: "-", Shared: true}
+	var waiters []Request
+	if u.Next != nil {
+		waiters = append([]Request{*u.Next}, u.Others...)
+	}
+	return m.relock(u.Id, u.Proof.Value, timeout, listOf(holder, waiters...), "share", u.Wanted,
+		m.Proxy, string(u.How), strconv.Itoa(u.Id.DB), m.slotTag(u.Id.Key))
+}
+
+// Exclude is Relock that makes a shared lock exclusive, for a request.
+func (m *Maker) Exclude(id names.Lock, token string, r Request) *Call {
+	return m.relock(id, token, r.Timeout, listOf(r), "exclude")
 }

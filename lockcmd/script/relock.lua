@@ -6,31 +6,68 @@ given      the token
 timeout    ms
 unit       of what is written at the lock, "ms" or "s"
 retention  how long the record outlives the lock, ms
-renews     1 to never shorten it: a renewal may run after a RELOCK or LOCK that gave the lock more
-           time
+purpose    "extend"; "renew" to never shorten it: a renewal may run after a RELOCK or LOCK that gave
+           the lock more time; "share", whereby an exclusive lock becomes a shared one; or "exclude",
+           whereby a shared one becomes exclusive if nobody else shares it. The first request is
+           that of the holder then, and for "share" those of the waiters here are behind it
+wanted, proxy, how, db, tag  for "share", as for unlock.lua
 
-Returns 1, or 0 if the token does not hold the lock; WRONGTYPE if a key holds something else.
+Returns 1, or 0 if the token does not hold the lock. For "share" it returns what unlock.lua does for
+a holder that leaves others; for "exclude" the new token, or -1 if others share the lock, or the old
+token if the lock is exclusive already. WRONGTYPE if a key holds something else.
 ]]
-local given, timeout, unit, retention, renews = unpack(words)
+local given, timeout, unit, retention, purpose, wanted, proxy, how, db, tag = unpack(words)
+retention = tonumber(retention)
 
 if malformed then return redis.error_reply(WRONGTYPE) end
 local at, text = expiry(tonumber(timeout), unit)
 local h = sorted and holder_with(given)
+if h and purpose == 'exclude' then
+  if count_holders() > 1 then return -1 end
+  check_rights()
+  local new = next_token()
+  write_given(requests[1], new, at, text, grace_end(), waiting, retention)
+  write_lock(text, at + guard - now)
+  return tonumber(new)
+end
 if h then
-  if renews == '1' and at <= h.expires then return 1 end
+  if purpose == 'renew' and at <= h.expires then return 1 end
   check_rights()
   redis.call('ZREM', KEYS[2], h.token) -- so that a full server lets the script write
   redis.call('ZADD', KEYS[2], whole(at), h.token)
-  write_shared(token, waiting, unit, grace, tonumber(retention))
-  return 1
+  write_shared(token, waiting, unit, grace, retention)
+  return purpose == 'share' and {2, 0, 0} or 1
 end
 if not held or state ~= 'held' or token ~= given or foreign_twin() then
   if foreign() == 'data' then return redis.error_reply(WRONGTYPE) end
-  return 0
+  return purpose == 'share' and {0, 0, 0} or 0
 end
-if renews == '1' and at <= expires then return 1 end
+if purpose == 'share' then
+  check_rights()
+  local told = waiting_proxies(proxy)
+  local kept, lives = record, expires + guard - now + retention
+  table.remove(requests, 1)
+  local done, first, polls, n = pcall(function()
+    redis.call('DEL', KEYS[2])
+    sorted, state, expires = false, 'shared', nil
+    replace_holder({token = token, expires = at, acquired = acquired, session = session,
+      connections = connections, request = request, client = client, owner = owner})
+    return let_in(1, wanted, proxy, how, unit, retention)
+  end)
+  if done then
+    for _, entry in ipairs(told) do
+      if not waits_as(entry, SHARES_AT_ALL) then break end
+      publish(tag, entry.proxy, hashed(db))
+    end
+    return {2, first, polls, tonumber(given), n}
+  end
+  redis.pcall('DEL', KEYS[2]) -- as in lock.lua
+  redis.call('SET', KEYS[2], kept, 'PX', whole(lives))
+  return redis.error_reply(type(first) == 'table' and first.err or tostring(first))
+end
+if purpose == 'renew' and at <= expires then return 1 end
 write_lock(text, at + guard - now)
 write_record({token = token, expires = at, value = text, grace = grace, acquired = acquired,
   session = session, state = 'held', connection = connections, request = request, client = client,
-  waiting = waiting, owner = owner}, tonumber(retention))
-return 1
+  waiting = waiting, owner = owner}, retention)
+return purpose == 'exclude' and tonumber(token) or 1

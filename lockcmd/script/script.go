@@ -24,8 +24,8 @@ const giving = "read write waiting requests shared"
 
 var (
 	LockScript   = NewScript("lock", "fast_lock fast_share "+giving+" take lock")
-	UnlockScript = NewScript("unlock", "fast_unlock fast_leave "+giving+" notify unlock")
-	RelockScript = NewScript("relock", giving+" relock")
+	UnlockScript = NewScript("unlock", "fast_unlock fast_leave "+giving+" notify sharers unlock")
+	RelockScript = NewScript("relock", giving+" notify sharers relock")
 	RepairScript = NewScript("repair", "read repair")
 	InfoScript   = NewScript("info", "read info")
 	CheckScript  = NewScript("check", "read write check")

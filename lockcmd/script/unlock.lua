@@ -159,33 +159,15 @@ end
 local others = waiting_proxies(proxy)
 local longest = waiting_proxies(nil)[1]
 local after_others = (wanted == 'fair' or wanted == 'all') and longest and longest.proxy ~= proxy
--- A holder that leaves others lets nobody in who came after another proxy's exclusive waiter.
-local after_exclusive = longest and longest.proxy ~= proxy
-  and not waits_as(longest, SHARES_AT_ALL)
 
 local waiter = requests[1]
-local function share_next(holders)
-  local given, first, again = share(requests, holders, others, proxy, how, unit, grace_end(),
-    retention)
-  return given > 0 and first or 0, given, again
-end
-
 if leaves then
   local left = count_holders() - 1
   if left > 0 then check_rights() end
   remove_holder(leaves.token)
   if left > 0 then
-    local unnamed = wanted == 'self' or wanted == 'free' or wanted == 'gap'
-    if shares and not after_others and not after_exclusive then
-      local first, given, again = share_next(left)
-      if given > 0 then return {2, first, 0, its_token, given, its_client} end
-      unnamed = again
-    end
-    write_shared(token, waiting, unit, grace, retention)
-    if longest and longest.proxy ~= proxy and not after_exclusive then
-      notify(longest.proxy)
-    end
-    return {2, 0, unnamed and 1 or 0, its_token, 0, its_client}
+    local first, polls, given = let_in(left, wanted, proxy, how, unit, retention, notify)
+    return {2, first, polls, its_token, given, its_client}
   end
 end
 
@@ -200,8 +182,9 @@ end
 if not reserved_for and shares and wanted ~= 'free' then
   redis.call('DEL', KEYS[2])
   sorted, expires = false, nil
-  local done, first, given = pcall(share_next, 0)
-  if done then return {1, first, 0, its_token, given, its_client} end
+  local done, given, first = pcall(share, requests, 0, others, proxy, how, unit, grace_end(),
+    retention)
+  if done then return {1, given > 0 and first or 0, 0, its_token, given, its_client} end
   -- As in lock.lua. The lock is freed, and its waiters ask again.
   redis.pcall('DEL', KEYS[2])
   redis.call('DEL', KEYS[1])

@@ -33,7 +33,7 @@ func (d *Deadlocks) registered(locks []lockAs) map[lockAs]*holding {
 	for _, lock := range locks {
 		h := &holding{}
 		d.locks.Visit(names.Lock{DB: lock.as.DB, Key: lock.key}, func(lock *held.Lock) {
-			h.shared = lock.Shared
+			h.shared = lock.IsShared()
 			h.by = append(h.by, deadlock.Holder{Owner: deadlock.Binary(lock.Owner), Token: lock.Token})
 		})
 		found[lock] = h

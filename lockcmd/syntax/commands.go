@@ -22,7 +22,7 @@ var Specs = []Spec{
 	{Name: "lockall", MinArgs: 4},
 	{Name: "unlockall", MinArgs: 4},
 	{Name: "unlock", MinArgs: 2, MaxArgs: 3, OneLock: true},
-	{Name: "relock", MinArgs: 4, MaxArgs: 4, OneLock: true},
+	{Name: "relock", MinArgs: 4, MaxArgs: 5, OneLock: true},
 	{Name: "lockinfo", MinArgs: 2, MaxArgs: 3, OneLock: true},
 	{Name: "lockscan", MinArgs: 2, MaxArgs: 8, Heavy: true},
 	{Name: "locktop", MinArgs: 1, MaxArgs: 6, Heavy: true},

@@ -17,8 +17,9 @@ var (
 		{"NOTE", "text"}}
 	onceOptions = optionSet{{"EARLY", "seconds"}, {"WAIT", "seconds"}, {"SESSION", ""},
 		{"MAX", "seconds"}, {"OWNER", "name"}}
-	doneOptions = optionSet{{"EX", "seconds"}, {"PX", "milliseconds"}}
-	scanOptions = optionSet{{"MATCH", "pattern"}, {"COUNT", "n"},
+	relockOptions = optionSet{{"SHARED", ""}, {"EXCLUSIVE", ""}}
+	doneOptions   = optionSet{{"EX", "seconds"}, {"PX", "milliseconds"}}
+	scanOptions   = optionSet{{"MATCH", "pattern"}, {"COUNT", "n"},
 		{"KIND", "lockproxy|timestamp|other|all"}}
 	topOptions = optionSet{{"BY", "wait|hold|count"}, {"COUNT", "n"}, {"SHAPES", ""}}
 	logOptions = optionSet{{"COUNT", "n"}}
@@ -69,8 +70,10 @@ func (r *optionReader) next() (word string, value []byte, err error) {
 		return "", nil, syntaxError(arg, word+" is given twice")
 	}
 	r.given |= 1 << i
-	if r.has("SHARED") && r.has("LIMIT") {
-		return "", nil, syntaxError(arg, "SHARED and LIMIT exclude each other")
+	for _, other := range []string{"LIMIT", "EXCLUSIVE"} {
+		if r.has("SHARED") && r.has(other) {
+			return "", nil, syntaxError(arg, "SHARED and "+other+" exclude each other")
+		}
 	}
 	r.args = r.args[1:]
 	if r.known[i].value == "" {

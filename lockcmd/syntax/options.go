@@ -93,6 +93,29 @@ func ParseToken(arg []byte, want string) (script.Proof, error) {
 	return script.Proof{Kind: "token", Value: strconv.FormatInt(token, 10)}, nil
 }
 
+// Relock are the arguments of RELOCK after the key.
+type Relock struct {
+	Proof   script.Proof
+	Timeout time.Duration
+	Mode    string // SHARED or EXCLUSIVE, what the lock is to be; "" leaves it as it is
+}
+
+// ParseRelock reads "token timeout [SHARED | EXCLUSIVE]".
+func ParseRelock(args [][]byte, maxTimeout time.Duration) (o Relock, err error) {
+	if o.Proof, err = ParseToken(args[0], WantToken); err != nil {
+		return o, err
+	}
+	if o.Timeout, err = ParseTimeout(args[1], maxTimeout); err != nil {
+		return o, err
+	}
+	for r := (optionReader{known: relockOptions, args: args[2:]}); r.more(); {
+		if o.Mode, _, err = r.next(); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
 // Lock are the arguments of LOCK after the key.
 type Lock struct {
 	script.Request // Holder.request sets the other fields

@@ -13,7 +13,7 @@ var optionInUsage = regexp.MustCompile(`\b([A-Z]+)(?: ([a-z|]+)\b)?`)
 // are taken, with the values that they take.
 func TestUsageHasTheOptionsThatAreTaken(t *testing.T) {
 	for name, known := range map[string]optionSet{"lock": lockOptions, "lockall": lockAllOptions,
-		"once": onceOptions, "done": doneOptions, "lockscan": scanOptions, "locktop": topOptions,
+		"once": onceOptions, "done": doneOptions, "relock": relockOptions, "lockscan": scanOptions, "locktop": topOptions,
 		"locklog": logOptions} {
 		i := slices.IndexFunc(Specs, func(c Spec) bool { return c.Name == name })
 		usage := Specs[i].Usage()

@@ -218,7 +218,7 @@ func TestLockInfoLists(t *testing.T) {
 		list := info("HOLDERS")
 		if len(list) != 1 || list[0]["token"] != token || list[0]["owner"] != "anna" ||
 			list[0]["client"] != holder.LocalAddr().String() || list[0]["mode"] != "exclusive" ||
-			list[0]["session"] != int64(1) || len(list[0]) != 8 ||
+			list[0]["session"] != int64(1) || len(list[0]) != 9 ||
 			list[0]["expires_ms"].(int64)-list[0]["acquired_ms"].(int64) < 30000 {
 			t.Errorf("%v", list)
 		}

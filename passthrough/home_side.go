@@ -19,8 +19,6 @@ type homeSide struct {
 	unsent    []byte      // not yet sent
 	calls     callBatch   // go behind unsent
 	idleTimer *time.Timer // calls closeIdle; nil if nothing does
-	staying   *time.Timer // calls openOwn; nil if nothing does
-	stop      func()      // ends what openOwn waits for; nil if it has not been called
 }
 
 // openHome opens the home and sets it up as the client has set up the last one. A dialled one has
@@ -29,18 +27,6 @@ func (s *homeSide) openHome(ctx context.Context, dialled bool) error {
 	loopguard.MayWait()
 	defer s.c.waits()()
 	begun := time.Now()
-	s.c.mu.Lock()
-	for s.c.opening {
-		s.c.room.Wait()
-	}
-	open := s.c.home != nil
-	s.c.opening = !open
-	s.c.mu.Unlock()
-	if open {
-		s.useHome()
-		return nil
-	}
-	defer s.openingEnded()
 	if s.lastHome != nil {
 		s.c.out.addMustRead(1) // its reader may wait for the client
 		<-s.lastHome.ended
@@ -56,10 +42,6 @@ func (s *homeSide) openHome(ctx context.Context, dialled bool) error {
 	found, err := s.c.pool.findHome(ctx, setup, letIn, dialled)
 	if err == nil {
 		s.beginHome(found)
-	} else if s.c.pool.refusesOwn(setup, err) { // no connection is the client's any more
-		s.c.mu.Lock()
-		defer s.c.mu.Unlock()
-		s.c.end = max(s.c.end, WhenAnswered)
 	}
 	return err
 }
@@ -91,26 +73,12 @@ func (s *homeSide) takeHome() (taken bool) {
 
 // beginHome makes a connection the client's home. It does not wait.
 func (s *homeSide) beginHome(found spare) {
-	h := s.newHome(found)
-	s.c.mu.Lock()
-	s.beginHomeLocked(h)
-	s.c.mu.Unlock()
-	s.begun(h)
-}
-
-// newHome makes a home of a connection.
-func (s *homeSide) newHome(found spare) *home {
 	h := &home{c: s.c, phase: held, heardAt: found.heardAt, given: found}
 	if found.waited {
 		h.said = more // an error that comes first is no refusal of the connection
 	}
 	h.init(found.Conn, h, minBuf, s.c.pool.loops)
-	return h
-}
-
-// beginHomeLocked makes h the client's home. begun must be called once mu, which is held, is not.
-func (s *homeSide) beginHomeLocked(h *home) {
-	found := h.given
+	s.c.mu.Lock()
 	if s.c.where.known {
 		s.c.writes = max(s.c.writes, Elsewhere)
 		if found.server.Differs(s.c.where.server) || s.c.pool.newest.elsewhere(&s.c.where) {
@@ -134,10 +102,7 @@ func (s *homeSide) beginHomeLocked(h *home) {
 	default:
 		s.idleTimer.Reset(every)
 	}
-}
-
-// begun begins to read a new home.
-func (s *homeSide) begun(h *home) {
+	s.c.mu.Unlock()
 	s.c.pool.homes.open.Add(1)
 	s.c.pool.homes.opened.Add(1)
 	h.start() // until conn ends: End closes conn, and Wait waits

@@ -78,10 +78,11 @@ func TestHandover(t *testing.T) {
 			if status := old.status(); status != 0 {
 				t.Errorf("the old process: status %d\n%s", status, old.said())
 			}
-			if resp, err := http.Get("http://" + admin + "/readyz"); err != nil ||
-				resp.StatusCode != http.StatusOK {
-				t.Errorf("the admin pages of the new process: %v, %v", resp, err)
-			}
+			testwait.Until(t, "the admin pages are those of the new process, which is ready",
+				func() bool {
+					resp, err := http.Get("http://" + admin + "/readyz")
+					return err == nil && resp.StatusCode == http.StatusOK
+				})
 			old = heir
 			next := asked.Load() + 10
 			testwait.Until(t, "clients are served by the new process",

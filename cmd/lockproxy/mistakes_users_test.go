@@ -22,8 +22,7 @@ func TestMistakesOfUsers(t *testing.T) {
 	s.do("ACL", "SETUSER", "limited", "on", ">pw", "~app:*", "+@all", "-evalsha", "-eval")
 	const (
 		help    = "; see LOCK HELP"
-		options = "want SHARED, LIMIT n, WAIT seconds, SESSION, MAX seconds, " +
-			"OWNER name or NOTE text" + help
+		options = "want SHARED, LIMIT n, WAIT seconds, SESSION, MAX seconds or OWNER name" + help
 		seconds = " (seconds, greater than 0, at most 86400)"
 		noLock  = "-WRONGTYPE Key holds a value that is not a lock: choose another name for the lock"
 		inMulti = "-ERR Command not allowed inside a transaction: send it before MULTI, or use FENCE"

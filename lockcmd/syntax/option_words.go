@@ -25,11 +25,14 @@ var (
 	logOptions = optionSet{{"COUNT", "n"}}
 )
 
-// String lists the options, for an error.
+// String lists the options, for an error. NOTE is left out: clients compare the text of the error,
+// which is older.
 func (s optionSet) String() string {
-	words := make([]string, len(s))
-	for i, o := range s {
-		words[i] = o.String()
+	words := make([]string, 0, len(s))
+	for _, o := range s {
+		if o.word != "NOTE" {
+			words = append(words, o.String())
+		}
 	}
 	last := len(words) - 1
 	if last == 0 {

@@ -129,8 +129,8 @@ func TestIntrospectionOfNames(t *testing.T) {
 				docs[3] != their[1] || docs[7] != their[3] {
 				t.Errorf("DOCS of %q", names)
 			}
-			want = "$7|summary|$88|Let a lock run for a time from now, if the token still holds " +
-				"it; returns whether it does|"
+			want = "$7|summary|$142|Let a lock run for a time from now, if the token still holds " +
+				"it; returns whether it does, or the new token of a lock that has become exclusive|"
 			if got := strings.ReplaceAll(docs[5], "\r\n", "|"); !strings.Contains(got, want) ||
 				!strings.Contains(got, "$14|key_spec_index|:0|") {
 				t.Errorf("DOCS relock: %s", got)
@@ -154,7 +154,7 @@ func TestIntrospectionFiltersAndKeys(t *testing.T) {
 		{"COMMAND GETKEYSANDFLAGS unlock a",
 			"*1\r\n*2\r\n$1\r\na\r\n*3\r\n+RW\r\n+access\r\n+delete\r\n"},
 		{"COMMAND GETKEYS LOCK a", "-ERR Invalid number of arguments specified for command\r\n"},
-		{"COMMAND GETKEYS RELOCK a 1 600 3",
+		{"COMMAND GETKEYS RELOCK a 1",
 			"-ERR Invalid number of arguments specified for command\r\n"},
 		{"COMMAND GETKEYS LOCKSCAN 0", "-ERR The command has no key arguments\r\n"},
 		{"COMMAND GETKEYS LOCKTOP SHAPES", "-ERR The command has no key arguments\r\n"},

@@ -15,7 +15,6 @@ import (
 // Queues are the clients that wait here, and those that compete with them, by the lock.
 type Queues struct {
 	waiters    atomic.Int64          // for any lock
-	watches    atomic.Int64          // likewise: see Watch
 	waitedKeys *foreign.Filter       // of all queues
 	waited     names.Index           // likewise
 	hears      func(key string) bool // see Hears
@@ -31,9 +30,6 @@ type Queues struct {
 	joined  time.Duration             // guarded by mu; the sum of when waits joined, since began
 	asking  map[string]*Wait          // guarded by mu; by the connection
 	left    leftLocks                 // guarded by mu
-
-	watching map[names.Lock]map[string]*Watch // guarded by mu; by the connection
-	watchers map[string]*Watch                // guarded by mu; likewise
 }
 
 // distance is how far the upstream of a lock is. steps is how the lock record tells it.
@@ -46,8 +42,7 @@ func New(ways distance) *Queues {
 	return &Queues{
 		waitedKeys: foreign.NewFilter(), ways: ways, hears: func(string) bool { return false },
 		of: map[names.Lock]*waitQueue{}, foreign: foreignClients{}, asking: map[string]*Wait{},
-		left:     leftLocks{of: map[names.Hash]leftLock{}},
-		watching: map[names.Lock]map[string]*Watch{}, watchers: map[string]*Watch{},
+		left: leftLocks{of: map[names.Hash]leftLock{}},
 	}
 }
 
@@ -60,8 +55,8 @@ type Queue struct {
 // Of returns the queue of a lock.
 func (qs *Queues) Of(id names.Lock) Queue { return Queue{qs, id} }
 
-// Waiting reports whether any client waits for a lock, or watches one.
-func (qs *Queues) Waiting() bool { return qs.waiters.Load() > 0 || qs.watches.Load() > 0 }
+// Waiting reports whether any client waits for a lock.
+func (qs *Queues) Waiting() bool { return qs.waiters.Load() > 0 }
 
 // MayWait reports whether clients may wait for a lock. It is cheap; false is certain.
 func (qs *Queues) MayWait(key []byte) bool { return qs.Waiting() && qs.waitedKeys.May(key) }

@@ -13,22 +13,16 @@ func (qs *Queues) WaitsFor(connection string) (key string, waits bool) {
 	if w := qs.asking[connection]; w != nil {
 		return w.Lead.Key, true
 	}
-	if w := qs.watchers[connection]; w != nil {
-		return w.id.Key, true
-	}
 	return "", false
 }
 
-// Unblock ends the wait of a client's LOCK, LOCKALL or LOCKINFO. It reports whether the client still
-// waited. If the lock is on its way, it is released.
+// Unblock ends the wait of a client's LOCK or LOCKALL. It reports whether the client still waited.
+// If the lock is on its way, it is released.
 func (qs *Queues) Unblock(connection string, withError bool) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	w := qs.asking[connection]
-	if w == nil {
-		return qs.unblockWatch(connection, withError)
-	}
-	if !w.refuse(failure.UnblockedError(withError)) {
+	if w == nil || !w.refuse(failure.UnblockedError(withError)) {
 		return false
 	}
 	w.Signal()

@@ -68,7 +68,8 @@ func TestPasswordChangedWhileAllClientsAreBusy(t *testing.T) {
 }
 
 // A client that came before there was a password is not asked for one, even if it has sent nothing
-// yet; a later client is. Where clients share connections, it is asked when it needs its own.
+// yet; a later client is. Where clients share connections, it is asked when it needs its own, unless
+// one is there that was opened before, too.
 func TestConnectedBeforeThereWasAPassword(t *testing.T) {
 	for _, dedicated := range []bool{false, true} {
 		server := testredis.Start(t)
@@ -91,7 +92,12 @@ func TestConnectedBeforeThereWasAPassword(t *testing.T) {
 		if dedicated {
 			commands = []string{"GET a", "HELLO 3", "MULTI", "PING", "EXEC", "ACL WHOAMI"}
 		} else {
-			defer func() { through.Expect("MULTI", "-NOAUTH…") }()
+			defer func() {
+				got := through.Do("MULTI")
+				if got != "+OK\r\n" && !strings.HasPrefix(got, "-NOAUTH ") {
+					t.Errorf("MULTI: got %q", got)
+				}
+			}()
 		}
 		for _, command := range commands {
 			if want, got := shown(command, direct.Do(command)),

@@ -67,7 +67,8 @@ func TestClaimHandedAsTheWaitEnds(t *testing.T) {
 		w, _ := l.queues.Join(r, names.Identity{}, time.Millisecond, time.Now())
 		offer := l.queues.Of(w.ID()).Offer(names.Identity{}, true, time.Now())
 		offer.End(queue.Released{Done: true, Token: 200, Given: 1}, time.Now())
-		reply := endTurn(&turn{waits: l.waits, s: by, w: w.Wait, by: oneLock{l.waits, by, w}})
+		reply := endTurn(t.Context(),
+			&turn{waits: l.waits, s: by, w: w.Wait, by: oneLock{l.waits, by, w}})
 		if reply.Text != "stored" || reply.Given != nil || released.Load() == 0 {
 			t.Errorf("its client is told %+v, and %d releases", reply, released.Load())
 		}
@@ -89,7 +90,8 @@ func TestServedWaiterHasNotGivenUp(t *testing.T) {
 		if l.waits.seen.journal.WaitBegan(w.ID(), 0, 0); served {
 			w.Serve(&value, time.Now())
 		}
-		endTurn(&turn{waits: l.waits, s: by, w: w.Wait, by: oneLock{l.waits, by, w}})
+		endTurn(t.Context(),
+			&turn{waits: l.waits, s: by, w: w.Wait, by: oneLock{l.waits, by, w}})
 		events, _ := l.waits.seen.journal.Events(-1<<62, 10, func(e *journal.Event) bool {
 			return e.Kind == journal.GaveUp
 		})
@@ -100,10 +102,10 @@ func TestServedWaiterHasNotGivenUp(t *testing.T) {
 }
 
 // endTurn ends a turn whose time has expired.
-func endTurn(t *turn) Reply {
+func endTurn(ctx context.Context, t *turn) Reply {
 	t.queued = true
 	t.leave(nil)
-	return goOn(context.Background(), func(func()) chain.Turn { return t })
+	return goOn(ctx, func(func()) chain.Turn { return t })
 }
 
 // A value that can be the timestamp of a lock costs a second round trip once. From then on the lock

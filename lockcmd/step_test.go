@@ -218,7 +218,7 @@ func TestNoCommandKeepsItsArguments(t *testing.T) {
 			for _, v := range []resp.Value{numbers(0, 0, 1000, 1).Value, numbers(1, 0, 0).Value} {
 				asked := &strings.Builder{}
 				on := &keptSession{fixedSession: fixedSession{answer: v}, asked: asked}
-				l.follow(on, text, raw)
+				l.follow(t.Context(), on, text, raw)
 				if said := asked.String(); strings.Contains(said, "\x00") ||
 					strings.Contains(said, `\x00`) {
 					t.Errorf("%s: it asks for %q", text, asked)
@@ -230,7 +230,7 @@ func TestNoCommandKeepsItsArguments(t *testing.T) {
 
 // follow runs a command whose arguments are overwritten once it has begun. The commands that it asks
 // for are answered with raw.
-func (l *Locks) follow(on *keptSession, text, raw string) {
+func (l *Locks) follow(ctx context.Context, on *keptSession, text, raw string) {
 	var args [][]byte
 	for word := range strings.FieldsSeq(text) {
 		args = append(args, []byte(word))
@@ -247,7 +247,6 @@ func (l *Locks) follow(on *keptSession, text, raw string) {
 			return
 		}
 		if step.Wait != nil {
-			ctx := context.Background()
 			goOn(ctx, func(wake func()) chain.Turn { return step.Wait(ctx, on, wake) })
 			return
 		}

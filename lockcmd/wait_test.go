@@ -182,17 +182,18 @@ func TestForeignAnswers(t *testing.T) {
 				continue
 			}
 			for _, v := range answers {
-				runAll(l, &syntax.Specs[i], &fixedSession{answer: v}, args)
+				runAll(t.Context(), l, &syntax.Specs[i], &fixedSession{answer: v}, args)
 			}
 		}
 	}
 }
 
 // runAll runs a command that asks for scripts.
-func runAll(l *Locks, spec *syntax.Spec, on chain.Upstream, args [][]byte) Reply {
+func runAll(
+	ctx context.Context, l *Locks, spec *syntax.Spec, on chain.Upstream, args [][]byte,
+) Reply {
 	step := l.Begin(spec, Client{Holder: &held.Holder{LockLost: func(string, int64) {}}}, args)
 	if step.Wait != nil {
-		ctx := context.Background()
 		return goOn(ctx, func(wake func()) chain.Turn { return step.Wait(ctx, on, wake) })
 	}
 	return chain.Drive(on, Reply{}, step)
@@ -283,7 +284,7 @@ func TestServedWhileItChecks(t *testing.T) {
 			maker.End(nil)
 			return answer
 		}}
-		ctx := context.Background()
+		ctx := t.Context()
 		reply := goOn(ctx, func(wake func()) chain.Turn {
 			return l.wait(ctx, s.session(), request("waiter"), 0, wake)
 		})
@@ -398,7 +399,7 @@ func TestLockAllIsGivenItsLocksLate(t *testing.T) {
 	woken := 0
 	turn := l.beginTurn(by.s, &g.Wait, by, 0, time.Hour, func() { woken++ }, nil)
 	g.SettleLate(script.Attempt{Token: 200}, nil, false)
-	reply, progress := turn.Go(context.Background(), true)
+	reply, progress := turn.Go(t.Context(), true)
 	if woken == 0 || progress != chain.Ended || reply.Int != 200 {
 		t.Errorf("it is woken %d times, and told %+v", woken, reply)
 	}

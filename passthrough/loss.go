@@ -36,7 +36,7 @@ func (c *client) homeLostLocked(err error, withinReply bool) {
 		return
 	}
 	if c.end >= ClientGone {
-		// What the session says would be taken for an answer that is missing.
+		// The client would take a reply of the session for one that is missing.
 		if missing, awaited := c.loseUpstream(ErrClosed); !awaited || len(missing) > 0 {
 			c.out.finish()
 		}

@@ -4,7 +4,6 @@ package proxy
 // reads on, sees that the client closes, and takes the command on when that has been woken.
 
 import (
-	"context"
 	"errors"
 	"net"
 	"syscall"
@@ -112,12 +111,11 @@ func (l *locker) awaitTurn() {
 	watch.end()
 }
 
-// commandContext is the context of a session's lock command, for the session's goroutine alone. It
-// ends when a chain.Turn should. To watch the client while the proxy asks costs a goroutine, which
-// few questions need: the first call of Done starts it, and end ends it. Err checks the client
-// without one.
+// commandContext is the context of a session's lock command, for the session's goroutine, or the loop
+// in its place. It ends when a chain.Turn should. To watch the client while the proxy asks costs a
+// goroutine, which few questions need: the first call of Done starts it, and end ends it. Err checks
+// the client without one.
 type commandContext struct {
-	context.Context // has neither a deadline nor values
 	*common
 	in    *input
 	locks *locker
@@ -131,6 +129,12 @@ func (c *commandContext) Done() <-chan struct{} {
 	}
 	return c.watch.gone
 }
+
+// Deadline implements context.Context.
+func (c *commandContext) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
+
+// Value implements context.Context.
+func (c *commandContext) Value(any) any { return nil }
 
 // Err is why the command is useless by now, as far as is known: ErrGone or ErrLost.
 func (c *commandContext) Err() error {

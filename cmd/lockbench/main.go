@@ -71,7 +71,7 @@ var flagHelp = kong.Vars{
 	"quick": "Fewer rounds and clients, shorter runs: to see whether a change does anything.",
 	"output": "Write the report to this file too, and every figure of every round next to it, " +
 		"as CSV.",
-	"page": "Write docs/bench.md anew to this file, with the figures of this run of all suites.",
+	"page": "Write the page docs/bench.md to this file, with the figures of this run of all suites.",
 }
 
 // limit ends a report that takes longer.

@@ -427,7 +427,7 @@ func (h *counted) Ready(_ *Iteration, arrived bool) Next {
 	return Stay
 }
 
-// Post has the loop call Ready, whoever calls it, and whether or not the connection is parked yet.
+// Any goroutine can call Post, also before the connection is parked: then the loop calls Ready.
 // None is lost, and no goroutine begins.
 func TestPost(t *testing.T) {
 	loops := start(t, 1)

@@ -148,11 +148,11 @@ func (r *Registration) Notify(it *Iteration) {
 	}
 }
 
-// Post is Notify from anywhere: a loop calls the Handler soon. The caller may hold mutexes that the
-// Handler locks. If a loop calls it, that calls the Handler in the same iteration.
+// Post is Notify for any goroutine: a loop calls the Handler soon. The caller may hold mutexes that
+// the Handler locks. A loop that is in an iteration calls the Handler at its end.
 func (r *Registration) Post() {
 	if r == nil || r.pending.Or(notice)&notice != 0 {
-		return // whoever has noted it, or reads the connection, has it handled
+		return // the caller that has noted it, or the reader, has it handled
 	}
 	if r.reader.Load() == parked {
 		r.loops.post(r)

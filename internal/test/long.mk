@@ -128,7 +128,7 @@ long-darwin: ## 2 min: it compiles for macOS; tests are run on Linux only
 
 # Next to HAProxy, twemproxy and other locks, which are installed if they are missing. It writes
 # bench.md, and bench.csv with every figure. SUITES are some of lockbench's suites, BENCH is for its
-# flags: BENCH=--quick takes 6 minutes, BENCH="--page docs/bench.md" writes that page anew.
+# flags: BENCH=--quick takes 6 minutes, BENCH="--page docs/bench.md" writes that page.
 SUITES = all
 long-bench: deps ## 30 min: what lockproxy costs, next to direct Redis, other proxies and other locks
 	$(GO) -C cmd/lockbench build -o ../../lockbench .

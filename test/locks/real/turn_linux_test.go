@@ -82,8 +82,8 @@ func waitWithoutGoroutine(t *testing.T, by testredis.Transport) {
 	}
 }
 
-// What a client sends behind a wait is kept as it is, however much it is and in however many pieces
-// it comes, and is answered in order once the wait has ended.
+// Requests behind a wait are kept as they were sent, of any size and in any number of pieces. They
+// are answered in order once the wait has ended.
 func TestPipelineBehindAWait(t *testing.T) {
 	t.Parallel()
 	_, p := proxytest.StartBoth(t)

@@ -16,7 +16,7 @@ import (
 	"lockproxy/internal/test/wire"
 )
 
-// What the clients of TestPropertyOfWaiting do.
+// The clients of TestPropertyOfWaiting.
 
 // request is one of a client's, and how its reply begins, one of several ways.
 type request struct {

@@ -21,7 +21,7 @@ import (
 )
 
 // Clients do anything in front of and behind their waits, at two proxies, while any connection to
-// Redis is frozen, reset or far, and Redis itself stops. What is promised:
+// Redis is frozen, reset or far, and Redis itself stops. These promises are judged:
 //
 //   - Each request has its own reply, in order, or the connection ends.
 //   - No two clients have a lock, and tokens rise.

@@ -37,6 +37,17 @@ func (p *Pipe) Blocks() bool {
 	return p.c.pending.blocks()
 }
 
+// BlockedUntil is when the last request was answered that can have waited for what another client
+// does. It is the present if one has no reply yet, and zero if there was none.
+func (p *Pipe) BlockedUntil() time.Time {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	if p.c.pending.blocks() {
+		return time.Now()
+	}
+	return p.c.pending.blockedUntil
+}
+
 // End ends the session's use of upstream connections:
 //
 //   - WhenAnswered: the client is closed when nothing is owed to it.

@@ -2,6 +2,7 @@ package passthrough
 
 import (
 	"slices"
+	"time"
 
 	"lockproxy/internal/commands"
 	"lockproxy/internal/fifo"
@@ -13,6 +14,8 @@ type replyFIFO struct {
 	unseen  int // entries of which the client gets nothing
 	effects int // entries with an Effect
 	held    int // bytes that the entries keep in memory
+
+	blockedUntil time.Time // when the last entry that blocks was removed
 }
 
 func (q *replyFIFO) empty() bool { return q.entries.Len() == 0 }
@@ -77,6 +80,9 @@ func (q *replyFIFO) pop() {
 // removed records that an entry is about to be removed.
 func (q *replyFIFO) removed(e *pendingReply) {
 	q.count(e, -1)
+	if e.Blocks {
+		q.blockedUntil = time.Now()
+	}
 	if e.shows != nil {
 		e.shows.answered()
 	}

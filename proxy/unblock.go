@@ -27,10 +27,17 @@ func answerUnblock(x *exchange, req resp.Request) (done bool) {
 			waits = x.server.blocked.find(x.server, id)
 		}
 	}
-	if waits != nil {
+	relayed := &relayedUnblock{since: time.Now()}
+	switch {
+	case waits != nil:
 		ask = x.server.unblockRights(waits, req.Args)
+	case known:
+		defer x.server.blocked.relays(relayed, x.server.blockedNameOf(id))()
 	}
 	return x.answerAfter(func(raw []byte, _ int) []byte {
+		if x.server.blocked.hasMet(relayed) {
+			raw = []byte(":0\r\n")
+		}
 		if !bytes.Equal(raw, []byte(":0\r\n")) || !known {
 			return raw
 		}
@@ -63,6 +70,37 @@ type blockedClients struct {
 	of    map[any]*common         // guarded by mu; by the name
 	// unnamed are those of which Redis has been, or must be, asked for the number. guarded by mu
 	unnamed map[*common]struct{}
+	relayed map[*relayedUnblock]struct{} // guarded by mu; those that Redis has not answered
+}
+
+// relayedUnblock is a CLIENT UNBLOCK of a client that was not blocked here when it came.
+type relayedUnblock struct {
+	name  any // of the client; nil if there is none
+	since time.Time
+	met   bool // the client began to wait here meanwhile, and nothing of its own blocked at Redis
+}
+
+// relays notes that Redis is asked. end must follow.
+func (b *blockedClients) relays(u *relayedUnblock, name any) (end func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.relayed == nil {
+		b.relayed = map[*relayedUnblock]struct{}{}
+	}
+	u.name = name
+	b.relayed[u] = struct{}{}
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.relayed, u)
+	}
+}
+
+// hasMet reports whether Redis can only have ended what the proxy asks it for the client itself.
+func (b *blockedClients) hasMet(u *relayedUnblock) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return u.met
 }
 
 // blockedName is by what a client is found. It is the number of its home, or in a cluster, which
@@ -95,6 +133,7 @@ func (b *blockedClients) begin(c *common, inTurn bool) {
 // name notes by which number the client is known now, which is another when it has another home.
 func (b *blockedClients) name(c *common, inTurn bool) {
 	name, asks := c.number(inTurn)
+	blocked := c.pipe.BlockedUntil()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	one, ok := b.names[c]
@@ -104,6 +143,9 @@ func (b *blockedClients) name(c *common, inTurn bool) {
 	b.forgetLocked(c, one)
 	if one.name = name; name != nil {
 		b.of[name] = c
+		for u := range b.relayed {
+			u.met = u.met || u.name == name && blocked.Before(u.since)
+		}
 	}
 	if asks {
 		b.unnamed[c] = struct{}{}
@@ -162,15 +204,22 @@ func (b *blockedClients) gone(c *common) {
 	delete(b.names, c)
 }
 
+// blockedNameOf is the name of the client with a number; nil if a cluster has none with it.
+func (s *Server) blockedNameOf(id int64) any {
+	if !s.cfg.Locks.Cluster {
+		return id
+	}
+	if conn := s.cfg.Upstream.ConnOf(id); conn != nil {
+		return conn
+	}
+	return nil
+}
+
 // find returns the client with a number, nil if none that is blocked is known to have it.
 func (b *blockedClients) find(s *Server, id int64) *common {
-	var name any = id
-	if s.cfg.Locks.Cluster {
-		conn := s.cfg.Upstream.ConnOf(id)
-		if conn == nil {
-			return nil
-		}
-		name = conn
+	name := s.blockedNameOf(id)
+	if name == nil {
+		return nil
 	}
 	b.mu.Lock()
 	c := b.of[name]

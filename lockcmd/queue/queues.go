@@ -184,7 +184,7 @@ func (w *Wait) End(err error) (d Departure) {
 	w.end(left)
 	w.told = true
 	d = Departure{Won: w.state == granted, Found: w.found, Unknown: w.unknown, Err: err}
-	if err == nil || w.rejected != nil && err != failure.ErrGone && !failure.MayHaveRun(err) {
+	if err == nil || w.rejected != nil && !failure.MayHaveRun(err) {
 		d.Err = w.rejected
 	}
 	delete(qs.asking, w.Lead.Connection)

@@ -85,6 +85,47 @@ func TestUnblockBeforeAConfirmation(t *testing.T) {
 	}
 }
 
+// Nor does one end it that came before the lock command, and meets its confirmation at Redis. One
+// that ends what the client itself waited for at Redis is told so, whatever it does then.
+func TestUnblockMeetsAConfirmation(t *testing.T) {
+	t.Parallel()
+	for name, at := range startReplicated(t) {
+		t.Run(name, func(t *testing.T) {
+			p := proxytest.Start(t, at.url, proxytest.WithSlowReplicas(1))
+			c, admin := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+			id := clientID(c)
+			admin.Send("BLPOP {job}:gate 0")
+			testwait.Until(t, "it waits at Redis", func() bool {
+				return blockedIn(at.master, "blpop") != ""
+			})
+			admin.Send("CLIENT UNBLOCK " + id)
+			admin.Send("ECHO behind")
+			at.replica.Pause()
+			c.Send("LOCK {job} 600")
+			testwait.Until(t, "it waits for the replica", func() bool {
+				return blockedIn(at.master, "wait") != ""
+			})
+			at.master.Ask("LPUSH", "{job}:gate", "open")
+			admin.WantReply("*2\r\n$10\r\n{job}:gate\r\n$4\r\nopen\r\n")
+			admin.WantReply(":0\r\n")
+			admin.WantReply("$6\r\nbehind\r\n")
+			at.replica.Resume()
+			c.Expect(proxytest.Unlock("{job}", proxytest.Token(t, c.Reply())), ":1\r\n")
+
+			c.Send("BLPOP {job}:gate 0")
+			testwait.Until(t, "it waits at Redis", func() bool {
+				return blockedIn(at.master, "blpop") != ""
+			})
+			at.replica.Pause()
+			c.Send("LOCK {job} 600")
+			admin.Expect("CLIENT UNBLOCK "+id, ":1\r\n")
+			c.WantReply("*-1\r\n")
+			at.replica.Resume()
+			c.Expect(proxytest.Unlock("{job}", proxytest.Token(t, c.Reply())), ":1\r\n")
+		})
+	}
+}
+
 // A waiter is unblocked as soon as the request of another client arrives, however far Redis is, and
 // whether the number was told before or not. Numbers that are nobody's are answered, too, also while
 // the number of a client that waits can't be asked for.

@@ -3,7 +3,6 @@ package lockcmd
 import (
 	"cmp"
 	"strconv"
-	"strings"
 	"time"
 
 	"lockproxy/internal/foreign"
@@ -17,23 +16,31 @@ import (
 	"lockproxy/lockcmd/syntax"
 )
 
-// beginInfo is LOCKINFO key [HOLDERS | WAITERS].
+// beginInfo is LOCKINFO.
 func (l *queries) beginInfo(client Client, args [][]byte) *Step {
-	reply, asked := l.infoReply, []string(nil)
-	if len(args) > 1 {
-		switch strings.ToUpper(string(args[1])) {
-		case "HOLDERS":
-			reply, asked = holdersReply, []string{"holders", strconv.Itoa(syntax.MaxCount)}
-		case "WAITERS":
-			reply, asked = l.waitersReply, []string{"waiters"}
-		default:
-			return chain.Answered(chain.Failed(syntax.Unexpected(args[1], "HOLDERS or WAITERS")))
-		}
+	o, err := syntax.ParseInfo(args[1:])
+	if err != nil {
+		return chain.Answered(chain.Failed(err))
 	}
-	c := l.Scripts.Call(script.InfoScript, string(args[0]), script.NoFastPath, "", asked...)
+	key, reply, asked := string(args[0]), l.infoReply, []string(nil)
+	switch o.What {
+	case "HOLDERS":
+		reply, asked = holdersReply, []string{"holders", strconv.Itoa(syntax.MaxCount)}
+	case "WAITERS":
+		reply, asked = l.waitersReply, []string{"waiters"}
+	}
+	if o.Waits {
+		return l.changedStep(client, key, o)
+	}
+	c := l.infoCall(key, asked...)
 	return &Step{Call: &c, Finish: func(answer script.Answer, err error) (Reply, *Step) {
-		return reply(names.Lock{DB: client.As.DB, Key: c.Keys[0]}, answer.Value, answer.Failure(err)), nil
+		return reply(names.Lock{DB: client.As.DB, Key: key}, answer.Value, answer.Failure(err)), nil
 	}}
+}
+
+// infoCall is a call of info.lua.
+func (l *queries) infoCall(key string, asked ...string) script.Call {
+	return l.Scripts.Call(script.InfoScript, key, script.NoFastPath, "", asked...)
 }
 
 // holdersReply is LOCKINFO HOLDERS's reply.

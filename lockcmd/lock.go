@@ -232,6 +232,7 @@ func (l *locking) acquired(h *held.Holder, list []*held.Lock, a script.Attempt) 
 // recordAcquired records a lock that h has acquired.
 func (l *locking) recordAcquired(h *held.Holder, lock *held.Lock, a script.Attempt) {
 	lock.TakenBy(h, a.AskedAt)
+	l.queues.Of(lock.ID()).Changed()
 	l.renewals.Hold(h, lock)
 	for _, earlier := range l.seen.observeAcquired(lock, a) {
 		l.renewals.Sessions.Verify(earlier, held.Loss{})

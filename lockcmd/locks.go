@@ -69,7 +69,7 @@ func New(
 	}
 	l.waits = &waits{l.locking, l.notifications, l.tracking, deadlocks}
 	l.queries = &queries{common: all, queues: qs, seen: seen, traffic: l.Traffic,
-		releases: l.releases}
+		releases: l.releases, tracking: l.tracking}
 	l.fences = &fence.Fences{Scripts: all.Scripts, Cluster: cfg.Cluster, Can: cfg.CanFence,
 		OnRefused: func() { seen.counters.fenced.Add(1) }}
 	return l

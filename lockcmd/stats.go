@@ -7,6 +7,7 @@ import (
 	"lockproxy/internal/journal"
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/hints"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/relayed"
 )
@@ -18,6 +19,7 @@ type queries struct {
 	seen     *observed
 	traffic  *relayed.Traffic
 	releases *releases
+	tracking *hints.Tracking
 }
 
 // Stats is what has happened to locks through this proxy, since it started.

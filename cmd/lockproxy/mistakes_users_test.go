@@ -71,7 +71,7 @@ func TestMistakesOfUsers(t *testing.T) {
 		"ONCE list 600":     "-WRONGTYPE Operation against a key holding the wrong kind of value",
 		"DONE page 12345 text EX 0": `-ERR invalid expire time in 'done' command: "0" (EX, 1 to ` +
 			"1000000000000000)",
-		"LOCKINFO held HOLDER": `-ERR syntax error near "HOLDER": want HOLDERS or WAITERS` + help,
+		"LOCKINFO held HOLDER": `-ERR syntax error near "HOLDER": want HOLDERS, WAITERS or CHANGED token` + help,
 		"MULTI / LOCK job 600": inMulti,
 		"MULTI / LOCK job 600 / EXEC": "-EXECABORT Transaction discarded because of " +
 			"previous errors.",

@@ -335,7 +335,7 @@ func (c *trackingConn) forgetLocked(now time.Time) {
 	c.swept = now
 	for key, tracked := range c.tracked {
 		id := names.Lock{DB: c.as.DB, Key: key}
-		if tracked.now && !c.by.queues.Of(id).HasWaiters() && !c.by.sessions.Has(id) {
+		if tracked.now && !c.by.queues.Of(id).Concerns() && !c.by.sessions.Has(id) {
 			delete(c.tracked, key)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 func (q Queue) MayBeFree() {
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
+	q.all.changedLocked(q.id)
 	if line := q.all.of[q.id]; line != nil {
 		line.pollNow()
 	}
@@ -24,6 +25,7 @@ func (q Queue) KeyChanged(now time.Time) (theirs bool) {
 	qs := q.all
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
+	qs.changedLocked(q.id)
 	line := qs.of[q.id]
 	theirs = qs.foreign.haveTurn(q.id, now)
 	switch {
@@ -41,6 +43,7 @@ func (q Queue) KeyTracked(missing bool, now time.Time) {
 	qs := q.all
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
+	qs.changedLocked(q.id)
 	switch line := qs.of[q.id]; {
 	case !missing:
 		qs.foreign.turnOver(q.id)
@@ -78,6 +81,7 @@ func (q Queue) ForeignAnswered(action foreign.Action, taken, released bool, now 
 	qs := q.all
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
+	qs.changedLocked(q.id)
 	line := qs.of[q.id]
 	if line == nil {
 		if released || action == foreign.Touch {

@@ -14,7 +14,7 @@ import (
 
 // Queues are the clients that wait here, and those that compete with them, by the lock.
 type Queues struct {
-	waiters    atomic.Int64          // for any lock
+	waiters    atomic.Int64          // for any lock, and those that watch one
 	waitedKeys *foreign.Filter       // of all queues
 	waited     names.Index           // likewise
 	hears      func(key string) bool // see Hears
@@ -30,6 +30,8 @@ type Queues struct {
 	joined  time.Duration             // guarded by mu; the sum of when waits joined, since began
 	asking  map[string]*Wait          // guarded by mu; by the connection
 	left    leftLocks                 // guarded by mu
+
+	watching map[names.Lock]map[*Wait]struct{} // guarded by mu; see Queue.Watch
 }
 
 // distance is how far the upstream of a lock is. steps is how the lock record tells it.
@@ -42,7 +44,8 @@ func New(ways distance) *Queues {
 	return &Queues{
 		waitedKeys: foreign.NewFilter(), ways: ways, hears: func(string) bool { return false },
 		of: map[names.Lock]*waitQueue{}, foreign: foreignClients{}, asking: map[string]*Wait{},
-		left: leftLocks{of: map[names.Hash]leftLock{}},
+		left:     leftLocks{of: map[names.Hash]leftLock{}},
+		watching: map[names.Lock]map[*Wait]struct{}{},
 	}
 }
 
@@ -55,7 +58,7 @@ type Queue struct {
 // Of returns the queue of a lock.
 func (qs *Queues) Of(id names.Lock) Queue { return Queue{qs, id} }
 
-// Waiting reports whether any client waits for a lock.
+// Waiting reports whether any client waits for a lock, or watches one.
 func (qs *Queues) Waiting() bool { return qs.waiters.Load() > 0 }
 
 // MayWait reports whether clients may wait for a lock. It is cheap; false is certain.

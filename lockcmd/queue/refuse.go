@@ -16,8 +16,8 @@ func (qs *Queues) WaitsFor(connection string) (key string, waits bool) {
 	return "", false
 }
 
-// Unblock ends the wait of a client's LOCK or LOCKALL. It reports whether the client still waited.
-// If the lock is on its way, it is released.
+// Unblock ends the wait of a client's LOCK, LOCKALL or LOCKINFO. It reports whether the client still
+// waited. If the lock is on its way, it is released.
 func (qs *Queues) Unblock(connection string, withError bool) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()

@@ -134,6 +134,7 @@ func (h HandOver) End(r Released, now time.Time) Ends {
 	qs, id := h.Of.all, h.Of.id
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
+	qs.changedLocked(id)
 	q := qs.of[id]
 	if q == nil {
 		q = &waitQueue{}

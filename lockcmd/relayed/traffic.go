@@ -61,7 +61,7 @@ func (f *Traffic) ObserveForeign(
 	var ids []names.Lock
 	for _, key := range r.Keys {
 		id := names.Lock{DB: db, Key: string(key)}
-		if r.Action.Takes() || f.queues.Of(id).HasWaiters() || f.known.Knows(id) {
+		if r.Action.Takes() || f.queues.Of(id).Concerns() || f.known.Knows(id) {
 			ids = append(ids, id)
 		}
 	}

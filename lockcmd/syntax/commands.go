@@ -23,7 +23,7 @@ var Specs = []Spec{
 	{Name: "unlockall", MinArgs: 4},
 	{Name: "unlock", MinArgs: 2, MaxArgs: 3, OneLock: true},
 	{Name: "relock", MinArgs: 4, MaxArgs: 5, OneLock: true},
-	{Name: "lockinfo", MinArgs: 2, MaxArgs: 3, OneLock: true},
+	{Name: "lockinfo", MinArgs: 2, MaxArgs: 6, OneLock: true},
 	{Name: "lockscan", MinArgs: 2, MaxArgs: 8, Heavy: true},
 	{Name: "locktop", MinArgs: 1, MaxArgs: 6, Heavy: true},
 	{Name: "locklog", MinArgs: 1, MaxArgs: 4, Heavy: true},
@@ -38,10 +38,13 @@ func (c *Spec) CheckArity(args [][]byte) error {
 		return nil
 	}
 	if len(args) < c.MinArgs || c.MaxArgs > 0 && len(args) > c.MaxArgs {
-		return UsageError("ERR wrong number of arguments for '" + c.Name +
-			"' command; see LOCK HELP")
+		return wrongNumber(c.Name)
 	}
 	return nil
+}
+
+func wrongNumber(command string) UsageError {
+	return UsageError("ERR wrong number of arguments for '" + command + "' command; see LOCK HELP")
 }
 
 // IsHelp reports whether a request is LOCK HELP.
@@ -49,12 +52,12 @@ func (c *Spec) IsHelp(args [][]byte) bool {
 	return c.Name == "lock" && len(args) == 2 && bytes.EqualFold(args[1], []byte("help"))
 }
 
-// Waits reports whether a LOCK, LOCKALL or ONCE with these arguments can wait for others. args
-// begin with the name.
+// Waits reports whether a LOCK, LOCKALL, ONCE or LOCKINFO with these arguments can wait for others.
+// args begin with the name.
 func (c *Spec) Waits(args [][]byte) bool {
 	options := 3
 	switch c.Name {
-	case "lock", "once":
+	case "lock", "once", "lockinfo":
 	case "lockall":
 		_, rest, err := ParseKeys(args[2:])
 		if err != nil {

@@ -19,6 +19,7 @@ var (
 		{"MAX", "seconds"}, {"OWNER", "name"}}
 	relockOptions = optionSet{{"SHARED", ""}, {"EXCLUSIVE", ""}}
 	doneOptions   = optionSet{{"EX", "seconds"}, {"PX", "milliseconds"}}
+	infoOptions   = optionSet{{"WAIT", "seconds"}}
 	scanOptions   = optionSet{{"MATCH", "pattern"}, {"COUNT", "n"},
 		{"KIND", "lockproxy|timestamp|other|all"}}
 	topOptions = optionSet{{"BY", "wait|hold|count"}, {"COUNT", "n"}, {"SHAPES", ""}}

@@ -3,6 +3,7 @@ package syntax
 import (
 	"cmp"
 	"strings"
+	"time"
 
 	"lockproxy/internal/resp"
 )
@@ -68,6 +69,49 @@ func ParseLog(args [][]byte) (o Log, err error) {
 		if err != nil {
 			return o, err
 		}
+	}
+	return o, nil
+}
+
+// Info are the arguments of LOCKINFO after the key.
+type Info struct {
+	What  string // HOLDERS, WAITERS or CHANGED; "" for the lock
+	Token int64  // that the client knows of the holder
+	Waits bool
+	Wait  time.Duration // 0 is forever
+}
+
+// ParseInfo reads "[HOLDERS | WAITERS | CHANGED token [WAIT seconds]]".
+func ParseInfo(args [][]byte) (o Info, err error) {
+	if len(args) == 0 {
+		return o, nil
+	}
+	o.What = strings.ToUpper(string(args[0]))
+	known := o.What == "HOLDERS" || o.What == "WAITERS"
+	switch rest := args[1:]; {
+	case known && len(rest) == 0:
+		return o, nil
+	case known:
+		return o, wrongNumber("lockinfo")
+	case o.What != "CHANGED":
+		return o, Unexpected(args[0], "HOLDERS, WAITERS or CHANGED token")
+	case len(rest) == 0:
+		return o, syntaxError(args[0], "CHANGED lacks its value, want CHANGED token")
+	}
+	token, ok := resp.ParseInt(args[1])
+	if !ok {
+		return o, NotInteger(args[1], WantToken+", or 0")
+	}
+	o.Token = token
+	for r := (optionReader{known: infoOptions, args: args[2:]}); r.more(); {
+		_, value, err := r.next()
+		if err != nil {
+			return o, err
+		}
+		if o.Wait, err = parseWait(value); err != nil {
+			return o, err
+		}
+		o.Waits = true
 	}
 	return o, nil
 }

@@ -87,7 +87,7 @@ func TestErrorsNameTheWord(t *testing.T) {
 		"DONE job 1 v PX":                  faulty("PX", "PX lacks its value, want PX milliseconds"),
 		"DONE job 1 v KEEPTTL":             misplaced("KEEPTTL", doneOptions),
 		"DONE job 1 v EX 1000000000000000": ":0\r\n",
-		"LOCKINFO job HOLDER":              misplaced("HOLDER", "HOLDERS or WAITERS"),
+		"LOCKINFO job HOLDER":              misplaced("HOLDER", "HOLDERS, WAITERS or CHANGED token"),
 		"LOCKSCAN 0 KIND foo":              misplaced("foo", "KIND "+kinds),
 		"LOCKSCAN 0 KIND":                  faulty("KIND", "KIND lacks its value, want KIND "+kinds),
 		"LOCKSCAN 0 LIKE foo":              misplaced("LIKE", scanOptions),

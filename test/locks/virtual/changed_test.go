@@ -1,0 +1,81 @@
+//go:build !race
+
+package virtual_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/virtualtest"
+)
+
+// LOCKINFO … CHANGED answers when another has the lock, or nobody, whoever did that and wherever,
+// and at the end of its wait. It is in no line.
+func TestChangedAnswersForAnotherHolder(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		withTwo(t, func(t *testing.T, dial func(int) *proxytest.Conn) {
+			a, b, standby := dial(0), dial(1), dial(0)
+			names := func(token int64) {
+				t.Helper()
+				if got := standby.Reply(); !strings.Contains(got, fmt.Sprintf("token\r\n:%d\r\n", token)) {
+					t.Errorf("the holder's token is %d: %q", token, got)
+				}
+			}
+			watch := func(token int64) {
+				standby.Send(fmt.Sprintf("LOCKINFO job CHANGED %d WAIT 0", token))
+				time.Sleep(2 * time.Second)
+			}
+			standby.Expect("LOCKINFO job CHANGED 0 WAIT 3", "$-1\r\n")
+			standby.Expect("LOCKINFO job CHANGED 7", "$-1\r\n")
+			standby.Expect("LOCKINFO job CHANGED 7 WAIT 0", "$-1\r\n")
+
+			watch(0)
+			first := b.Lock("job 600 OWNER one")
+			names(first)
+			standby.Send(fmt.Sprintf("LOCKINFO job CHANGED %d WAIT 5", first))
+			names(first) // at the end of its time
+			watch(first)
+			if got := a.Do("LOCKINFO job WAITERS"); got != "*0\r\n" {
+				t.Errorf("a watch is in line: %q", got)
+			}
+			b.Expect(fmt.Sprintf("RELOCK job %d 300", first), ":1\r\n")
+			time.Sleep(2 * time.Second)
+			if again := b.Lock("job 600 OWNER one"); again != first {
+				t.Errorf("the owner was given %d", again)
+			}
+			a.Send("LOCK job 5 WAIT 0")
+			time.Sleep(time.Second)
+			b.Expect("UNLOCK job", ":1\r\n")
+			second := proxytest.Token(t, a.Reply())
+			names(second)
+
+			watch(second) // it expires
+			if got := standby.Reply(); got != "$-1\r\n" {
+				t.Errorf("the lock has expired: %q", got)
+			}
+			third := a.Lock("job 600")
+			watch(third)
+			b.Expect("UNLOCK job FORCE", ":1\r\n")
+			standby.WantReply("$-1\r\n")
+
+			fourth := a.Lock("job 600 SHARED")
+			watch(fourth)
+			fifth := b.Lock("job 60 SHARED")
+			names(fifth)
+			watch(fifth)
+			b.Expect("UNLOCK job", ":1\r\n")
+			names(fourth)
+			watch(fourth)
+			a.Expect("DEL job", ":1\r\n")
+			standby.WantReply("$-1\r\n")
+			watch(0)
+			b.Expect("SET job other NX PX 60000", "+OK\r\n")
+			if got := standby.Reply(); !strings.Contains(got, "kind\r\n$5\r\nother\r\n") {
+				t.Errorf("another library has it: %q", got)
+			}
+		})
+	})
+}

@@ -166,8 +166,8 @@ func (l *releases) releaseLater(r *abandonedRelease, err error) {
 		}
 	}
 	if l.seen.hasServed() && l.told.CompareAndSwap(false, true) {
-		l.Log.Warn("cannot release a lock whose holder has disconnected: "+
-			"this one and others are tried again until they end", "key", r.Key, "error", err)
+		l.Log.Warn("cannot release a lock whose holder has disconnected: the proxy tries again "+
+			"until the lock expires", "key", r.Key, "error", err)
 	}
 	l.Timers.After(r.pause, func(ctx context.Context) { l.tryRelease(ctx, r) })
 }
@@ -182,6 +182,7 @@ func (l *releases) endRelease(r *abandonedRelease) {
 // warnUnreleased logs that a lock will not be released.
 func (l *releases) warnUnreleased(r *abandonedRelease, err error) {
 	proof := r.ReleaseProof()
-	l.Log.Warn("cannot release a lock whose holder has disconnected: it runs until its timeout",
+	l.Log.Warn("cannot release a lock whose holder has disconnected: the lock is held until its "+
+		"timeout",
 		"key", r.Key, proof.Kind, proof.Value, "error", err)
 }

@@ -132,8 +132,8 @@ func (l *Locks) Close() {
 	l.common.Timers.Close()
 	l.common.Clients.Close()
 	if n := l.unreleased.Load(); n > 0 && l.releases.seen.hasServed() {
-		l.common.Log.Warn("locks whose holders have disconnected could not be released: "+
-			"they run until their timeouts", "locks", n)
+		l.common.Log.Warn("locks whose holders have disconnected could not be released: they are "+
+			"held until their timeouts", "locks", n)
 	}
 }
 

@@ -92,11 +92,11 @@ func (o *observed) audit(f ForcedUnlock, released bool, err error) {
 	line = append(line, "client", f.Client, "user", user, "via", f.Via)
 	switch {
 	case err != nil:
-		o.Log.Info("forced unlock refused", append(line, "error", err)...)
+		o.Log.Info("a forced unlock was refused", append(line, "error", err)...)
 	case !released:
-		o.Log.Info("forced unlock found no such lock", line...)
+		o.Log.Info("a forced unlock found no such lock", line...)
 	default:
-		o.Log.Info("forced unlock", line...)
+		o.Log.Info("a forced unlock released a lock", line...)
 	}
 }
 

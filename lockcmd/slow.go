@@ -36,7 +36,7 @@ func (l *waits) warnSlow(w *queue.Waiter) {
 		if omitted > 0 {
 			line = append(line, "others_not_logged", omitted)
 		}
-		l.Log.Warn("waiting long for a lock", line...)
+		l.Log.Warn("a client has waited long for a lock", line...)
 	})
 }
 

@@ -118,7 +118,7 @@ var errUnasked = errors.New("the upstream sent a reply that nobody had asked for
 
 // errSetUp is likewise: the upstream's reply to what sets a connection up is another's, and so are
 // those behind it.
-var errSetUp = errors.New("the upstream sent a reply that does not answer how a connection is set up")
+var errSetUp = errors.New("the upstream sent a reply that does not fit the setup of a connection")
 
 // cut cuts up to limit replies from the front of data, and puts the bytes for the client into out.
 // It returns how many bytes it has cut, and how many replies ended there. Adjacent pieces for the
@@ -233,7 +233,7 @@ func (d *demux) collect(q *pendingQueue, piece []byte) error {
 }
 
 // errTooLarge is the error of an Answer that was too large to be kept.
-var errTooLarge = errors.New("has run the command, and its reply of more than 64 MiB was not kept")
+var errTooLarge = errors.New("has run the command, but its reply of more than 64 MiB was not kept")
 
 // atBatch reports whether data begins with the reply to a batch of calls that went by a home: see
 // openBatch.

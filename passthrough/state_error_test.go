@@ -99,16 +99,16 @@ func TestRepliesThatEndATransaction(t *testing.T) {
 		{commands.Exec, "-MOVED 1 a:1", State{traits: InMulti | Watching}, false, false},
 		{commands.Exec, "-CLUSTERDOWN Hash slot not served", State{traits: InMulti | Watching},
 			false, false},
-		{commands.Exec, "-UPSTREAM connection to a:1 was lost before the reply: " +
-			"whether the command ran is unknown", State{traits: InMulti | Watching}, false,
+		{commands.Exec, "-UPSTREAM connection to a:1 was lost before the reply: the command may " +
+			"have run", State{traits: InMulti | Watching}, false,
 			false},
-		{commands.Exec, "-UPSTREAM connection to a:1 was lost before the reply: " +
-			"whether the command ran is unknown", State{traits: Watching}, false, true},
+		{commands.Exec, "-UPSTREAM connection to a:1 was lost before the reply: the command may " +
+			"have run", State{traits: Watching}, false, true},
 		{commands.Exec, "-ERR EXEC without MULTI", State{traits: InMulti | Watching}, false,
 			true},
 		{commands.Discard, "+OK", State{traits: InMulti | Watching}, false, false},
-		{commands.Discard, "-UPSTREAM connection to a:1 was lost before the reply: " +
-			"whether the command ran is unknown", State{traits: InMulti | Watching}, false,
+		{commands.Discard, "-UPSTREAM connection to a:1 was lost before the reply: the command " +
+			"may have run", State{traits: InMulti | Watching}, false,
 			false},
 		{commands.Discard, "-ERR DISCARD without MULTI", State{traits: Watching}, false, true},
 		{commands.Discard, "-ERR DISCARD without MULTI", State{traits: InMulti | Watching},

@@ -114,7 +114,8 @@ func (s *Server) missingReplicas(info map[string]string) error {
 // warnOfUpstream logs what an operator should know about how the upstream is set up.
 func (s *Server) warnOfUpstream(info map[string]string) {
 	if info == nil {
-		s.log.Debug("cannot look whether the upstream may evict locks: its user may not ask")
+		s.log.Debug("cannot check whether the upstream may evict locks: the user in --upstream " +
+			"may not run INFO")
 		return
 	}
 	s.warnOfNoPassword()

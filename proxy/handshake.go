@@ -60,7 +60,7 @@ func (s *Server) handshake(ctx context.Context, c *client) bool {
 	}
 	if err != nil {
 		if ctx.Err() != nil {
-			err = errors.New("not done within " + s.cfg.HandshakeTimeout.String())
+			err = errors.New("it was not done within " + s.cfg.HandshakeTimeout.String())
 		}
 		if !c.drains() {
 			s.logHandshake(what, c.holder.Addr, err)
@@ -106,7 +106,8 @@ func (s *Server) logHandshake(what, addr string, err error) {
 	if errors.Is(err, io.EOF) {
 		log = s.log.Debug
 	}
-	log("client sent away before its first request", "client", addr, "failed", what, "error", err)
+	log("a client was disconnected before its first request",
+		"client", addr, "failed", what, "error", err)
 }
 
 // logProtocol says in the log what a client cannot say that is sent away for what it has sent: one

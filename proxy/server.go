@@ -64,12 +64,12 @@ func New(cfg Config) *Server {
 		Spares: cfg.spares(), BatchScript: batchScript, OnDial: s.recordConnect, HomeIdle: cfg.HomeIdle,
 		MaxUnread: cfg.MaxUnread,
 		OnMoved: func(to upstream.Server) {
-			s.log.Warn("new connections to the upstream lead to another server, or it has been "+
-				"restarted: connections that clients share, and the proxy's own, are opened again",
+			s.log.Warn("new connections to the upstream lead to another server, or to a "+
+				"restarted one: shared connections, and the proxy's own, are opened again",
 				"upstream", cfg.Upstream, "address", to.Addr, "run_id", to.RunID)
 		},
 		OnDropped: func(client net.Addr, err error) {
-			s.log.Warn("client disconnected: it left too many replies unread",
+			s.log.Warn("a client was disconnected: it left too many replies unread",
 				"client", clientAddr(client), "error", err)
 		},
 		OnPanic: func(client net.Addr, fault *panics.Panic) {

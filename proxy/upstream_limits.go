@@ -31,7 +31,7 @@ func (w *limitsWatch) look(ctx context.Context) (ok bool) {
 	limits, timeout, err := s.limits(ctx)
 	switch {
 	case mayNotAsk(err):
-		s.log.Debug("cannot look whether the upstream limits single connections", "error", err)
+		s.log.Debug("cannot check whether the upstream limits single connections", "error", err)
 		w.refused, timeout = true, unknownTimeout
 	case err != nil:
 		return false
@@ -42,8 +42,7 @@ func (w *limitsWatch) look(ctx context.Context) (ok bool) {
 			s.log.Warn("the upstream limits single connections: clients share none, as with "+
 				"--upstream-mode dedicated", "limit", limits)
 		} else {
-			s.log.Info("the upstream does not limit single connections any more: " +
-				"clients share them")
+			s.log.Info("the upstream no longer limits single connections: clients share them")
 		}
 	}
 	select {

@@ -36,7 +36,7 @@ func (w *rightsWatch) look(ctx context.Context, serves bool) {
 	defer cancel()
 	missing, err := s.missing(once)
 	if err != nil {
-		s.log.Debug("cannot look what the user in --upstream may do", "error", err)
+		s.log.Debug("cannot check what the user in --upstream may do", "error", err)
 		return // the next look tries again
 	}
 	w.known, w.again = true, time.Time{}
@@ -54,10 +54,10 @@ func (w *rightsWatch) look(ctx context.Context, serves bool) {
 		s.log.Warn("lock commands are answered with errors, unless clients log in as another "+
 			"user; lockproxy check says more", "missing", text)
 	case text != "":
-		s.log.Info("some lock commands do not work, or later, unless clients log in as another "+
+		s.log.Info("some lock commands fail, or are slower, unless clients log in as another "+
 			"user; lockproxy check says more", "missing", text)
 	default:
-		s.log.Info("nothing that the lock commands need is missing any more")
+		s.log.Info("the lock commands have everything that they need again")
 	}
 }
 

@@ -27,14 +27,14 @@ func TestRightsAreSaidWhenTheyChange(t *testing.T) {
 		want  string // in the only line; "" is no line
 	}{
 		{"on >pw ~* &* +@all", ""},
-		{"-scan", `[INFO]  some lock commands do not work, or later, unless clients log in as ` +
+		{"-scan", `[INFO]  some lock commands fail, or are slower, unless clients log in as ` +
 			`another user; lockproxy check says more: missing="user app lacks +scan, for LOCKSCAN"`},
 		{"", ""},
 		{"-evalsha", `[WARN]  lock commands are answered with errors, unless clients log in as ` +
 			`another user; lockproxy check says more: missing="user app lacks +evalsha, for LOCK, ` +
 			`UNLOCK, RELOCK, LOCKINFO; user app lacks +scan, for LOCKSCAN"`},
 		{"", ""},
-		{"+@all", "[INFO]  nothing that the lock commands need is missing any more"},
+		{"+@all", "[INFO]  the lock commands have everything that they need again"},
 		{"", ""},
 		{"-evalsha", "[WARN]  lock commands are answered with errors"},
 	} {

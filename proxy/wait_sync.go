@@ -23,7 +23,7 @@ var (
 )
 
 var errWritesUnknown = errors.New("a connection to the upstream was lost since this client " +
-	"wrote: what its writes have become is unknown")
+	"wrote: the outcome of its writes is unknown")
 
 const (
 	countedShared = " to have the upstream count what this client has written by connections " +

@@ -97,13 +97,15 @@ func (w *watching) start(server *proxy.Server, name string, log hclog.Logger) (s
 		log.Warn("anyone who can reach the admin address sees the names of locks and their "+
 			"holders: restrict access to it", "admin", w.ln.Addr().String())
 	}
-	log.Info("admin pages", "admin", "http://"+w.ln.Addr().String()+"/", "can_release_locks",
+	log.Info("the admin pages are served",
+		"admin", "http://"+w.ln.Addr().String()+"/", "can_release_locks",
 		w.options.AdminToken != "")
 	ended := make(chan struct{})
 	go func() { // ends by Close; stop waits for it
 		defer close(ended)
 		if err := pages.Serve(w.ln); err != nil {
-			log.Error("the admin pages ended; the proxy goes on", "admin", w.options.Admin, "error",
+			log.Error("the admin pages are no longer served, but clients are: "+
+				"restart the proxy to have the pages back", "admin", w.options.Admin, "error",
 				err)
 		}
 	}()

@@ -142,7 +142,7 @@ func authorities(flag, file string) (*x509.CertPool, error) {
 	pem, err := os.ReadFile(file)
 	pool := x509.NewCertPool()
 	if err == nil && !pool.AppendCertsFromPEM(pem) {
-		err = errors.New("no certificate in it: want PEM")
+		err = errors.New("the file holds no certificate: want PEM")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--%s %s: %w", flag, file, err)

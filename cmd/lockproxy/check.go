@@ -101,8 +101,8 @@ func (c *checkCommand) checkAll() (found findings) {
 		found.add(levelPass, "tls", "all files can be used")
 	}
 	if c.upstream == nil {
-		found.add(levelWarn, "upstream", "none is named: the embedded in-memory store keeps and "+
-			"shares nothing; name a Redis with --upstream")
+		found.add(levelWarn, "upstream", "the embedded in-memory store keeps and shares nothing: "+
+			"name a Redis with --upstream")
 		return found
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.DialTimeout+checkWithin)

@@ -70,7 +70,7 @@ func TestCheckTellsOfTheUpstream(t *testing.T) {
 			"PASS version Redis ", "PASS role master",
 			"PASS eviction maxmemory-policy is noeviction",
 			"PASS persistence appendonly with appendfsync always", "PASS replicas none",
-			"PASS clock the upstream's and this machine's differ by",
+			"PASS clock the upstream's clock and this machine's differ by",
 			"PASS rights user default may do all that the lock commands need"}},
 		{"everysec", []string{"--appendonly", "yes"}, 0,
 			[]string{"WARN persistence appendonly with appendfsync everysec"}},
@@ -87,7 +87,7 @@ func TestCheckTellsOfTheUpstream(t *testing.T) {
 		{"refuses writes", []string{"--min-replicas-to-write", "1"}, 1, []string{
 			`FAIL writes SET answers "NOREPLICAS Not enough good replicas to write`}},
 		{"wants a login", []string{"--requirepass", secret}, 0,
-			[]string{"PASS upstream", "WARN rights put a locking user's login into --upstream"}},
+			[]string{"PASS upstream", "WARN rights put the login of a user that locks into --upstream"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			server := testredis.Start(t, c.redis...)
@@ -103,7 +103,7 @@ func TestCheckTellsOfTheUpstream(t *testing.T) {
 		"FAIL upstream")
 	wantLines(t, check(t, 1, "--tls-cert", "/nowhere/c", "--tls-key", "/nowhere/k"),
 		"FAIL tls --tls-cert /nowhere/c")
-	wantLines(t, check(t, 0), "WARN upstream none is named")
+	wantLines(t, check(t, 0), "WARN upstream the embedded in-memory store keeps and shares nothing")
 	wantLines(t, check(t, 0, "--config", configFile(t, "upstream = \""+server.URL()+"\"")),
 		"PASS config /", "PASS upstream")
 }
@@ -111,7 +111,8 @@ func TestCheckTellsOfTheUpstream(t *testing.T) {
 func TestCheckFindsTheMasterBySentinels(t *testing.T) {
 	group := testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1, Sentinels: 1})
 	wantLines(t, check(t, 0, "--upstream", group.URL()), "PASS upstream",
-		"PASS role master, as its Sentinels say", "WARN replicas 1 are connected: a failover may "+
+		"PASS role master, according to its Sentinels",
+		"WARN replicas 1 are connected: a failover may "+
 			"lose the last locks")
 	wantLines(t, check(t, 0, "--upstream", group.URL(), "--min-replicas", "1"),
 		"PASS replicas 1 are connected; a lock is given out once 1 have it")
@@ -155,7 +156,7 @@ func TestCheckNamesMissingRights(t *testing.T) {
 	acl("on", ">"+secret, "~app:*", "resetchannels", "&lockproxy:wake:*", "+@all")
 	wantLines(t, check(t, 0, "--upstream", url, "--lock", "app:x"),
 		"PASS rights user app may do all that the lock commands need")
-	wantLines(t, check(t, 0, "--upstream", url), "PASS rights user app is confined to some keys")
+	wantLines(t, check(t, 0, "--upstream", url), "PASS rights user app may use only some keys")
 	wantLines(t, check(t, 1, "--upstream", url, "--lock", "other"),
 		`FAIL rights user app lacks a key pattern that covers every name beginning with "other"`)
 	acl("-scan", "-pubsub|channels")
@@ -171,7 +172,7 @@ func TestCheckNamesMissingRights(t *testing.T) {
 		"FAIL rights user app lacks a key pattern")
 	acl("-info")
 	wantLines(t, check(t, 0, "--upstream", url),
-		"WARN info cannot look at the version and settings")
+		"WARN info cannot read the version and settings")
 	if keys := server.Ask("DBSIZE"); keys != ":0" {
 		t.Errorf("%s keys were left behind", keys)
 	}
@@ -210,11 +211,11 @@ func TestCheckJudgesClocks(t *testing.T) {
 		ahead, took time.Duration
 		want        string
 	}{
-		{300 * time.Millisecond, 0, "PASS the upstream's and this machine's differ by 300ms"},
-		{-1500 * time.Millisecond, time.Second, "PASS the upstream's and this machine's differ " +
+		{300 * time.Millisecond, 0, "PASS the upstream's clock and this machine's differ by 300ms"},
+		{-1500 * time.Millisecond, time.Second, "PASS the upstream's clock and this machine's differ " +
 			"by 1.5s"},
-		{time.Minute, time.Second, "WARN the upstream's is 1m0s ahead of this machine's"},
-		{-time.Minute, time.Second, "WARN the upstream's is 1m0s behind this machine's"},
+		{time.Minute, time.Second, "WARN the upstream's clock is 1m0s ahead of this machine's"},
+		{-time.Minute, time.Second, "WARN the upstream's clock is 1m0s behind this machine's"},
 	} {
 		var f findings
 		f.addClock(c.ahead, c.took)

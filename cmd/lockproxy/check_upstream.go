@@ -29,8 +29,8 @@ func (c *checkCommand) checkUpstream(ctx context.Context, found *findings) {
 		return
 	case redis.HasErrorPrefix(client.Ping(ctx).Err(), "NOAUTH"):
 		found.add(levelPass, "upstream", "%v answers, and wants clients to log in", c.upstream)
-		found.add(levelWarn, "rights", "put a locking user's login into --upstream to check "+
-			"its rights, and further")
+		found.add(levelWarn, "rights", "put the login of a user that locks into --upstream to "+
+			"check its rights and the server's settings")
 		return
 	}
 	found.add(levelPass, "upstream", "%v answers, first after %v", c.upstream,
@@ -40,8 +40,8 @@ func (c *checkCommand) checkUpstream(ctx context.Context, found *findings) {
 	c.checkRights(ctx, client, found)
 
 	if info == nil {
-		found.add(levelWarn, "info", "cannot look at the version and settings: allow this user "+
-			"+info, or check as another")
+		found.add(levelWarn, "info", "cannot read the version and settings: allow this user "+
+			"+info, or check as another user")
 		return
 	}
 	checkVersion(info, found)
@@ -70,8 +70,8 @@ func (c *checkCommand) checkRights(ctx context.Context, client *redis.Client, fo
 	}
 	switch user = cmp.Or(user, "default"); {
 	case tried.Confined && c.Lock == "":
-		found.add(levelPass, "rights", "user %s is confined to some keys: name a lock with "+
-			"--lock to see whether they cover it", user)
+		found.add(levelPass, "rights", "user %s may use only some keys: name a lock with --lock "+
+			"to check whether it is one of them", user)
 	case len(tried.Lacks) == 0:
 		found.add(levelPass, "rights", "user %s may do all that the lock commands need", user)
 	}
@@ -113,14 +113,14 @@ func (c *checkCommand) checkRole(found *findings) {
 	case c.upstream.IsCluster():
 		masters, whole := c.upstream.ClusterMasters()
 		if !whole {
-			found.add(levelFail, "cluster", "not every slot has a master: keys in those slots "+
-				"can't be used")
+			found.add(levelFail, "cluster", "some slots have no master: keys in these slots "+
+				"cannot be used")
 			return
 		}
 		found.add(levelPass, "cluster", "%d masters serve all slots; lines about a single "+
 			"server describe one of them", masters)
 	case c.upstream.Moves():
-		found.add(levelPass, "role", "master, as its Sentinels say")
+		found.add(levelPass, "role", "master, according to its Sentinels")
 	default:
 		found.add(levelPass, "role", "master")
 	}
@@ -163,14 +163,14 @@ func (c *checkCommand) checkPersistence(
 		found.add(levelWarn, "persistence", "appendonly with appendfsync %s: a crash of its "+
 			"machine may lose the locks of the last second; always loses none", fsync)
 	case err != nil:
-		found.add(levelWarn, "persistence", "no appendonly: a crash loses locks; whether it "+
-			"saves snapshots can't be seen (%v)", err)
+		found.add(levelWarn, "persistence", "no appendonly: a crash loses locks; the settings of "+
+			"snapshots cannot be read (%v)", err)
 	case snapshots:
 		found.add(levelWarn, "persistence", "snapshots only (save %s): a crash loses the locks "+
-			"since the last; set appendonly yes", save["save"])
+			"since the last snapshot; set appendonly yes", save["save"])
 	default:
-		found.add(levelWarn, "persistence", "none: a restart loses all locks, and another may "+
-			"get one while its holder works; set appendonly yes")
+		found.add(levelWarn, "persistence", "none: a restart loses all locks, and another client "+
+			"may then take a lock whose holder still works; set appendonly yes")
 	}
 }
 
@@ -183,8 +183,8 @@ func (c *checkCommand) checkFsync(appendfsync, server string, found *findings) {
 	switch {
 	case appendfsync == "no":
 		found.add(levelFail, "persistence", "appendonly with appendfsync no: with "+
-			"--require-fsync every LOCK would be answered NOREPLICAS, since nothing tells when it "+
-			"is on disk; set everysec or always")
+			"--require-fsync every LOCK would be answered NOREPLICAS, since Redis does not tell "+
+			"when a lock is on disk; set everysec or always")
 	case server == "valkey":
 		found.add(levelWarn, "persistence", "appendonly with appendfsync %s: Valkey 8.1 answers "+
 			"WAITAOF before the lock is on disk, so that --require-fsync doesn't hold; set always",
@@ -213,7 +213,8 @@ func (c *checkCommand) checkReplicas(info map[string]string, found *findings) {
 		found.add(levelWarn, "replicas", "%d are connected: a failover may lose the last locks; "+
 			"--min-replicas gives out only those that replicas have", replicas)
 	default:
-		found.add(levelPass, "replicas", "none: nothing is lost by a failover, since there is none")
+		found.add(levelPass, "replicas", "none are connected: there is no failover that could "+
+			"lose locks")
 	}
 }
 
@@ -226,7 +227,7 @@ func (c *checkCommand) checkClock(ctx context.Context, client *redis.Client, fou
 	asked := time.Now()
 	there, err := client.Time(ctx).Result()
 	if err != nil {
-		found.add(levelWarn, "clock", "cannot be looked at: %v", err)
+		found.add(levelWarn, "clock", "the upstream's clock cannot be read: %v", err)
 		return
 	}
 	elapsed := time.Since(asked)
@@ -236,7 +237,7 @@ func (c *checkCommand) checkClock(ctx context.Context, client *redis.Client, fou
 // addClock judges how far the upstream's clock is ahead, as seen by a question that took a while.
 func (f *findings) addClock(ahead, elapsed time.Duration) {
 	if ahead.Abs() <= clockTolerance+elapsed {
-		f.add(levelPass, "clock", "the upstream's and this machine's differ by %v",
+		f.add(levelPass, "clock", "the upstream's clock and this machine's differ by %v",
 			ahead.Abs().Round(time.Millisecond))
 		return
 	}
@@ -244,7 +245,7 @@ func (f *findings) addClock(ahead, elapsed time.Duration) {
 	if ahead < 0 {
 		way = "behind"
 	}
-	f.add(levelWarn, "clock", "the upstream's is %v %s this machine's: locks don't mind, but "+
-		"foreign clients next to them do, and people who read times",
+	f.add(levelWarn, "clock", "the upstream's clock is %v %s this machine's: locks do not depend "+
+		"on that, but foreign clients and the times shown to people do",
 		ahead.Abs().Round(time.Millisecond), way)
 }

@@ -96,7 +96,7 @@ func settable(key string, flags []*kong.Flag) bool {
 // unknownSetting says what is wrong with a name in the file that no flag has.
 func unknownSetting(key string, value any, flags []*kong.Flag) string {
 	if _, isTable := value.(map[string]any); isTable {
-		return ": it is a table, and the file has none: want lines such as max-clients = 100"
+		return ": the file can have no tables: want lines such as max-clients = 100"
 	}
 	var names []string
 	for _, flag := range flags {

@@ -37,7 +37,7 @@ func (r *reloader) renew() {
 			"error", err)
 	case r.current.sameUpstream(wanted) && r.current.upstream.Renew(wanted.upstream):
 		r.current.renewed(wanted)
-		r.log.Info("the upstream refused the password: another one was read, and is in use")
+		r.log.Info("the upstream refused the password, and a new one was read: it is in use")
 	}
 }
 
@@ -52,8 +52,8 @@ func (r *reloader) reload() {
 		err = r.certs.load(&next)
 	}
 	if err != nil {
-		r.log.Error("SIGHUP: cannot use the new settings; those read before stay in use until "+
-			"the next SIGHUP", "error", err)
+		r.log.Error("SIGHUP: the new settings are wrong; the previous ones stay in use until the "+
+			"next SIGHUP", "error", err)
 		return
 	}
 	if next.upstream != nil && next.sameUpstream(wanted) {
@@ -65,18 +65,18 @@ func (r *reloader) reload() {
 	r.server.SetMaxClients(next.MaxClients)
 	r.server.Locks().SetSlowWait(next.SlowWait)
 	if len(waiting) > 0 {
-		r.log.Warn("SIGHUP: some settings that have changed take effect only with a restart",
+		r.log.Warn("SIGHUP: some changed settings take effect only after a restart",
 			"settings", strings.Join(waiting, " "))
 	}
 	if len(changed) > 0 {
-		r.log.Info("SIGHUP: settings read again and in use", "changed", strings.Join(changed, " "))
+		r.log.Info("SIGHUP: the changed settings are in use", "changed", strings.Join(changed, " "))
 	}
 	r.certs.warn(r.log)
 	switch {
 	case r.certs.used():
-		r.log.Info("SIGHUP: TLS files read again; new connections use them")
+		r.log.Info("SIGHUP: the TLS files were read again; new connections use them")
 	case len(changed)+len(waiting) == 0:
-		r.log.Info("SIGHUP: settings read again; nothing has changed")
+		r.log.Info("SIGHUP: the settings were read again; nothing has changed")
 	}
 }
 

@@ -164,7 +164,7 @@ func TestHangupReadsConfigAgain(t *testing.T) {
 	write("max-clients = 3\nmax-bulk = \"1mb\"\nlog-level = \"debug\"\nmax-args = " +
 		"2000\nslow-wait = \"20ms\"\n")
 	hangup("changed=\"log-level max-clients slow-wait\"")
-	if !strings.Contains(p.said(), `take effect only with a restart: settings=max-bulk`) {
+	if !strings.Contains(p.said(), `take effect only after a restart: settings=max-bulk`) {
 		t.Errorf("no word of max-bulk, or more than that:\n%s", p.said())
 	}
 	if got := second(); got != "+PONG\r\n" {
@@ -176,10 +176,10 @@ func TestHangupReadsConfigAgain(t *testing.T) {
 	if err := first.Do(ctx, "LOCK", "job", 300, "WAIT", 0.1).Err(); !errors.Is(err, redis.Nil) {
 		t.Errorf("LOCK of a held lock: %v", err)
 	}
-	p.waitFor("waiting long for a lock")
+	p.waitFor("a client has waited long for a lock")
 	write("max-clients = 1\nlog-level = \"loud\"\n")
-	hangup("[ERROR] lockproxy: SIGHUP: cannot use the new settings; those read before stay in " +
-		"use until the next SIGHUP: error=\"--config " + name + ": --log-level must be one of")
+	hangup("[ERROR] lockproxy: SIGHUP: the new settings are wrong; the previous ones stay in use " +
+		"until the next SIGHUP: error=\"--config " + name + ": --log-level must be one of")
 	if got := second(); got != "+PONG\r\n" {
 		t.Errorf("a second client: %q", got)
 	}
@@ -213,7 +213,7 @@ func TestHangupMovesCertificates(t *testing.T) {
 	shows("first")
 	for _, c := range []struct{ text, line, shows string }{
 		{fmt.Sprintf("tls-cert = %q\ntls-key = %q\n", pairs[1].CertFile, pairs[0].KeyFile),
-			"cannot use the new settings", "first"},
+			"the new settings are wrong", "first"},
 		{fmt.Sprintf("tls-cert = %q\ntls-key = %q\n", pairs[1].CertFile, pairs[1].KeyFile),
 			`changed="tls-cert tls-key"`, "second"},
 		{"", `restart: settings="tls-cert tls-key"`, "second"},

@@ -27,11 +27,11 @@ func TestMissingAndMisspeltSettingsAreRefused(t *testing.T) {
 		env  string
 		want string
 	}{
-		{env: "LOCKPROXY_UPSTREAM=", want: "--upstream: it is empty"},
-		{env: "LOCKPROXY_UPSTREAM_FILE=", want: "--upstream-file: it is empty"},
-		{args: []string{"--upstream="}, want: "--upstream: it is empty"},
-		{args: []string{"--upstream", " "}, want: "--upstream: it is empty"},
-		{args: []string{"--config", configFile(t, `upstream = ""`)}, want: "it is empty"},
+		{env: "LOCKPROXY_UPSTREAM=", want: "--upstream: the value is empty"},
+		{env: "LOCKPROXY_UPSTREAM_FILE=", want: "--upstream-file: the value is empty"},
+		{args: []string{"--upstream="}, want: "--upstream: the value is empty"},
+		{args: []string{"--upstream", " "}, want: "--upstream: the value is empty"},
+		{args: []string{"--config", configFile(t, `upstream = ""`)}, want: "the value is empty"},
 		{args: []string{"--upstream-file", empty}, want: "--upstream-file: the file " + empty + " is empty"},
 		{args: []string{"--upstream-file", "/nowhere/url"}, want: "open /nowhere/url"},
 		{args: []string{"--upstream-file", empty, "--upstream", "redis://h"},
@@ -42,11 +42,11 @@ func TestMissingAndMisspeltSettingsAreRefused(t *testing.T) {
 		{args: []string{"--listen", "0.0.0.0:6380"}, want: "--listen 0.0.0.0:6380 is open to"},
 		{args: []string{"--listen", ":6380"}, want: "--listen :6380 is open to"},
 		{args: []string{"--embedded", "--upstream", "redis://h"}, want: "leave one of the two out"},
-		{env: "LOCKPROXY_CONFIG=", want: "--config: it is empty"},
-		{env: "LOCKPROXY_ADMIN_TOKEN=", want: "--admin-token: it is empty"},
-		{env: "LOCKPROXY_TLS_CERT= ", want: "--tls-cert: it is empty"},
+		{env: "LOCKPROXY_CONFIG=", want: "--config: the value is empty"},
+		{env: "LOCKPROXY_ADMIN_TOKEN=", want: "--admin-token: the value is empty"},
+		{env: "LOCKPROXY_TLS_CERT= ", want: "--tls-cert: the value is empty"},
 		{args: []string{"--config", configFile(t, `log-format = ""`)},
-			want: "--log-format: it is empty"},
+			want: "--log-format: the value is empty"},
 	} {
 		for _, command := range []string{"serve", "check"} {
 			name := strings.Join(append([]string{command, c.env}, c.args...), " ")
@@ -121,7 +121,7 @@ func TestRunWithoutAKeyIsRefused(t *testing.T) {
 	var out, errs bytes.Buffer
 	status := run([]string{"run", "--key", "", "--", "echo", "ran"}, &out, &errs)
 	if status != exitRunFailed || out.Len() > 0 || !strings.Contains(errs.String(),
-		"--key: it is empty") {
+		"--key: the value is empty") {
 		t.Errorf("status %d: %s%s", status, &out, &errs)
 	}
 }
@@ -164,7 +164,7 @@ func TestEmbeddedStoreIsNamed(t *testing.T) {
 	listen := fmt.Sprintf("0.0.0.0:%d", testredis.FreePort(t))
 	admin := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
 	p := start(t, "--embedded", "--listen", listen, "--admin", admin)
-	if !strings.Contains(p.said(), "[WARN]  lockproxy: embedded in-memory store") {
+	if !strings.Contains(p.said(), "[WARN]  lockproxy: the embedded in-memory store") {
 		t.Errorf("no warning:\n%s", p.said())
 	}
 	reply, err := http.Get("http://" + admin + "/readyz")
@@ -184,5 +184,5 @@ func TestEmbeddedStoreIsNamed(t *testing.T) {
 		t.Errorf("INFO lockproxy:\n%s", info)
 	}
 	wantLines(t, check(t, 0, "--embedded", "--listen", listen),
-		"WARN upstream none is named: the embedded in-memory store")
+		"WARN upstream the embedded in-memory store")
 }

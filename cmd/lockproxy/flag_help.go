@@ -14,9 +14,9 @@ var flagHelp = map[string]string{
 	// Serving.
 	"config": "Read settings from this file: TOML, with the names of flags, as in " +
 		"max-clients = 5000. SIGHUP reads it again.",
-	"listen": "Where clients connect: host:port, unix:///path for a Unix socket, or systemd " +
-		"for that of a .socket unit (default ${default}). The host 0.0.0.0, or none, is all " +
-		"addresses, IPv6 too.",
+	"listen": "Where clients connect: host:port, unix:///path for a Unix socket, or systemd for " +
+		"that of a .socket unit (default ${default}). The host 0.0.0.0, or no host, stands for " +
+		"all addresses, IPv6 too.",
 	"listen-mode": "Permissions of the Unix socket, octal: a user that can write to it can " +
 		"connect (default ${default}).",
 	"proxy-protocol-from": "" +
@@ -26,12 +26,10 @@ var flagHelp = map[string]string{
 		"not know.",
 	"handshake-timeout": "How long a client's PROXY header and TLS handshake can take (default " +
 		"${default}).",
-	"shutdown-timeout": "" +
-		"How long, after SIGTERM or SIGINT, to wait for commands and transactions to " +
-		"finish and for locks to be released (default ${default}).",
-	"shutdown-delay": "" +
-		"How long, after SIGTERM or SIGINT, to serve clients as before while /readyz " +
-		"says no, so that balancers send them elsewhere (default ${default}).",
+	"shutdown-timeout": "How long to wait after SIGTERM or SIGINT until commands and " +
+		"transactions have finished and locks are released (default ${default}).",
+	"shutdown-delay": "How long to serve clients as before after SIGTERM or SIGINT, while " +
+		"/readyz says no and balancers send new clients elsewhere (default ${default}).",
 	"handover": "A Unix socket through which a new process takes over from a running one. " +
 		"Start the new one with the same --listen and --handover: the running one " +
 		"hands it the listening socket, finishes and ends, once the new one's upstream answers.",
@@ -47,8 +45,8 @@ var flagHelp = map[string]string{
 		" on loopback only.",
 	"upstream-file": "A file that holds the URL of --upstream, such as a mounted secret. " +
 		"Its password is read again on SIGHUP, and when it is refused.",
-	"embedded": "Serve the in-memory store to other machines too, for trying out: nothing is " +
-		"kept, and no other proxy knows of its locks.",
+	"embedded": "Serve the in-memory store to other machines too, for trying out: it keeps " +
+		"nothing, and no other proxy knows of its locks.",
 	"upstream-mode": "shared: plain requests of many clients share a few connections, and all " +
 		"others use the client's own. dedicated: all use the client's own " +
 		"(default ${default}).",
@@ -73,17 +71,19 @@ var flagHelp = map[string]string{
 	"tls-key": "The key of --tls-cert, PEM.",
 	"tls-client-ca": "Let in only clients with a certificate that one of these authorities has " +
 		"signed, PEM.",
-	"max-clients": "The most clients at one time, if there are open files for two connections of each " +
-		"(LimitNOFILE, ulimit -n); more are refused (default ${default}).",
+	"max-clients": "The most clients at one time; further ones are refused (default ${default}). " +
+		"Each can need two open files: with too few (LimitNOFILE, ulimit -n), fewer clients are " +
+		"served.",
 	"client-buffer": "The largest request that is held whole: a lock command, AUTH, HELLO, CLIENT or " +
 		"COMMAND; others are streamed. Sizes are written as in redis.conf: 64kb, 1mb," +
 		" 2gb (default ${default}).",
 	"max-unread": "Room in temporary files for replies that slow clients have not read yet, of " +
 		"all clients together. A client whose replies no longer fit is " +
 		"disconnected, and the log says so (default ${default}).",
-	"max-args":    "The most arguments of one request (default ${default}, which is Redis's).",
-	"max-bulk":    "The longest argument: the upstream's proto-max-bulk-len (default ${default}).",
-	"max-inline":  "The longest inline request (default ${default}, which is Redis's).",
+	"max-args": "The most arguments of one request (default ${default}, as in Redis).",
+	"max-bulk": "The longest argument, as the upstream's proto-max-bulk-len (default " +
+		"${default}).",
+	"max-inline":  "The longest inline request (default ${default}, as in Redis).",
 	"max-timeout": "The longest timeout that LOCK accepts (default ${default}).",
 	"timestamp-unit": "Unit of the expiry time written at a lock's key: what the foreign clients " +
 		"(SETNX) next to LOCK use (default ${default}).",
@@ -101,9 +101,9 @@ var flagHelp = map[string]string{
 	"log-format": "One line of text, or of JSON, per event (default ${default}).",
 
 	// Watching.
-	"admin": "Serve /healthz, /readyz, /metrics and a live page at this host:port, with " +
-		"plain HTTP. Anyone who reaches it sees the names of locks and their holders " +
-		"(default: not at all).",
+	"admin": "Serve /healthz, /readyz, /metrics and a live page at this host:port, with plain " +
+		"HTTP. Anyone who reaches it sees the names of locks and their holders (default: none is " +
+		"served).",
 	"admin-token": "A password of at least 16 characters: with it people can log in on the live " +
 		"page and release locks there. Prefer LOCKPROXY_ADMIN_TOKEN (default: " +
 		"nobody can).",
@@ -112,18 +112,18 @@ var flagHelp = map[string]string{
 	"admin-url": "Where browsers find the live page, such as https://ops.example/proxy-1/: the " +
 		"pages of the other proxies in front of the same Redis link to it (default: from " +
 		"--admin, if that is one address and not a loopback one).",
-	"lock-history": "Memory for what happened to locks within the last hour; 0 keeps nothing " +
-		"(default ${default}).",
-	"metric-shapes": "Serve metrics of this many shapes of keys (order:17 is order:*), those that " +
-		"clients waited longest for, and of all others together; 0 serves none " +
-		"(default ${default}).",
+	"lock-history": "Memory for the history of locks during the last hour; 0 keeps none (default " +
+		"${default}).",
+	"metric-shapes": "Serve metrics of this many shapes of keys (order:17 has the shape " +
+		"order:*): those that clients waited longest for. All other shapes are counted together. " +
+		"0 serves none (default ${default}).",
 	"slow-wait": "Log a line with the holder when a client has waited this long for a lock; at " +
 		"most ten a second (default: none).",
 
 	// Sentinels and replicas.
 	"sentinel-user": "The user that logs in to the Sentinels of a redis+sentinel:// upstream.",
-	"sentinel-password": "Its password. Others on this machine can see the command line: prefer " +
-		"LOCKPROXY_SENTINEL_PASSWORD.",
+	"sentinel-password": "The password of --sentinel-user. Others on this machine can see the " +
+		"command line: prefer LOCKPROXY_SENTINEL_PASSWORD.",
 	"sentinel-password-file": "A file that holds --sentinel-password, such as a mounted secret.",
 	"min-replicas": "Give out a lock only once this many replicas have it; otherwise it is taken " +
 		"back and the answer is NOREPLICAS (default ${default}). See " +
@@ -133,9 +133,8 @@ var flagHelp = map[string]string{
 		"NOREPLICAS. Needs Redis 7.2 or later with appendonly yes.",
 	"replica-timeout": "How long --min-replicas and --require-fsync can take; --require-fsync " +
 		"with appendfsync everysec needs 2s (default ${default}).",
-	"takeover-guard": "" +
-		"How long after a lock's expiry nobody else gets it, for servers whose clocks" +
-		" differ (default ${default}). Set it the same at every proxy.",
+	"takeover-guard": "How long an expired lock is still kept from others, for servers whose " +
+		"clocks differ (default ${default}). Set the same value at every proxy.",
 	"failover-hold": "Give out no lock for this long after Sentinels have named a new master, or " +
 		"a replica of a cluster has become one: it can lack the last locks of the old " +
 		"one (default ${default}).",
@@ -144,24 +143,24 @@ var flagHelp = map[string]string{
 	"key":    "The lock's key. Given more than once, all of these locks are held, or none.",
 	"shared": "Share the lock with others that share it.",
 	"limit":  "Share the lock if fewer than N hold it.",
-	"timeout": "The lock is renewed for as long as the command runs; this is the longest " +
-		"that it stays held if the proxy crashes. If this machine crashes, the lock stays held " +
-		"as long, but at least 10 and at most 30 seconds, and 3 more (default " +
-		"${default}).",
-	"wait": "Wait in line for this long if another holds the lock; 0 waits forever " +
+	"timeout": "The lock is renewed while the command runs. If the proxy crashes, the lock stays " +
+		"held for at most this long. If this machine crashes, the lock stays held for this long, " +
+		"but at least 10 and at most 30 seconds, plus 3 seconds (default ${default}).",
+	"wait": "Wait in line for this long if another client holds the lock; 0 waits forever " +
 		"(default: don't wait).",
-	"max": "Hold the lock for so many seconds at most, also if the command hangs: it is ended " +
-		"then, as when the lock is lost (default: as long as it runs).",
+	"max": "Hold the lock for at most this many seconds, even if the command hangs: the command " +
+		"is then ended as when the lock is lost (default: as long as the command runs).",
 	"run --once": "Once the command has ended with 0, keep the lock until this long after the " +
 		"command began, so that no other machine runs it again: 23h, for instance. If it fails, " +
-		"the lock is free at once (default: free in any case).",
+		"the lock is free at once (default: the lock is free as soon as the command ends).",
 	"note": "Why the lock is held, at most 256 bytes: shown wherever the holder is shown.",
 	"kill-after": "When the lock is lost the command gets SIGTERM at once, and SIGKILL after " +
 		"this long (default ${default}).",
-	"conflict-exit-code": "Exit status if another holds the lock, 0 to 255 (default ${default}).",
+	"conflict-exit-code": "Exit status if another client holds the lock, 0 to 255 (default " +
+		"${default}).",
 	"foreground": "Let the command read from the terminal and get its signals. Then it is not " +
 		"in its own process group, and processes that it has started are not ended with it.",
-	"quiet": "Print nothing if another holds the lock.",
+	"quiet": "Print nothing if another client holds the lock.",
 
 	// The proxy that run and top connect to.
 	"url": "The lockproxy: redis://[user:pass@]host:port[/db], rediss:// for TLS, or " +
@@ -172,12 +171,13 @@ var flagHelp = map[string]string{
 	"tls-server-name": "The name that the proxy's certificate must have (default: the URL's host).",
 
 	// top.
-	"filter":   "Show only locks with this in their key, owner or client.",
-	"sort":     "key, owner, client, held, remaining or waiters (default ${default}).",
-	"reverse":  "The other way round: the longest held and the most waited for are first without it.",
-	"rows":     "Show no more than this many (default: all).",
-	"interval": "Look again after this long (default ${default}).",
-	"once":     "Print the locks once. That is the default if the output is not a terminal.",
+	"filter": "Show only locks with this in their key, owner or client.",
+	"sort":   "key, owner, client, held, remaining or waiters (default ${default}).",
+	"reverse": "Reverse the order. Without this flag, the locks that are held or waited for " +
+		"longest come first.",
+	"rows":     "Show at most this many locks (default: all).",
+	"interval": "Refresh after this many seconds (default ${default}).",
+	"once":     "Print the locks once, which is the default if the output is not a terminal.",
 
 	// check.
 	"lock": "A lock's name, to see whether the user's key patterns cover it.",

@@ -93,10 +93,11 @@ func receiveOffer(conn *net.UnixConn) (*predecessor, error) {
 	switch {
 	case err != nil:
 	case offer.Version != handoverVersion:
-		err = fmt.Errorf("it hands over by version %d, this one by %d: stop it first",
+		err = fmt.Errorf("that process hands over by version %d, and this one by %d: stop that "+
+			"one first",
 			offer.Version, handoverVersion)
 	case len(files) != len(offer.Names):
-		err = fmt.Errorf("it has %d names for %d sockets", len(offer.Names), len(files))
+		err = fmt.Errorf("that process sent %d names for %d sockets", len(offer.Names), len(files))
 	}
 	p := &predecessor{pid: offer.PID, conn: conn, sockets: map[string]*os.File{}}
 	for i, file := range files {

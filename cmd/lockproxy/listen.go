@@ -98,7 +98,7 @@ func listenUnix(path string, mode os.FileMode) (*socket, error) {
 	case err != nil:
 		return nil, err
 	case info.Mode().Type() != fs.ModeSocket:
-		return nil, errors.New("that is an existing file and not a socket")
+		return nil, errors.New("the path is an existing file, and not a socket")
 	}
 	if err := checkDead(path); err != nil {
 		return nil, err
@@ -114,11 +114,12 @@ func checkDead(path string) error {
 	switch {
 	case err == nil:
 		nc.Close()
-		return errors.New("a running process serves there")
+		return errors.New("a running process already serves there")
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
 		return nil
 	}
-	return fmt.Errorf("a socket is there, and whether it is in use can't be told: %w",
+	return fmt.Errorf("the path is a socket, and the proxy cannot tell whether another process "+
+		"uses it: %w",
 		withoutAddr(err))
 }
 
@@ -152,7 +153,7 @@ func adoptUnix(ln net.Listener, path string) (s *socket, err error) {
 	unix, ok := ln.(*net.UnixListener)
 	if !ok {
 		ln.Close()
-		return nil, fmt.Errorf("the listener for %s is no Unix socket", path)
+		return nil, fmt.Errorf("the listener for %s is not a Unix socket", path)
 	}
 	unix.SetUnlinkOnClose(false)
 	s = &socket{UnixListener: unix, path: path}

@@ -25,7 +25,7 @@ func TestUnixSocketFile(t *testing.T) {
 	}
 	if _, err := listenAt(path); err == nil ||
 		!strings.Contains(err.Error(), "cannot listen on unix://"+path+
-			", choose another --listen: a running process serves there") {
+			", choose another --listen: a running process already serves there") {
 		t.Errorf("a socket in use: %v", err)
 	}
 	ln.Close()

@@ -16,7 +16,7 @@ const (
 )
 
 // lostLines is what the log says when it can.
-const lostLines = "standard error was not read: lines of the log are lost"
+const lostLines = "nobody read standard error in time: lines of the log were dropped"
 
 // logQueue writes the log from a goroutine of its own: who logs must not wait for a standard error
 // that nobody reads, least of all an event loop. Lines for which there is no room are lost.

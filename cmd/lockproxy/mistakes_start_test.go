@@ -55,11 +55,11 @@ func TestMistakesAtTheStart(t *testing.T) {
 		{"--min-replicas -1", "--min-replicas: want a number from 0 to 1000, not \"-1\"" + help},
 		{"--max-timeout -5s", "--max-timeout: want a time from 1ms to 87600h, as in 90s or 1h30m, " +
 			`not "-5s"` + help},
-		{"--max-clients --embedded", "--max-clients: its value is missing: write --max-clients=N" +
+		{"--max-clients --embedded", "--max-clients: the value is missing: write --max-clients=N" +
 			help},
-		{"--upstream", "--upstream: its value is missing: write --upstream=URL" + help},
-		{"--upstream=", "--upstream: it is empty: give a value, or leave it out" + help},
-		{"--upstream 127.0.0.1:6379", "--upstream: it does not begin with redis:// or the like: want " +
+		{"--upstream", "--upstream: the value is missing: write --upstream=URL" + help},
+		{"--upstream=", "--upstream: the value is empty: give one, or leave the setting out" + help},
+		{"--upstream 127.0.0.1:6379", "--upstream: the URL has no scheme: want " +
 			forms},
 		{"--upstream http://h", `--upstream: scheme "http" is not known: want redis, rediss, unix, ` +
 			"redis+sentinel, rediss+sentinel, redis+cluster or rediss+cluster"},
@@ -68,7 +68,7 @@ func TestMistakesAtTheStart(t *testing.T) {
 			"sentinel_password=…]"},
 		{"--upstream redis+cluster://h/3", "--upstream: a cluster has no database but 0: want " +
 			"redis+cluster://[user:pass@]host:port,host:port"},
-		{"--upstream redis://:p#s@h", unusable + "it is no URL" + asPercent},
+		{"--upstream redis://:p#s@h", unusable + "the text is not a URL" + asPercent},
 		{"--upstream redis://h:99999", unusable + "the addresses are not host:port,host:port with " +
 			"ports from 1 to 65535" + asPercent},
 		{"--upstream-file DIR/none", "--upstream-file: open DIR/none: no such file or directory"},
@@ -112,8 +112,8 @@ func TestMistakesAtTheStart(t *testing.T) {
 			`mean "max-clients"?` + help},
 		{"--config DIR/other.toml", `--config DIR/other.toml: unknown setting "speed": want the ` +
 			"name of a flag, without dashes before it, as in max-clients" + help},
-		{"--config DIR/table.toml", `--config DIR/table.toml: unknown setting "server": it is a ` +
-			"table, and the file has none: want lines such as max-clients = 100" + help},
+		{"--config DIR/table.toml", `--config DIR/table.toml: unknown setting "server": the file ` +
+			"can have no tables: want lines such as max-clients = 100" + help},
 		{"--config DIR/bare.toml", "--config DIR/bare.toml: line 1 is not TOML: want name = 5, " +
 			`name = "text" or name = true` + help},
 		{"--config DIR/twice.toml", "--config DIR/twice.toml: line 2 sets what an earlier line has " +
@@ -136,7 +136,7 @@ func TestMistakesAtTheStart(t *testing.T) {
 			"DIR/no.pem with --tls-key DIR/no.pem: tls: failed to find any PEM data in certificate " +
 			"input"},
 		{"--upstream rediss://h --upstream-tls-ca DIR/no.pem", "cannot use the TLS files: " +
-			"--upstream-tls-ca DIR/no.pem: no certificate in it: want PEM"},
+			"--upstream-tls-ca DIR/no.pem: the file holds no certificate: want PEM"},
 		{"--listen FREE --upstream redis://FREE", errItself.Error()},
 	} {
 		t.Run(c.line, func(t *testing.T) {

@@ -117,14 +117,14 @@ func TestMistakesAboutTheUpstream(t *testing.T) {
 			"or set this machine's clock (" + unverified + "has expired or is not yet valid: …))"},
 		"no certificate shown": {"rediss://" + strict, trusting, "it may let in only clients with a " +
 			"certificate: name one by --upstream-tls-cert and --upstream-tls-key (" + unreached +
-			"(TLS: ended right after the handshake, as when the upstream misses a client " +
-			"certificate or doesn't accept it: …))"},
+			"(TLS: the connection ended right after the handshake: the upstream may want a " +
+			"client certificate, or refuse this one: …))"},
 		"a certificate of another authority": {"rediss://" + strict, trusting +
 			" --upstream-tls-cert " + stranger.CertFile + " --upstream-tls-key " + stranger.KeyFile,
 			"it may not accept the certificate in --upstream-tls-cert: its authority must be one " +
-				"that the upstream knows, and it must be valid today (" + unreached + "(TLS: ended " +
-				"right after the handshake, as when the upstream misses a client certificate or " +
-				"doesn't accept it: …))"},
+				"that the upstream knows, and it must be valid today (" + unreached + "(TLS: the " +
+				"connection ended right after the handshake: the upstream may want a client " +
+				"certificate, or refuse this one: …))"},
 		"a replica": {replica.URL(), "", "ADDR: it is a replica of 127.0.0.1:1, which can't be " +
 			"written to: name the master in --upstream, or its Sentinels"},
 		"a Sentinel": {sentinel.URL(), "", "ADDR: it is a Sentinel: name the group of its master " +

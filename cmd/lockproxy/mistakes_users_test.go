@@ -63,8 +63,8 @@ func TestMistakesOfUsers(t *testing.T) {
 		"FENCE held x SET k v": `-ERR value is not an integer or out of range: "x" (a token)`,
 		"FENCE held 12345 SET k v": "-FENCED token 12345 does not hold the lock 'held' (any more): the " +
 			"command was not run",
-		"FENCE held 12345 BLPOP k 0": "-ERR 'blpop' can't be fenced: it blocks, or is not one that a " +
-			"transaction runs as data",
+		"FENCE held 12345 BLPOP k 0": "-ERR 'blpop' can't be fenced: it blocks, or is not a " +
+			"command on data that MULTI allows",
 		"LOCKALL 600 3 a b": "-ERR Number of keys can't be greater than number of args",
 		"LOCKALL 600 2 a a": `-ERR the keys should be different: "a"`,
 		"ONCE page":         "-ERR wrong number of arguments for 'once' command" + help,
@@ -118,7 +118,7 @@ func TestMistakesOfCommands(t *testing.T) {
 	plain := testredis.Start(t)
 	const (
 		notRun  = "; true was not run"
-		noLock  = `lockproxy run: no lock "job": `
+		noLock  = `lockproxy run: cannot get the lock "job": `
 		noProxy = noLock + "cannot reach the proxy that --url names: "
 	)
 	for line, want := range map[string]string{
@@ -129,7 +129,7 @@ func TestMistakesOfCommands(t *testing.T) {
 			`10000, not "0"; see lockproxy run --help`,
 		"run --key job --url PROXY -- no-such-command": "lockproxy run: cannot run no-such-command: " +
 			`exec: "no-such-command": executable file not found in $PATH`,
-		"run --key data --url PROXY -- true": `lockproxy run: no lock "data": WRONGTYPE Key holds a ` +
+		"run --key data --url PROXY -- true": `lockproxy run: cannot get the lock "data": WRONGTYPE Key holds a ` +
 			"value that is not a lock: choose another name for the lock" + notRun,
 		"run --key job --url REDIS -- true": noLock + "this is a Redis, not lockproxy: connect to " +
 			"lockproxy's port, 6380 by default" + notRun,

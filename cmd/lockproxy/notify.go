@@ -18,7 +18,7 @@ const (
 // notify tells systemd a state, if it wants to know.
 func notify(state string, log hclog.Logger) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
-		log.Warn("cannot tell systemd", "state", state, "error", err)
+		log.Warn("cannot notify systemd", "state", state, "error", err)
 	}
 }
 
@@ -27,7 +27,7 @@ func notify(state string, log hclog.Logger) {
 func watchdog(ctx context.Context, alive func(context.Context) error, log hclog.Logger) {
 	within, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
-		log.Warn("cannot read how often systemd wants to know that this process is alive",
+		log.Warn("cannot read systemd's watchdog interval: the watchdog is off",
 			"error", err)
 	}
 	if within <= 0 {

@@ -112,7 +112,7 @@ func TestSystemdIsTold(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	p = spawn(t, []string{"NOTIFY_SOCKET=" + path + ".gone"}, args...)
-	p.waitFor("cannot tell systemd")
+	p.waitFor("cannot notify systemd")
 	if !strings.Contains(p.said(), "serving") {
 		t.Errorf("it doesn't serve:\n%s", p.said())
 	}

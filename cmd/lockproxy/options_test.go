@@ -44,11 +44,11 @@ func TestCommandLine(t *testing.T) {
 			want: `scheme "ftp" is not known`},
 		{env: "LOCKPROXY_MAX_CLIENTS=many", status: 2, want: "max-clients"},
 		{args: "--max-clients", status: 2,
-			want: "--max-clients: its value is missing: write --max-clients=N"},
+			want: "--max-clients: the value is missing: write --max-clients=N"},
 		{args: "--max-clients -1", status: 2, want: "want a number from 1 to 2147483647, " +
 			`not "-1"`},
 		{args: "--max-clients", status: 2, want: "write --max-clients=N"},
-		{args: "--tls-cert --tls-key x", status: 2, want: "--tls-cert: its value is missing"},
+		{args: "--tls-cert --tls-key x", status: 2, want: "--tls-cert: the value is missing"},
 		{args: "--listen 6380", status: 2, want: "--listen 6380: want host:port"},
 		{args: "--admin 6390", status: 2, want: "--admin 6390: want host:port"},
 		{args: "--cluster-announce h", status: 2, want: "--cluster-announce h: want host:port"},

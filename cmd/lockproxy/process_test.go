@@ -190,7 +190,7 @@ func TestHangupReadsCertificatesAgain(t *testing.T) {
 	copyFile(t, first.CertFile, second.CertFile)
 	copyFile(t, first.KeyFile, second.KeyFile)
 	p.cmd.Process.Signal(syscall.SIGHUP)
-	p.waitFor("TLS files read again")
+	p.waitFor("the TLS files were read again")
 	shows("second")
 	if n := strings.Count(p.said(), "[ERROR]"); n != 1 {
 		t.Errorf("%d error lines:\n%s", n, p.said())
@@ -213,7 +213,7 @@ func TestSocketFileOfProcess(t *testing.T) {
 	second := start(t, args...)
 	<-second.ended
 	if status := second.cmd.ProcessState.ExitCode(); status != exitFailure ||
-		!strings.Contains(second.said(), "a running process serves there") {
+		!strings.Contains(second.said(), "a running process already serves there") {
 		t.Errorf("a second process: status %d\n%s", status, second.said())
 	}
 	killed.signal(syscall.SIGKILL)
@@ -226,7 +226,7 @@ func TestSocketFileOfProcess(t *testing.T) {
 		t.Errorf("PING: %q", got)
 	}
 	heir.cmd.Process.Signal(syscall.SIGHUP)
-	heir.waitFor("SIGHUP: settings read again; nothing has changed")
+	heir.waitFor("SIGHUP: the settings were read again; nothing has changed")
 	if status := heir.signal(syscall.SIGINT); status != 0 {
 		t.Errorf("status %d after SIGINT:\n%s", status, heir.said())
 	}

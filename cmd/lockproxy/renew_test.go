@@ -73,7 +73,7 @@ func TestPasswordOfUpstreamRotates(t *testing.T) {
 	user(">two")
 	r.write(url("two"))
 	r.p.cmd.Process.Signal(syscall.SIGHUP)
-	r.p.waitFor("settings read again and in use: changed=upstream")
+	r.p.waitFor("the changed settings are in use: changed=upstream")
 	user("<one") // from now on only the new one is accepted
 	r.client()
 
@@ -81,7 +81,7 @@ func TestPasswordOfUpstreamRotates(t *testing.T) {
 	r.write(url("three"))
 	user("<two") // without SIGHUP
 	r.client()
-	r.p.waitFor("the upstream refused the password: another one was read, and is in use")
+	r.p.waitFor("the upstream refused the password, and a new one was read: it is in use")
 
 	got, err := r.client().Do(t.Context(), "FENCE", "job", token, "PING").Text()
 	if got != "PONG" {
@@ -92,7 +92,7 @@ func TestPasswordOfUpstreamRotates(t *testing.T) {
 	}
 	r.write("redis://other:four@" + server.Addr())
 	r.p.cmd.Process.Signal(syscall.SIGHUP)
-	r.p.waitFor("take effect only with a restart: settings=upstream")
+	r.p.waitFor("take effect only after a restart: settings=upstream")
 	r.client()
 	if n := strings.Count(r.p.said(), "SIGHUP:"); n != 2 {
 		t.Errorf("%d lines about two SIGHUPs:\n%s", n, r.p.said())
@@ -145,5 +145,5 @@ func TestPasswordsOfSentinelsRotate(t *testing.T) {
 		defer c.Close()
 		return c.Set(t.Context(), "k", 2, 0).Err() == nil
 	})
-	r.p.waitFor("another one was read, and is in use")
+	r.p.waitFor("a new one was read: it is in use")
 }

@@ -52,12 +52,13 @@ type runCommand struct {
 
 // Help is printed below the command's help line.
 func (c *runCommand) Help() string {
-	return "The exit status is the command's, or 128 plus the signal's number if a signal has " +
-		"ended it. 124: the lock was lost, and the command was ended. " +
-		"Nothing was run: 75 another holds the lock, 69 the proxy or its Redis can't be reached, " +
-		"125 the request was refused, 126 the command can't be executed, 127 it isn't there. " +
-		"With --once, 75 also says that a run has succeeded already. " +
-		"If the proxy is being restarted or replaced, it asks again for the rest of --wait. " +
+	return "The exit status is the command's, or 128 plus a signal's number if that signal ended " +
+		"it. It is 124 if the lock was lost and the command was ended. If nothing was run, the " +
+		"status says why: 75 if another client holds the lock, 69 if the proxy or its Redis " +
+		"cannot be reached, 125 if the request was refused, 126 if the command cannot be " +
+		"executed, 127 if it does not exist. With --once, 75 can also mean that a run has " +
+		"already succeeded. " +
+		"While the proxy is restarted or replaced, run asks again for the rest of --wait. " +
 		"For FENCE, the command's environment has LOCKPROXY_KEY, the first key, and LOCKPROXY_TOKEN."
 }
 

@@ -46,7 +46,7 @@ func (c *runCommand) acquire(
 		}
 		return nil, 0, l, c.ConflictExitCode
 	}
-	say("no lock %s: %v; %s was not run", c.names(), err, c.Command[0])
+	say("cannot get the lock %s: %v; %s was not run", c.names(), err, c.Command[0])
 	var refused refusal
 	if errors.As(err, &refused) && !refused.unavailable() {
 		return nil, 0, l, exitRunFailed
@@ -172,7 +172,7 @@ func (c *runCommand) lock(
 		case err != nil:
 			return 0, l, err
 		case still.Int != 1:
-			return 0, l, errors.New("it was lost right after it was given")
+			return 0, l, errors.New("the lock was lost as soon as it was acquired")
 		}
 	}
 	l.renewed(asked)
@@ -192,7 +192,7 @@ func (c *runCommand) named(args ...string) []string {
 func (c *runCommand) refusedBy(ctx context.Context, conn *sessionConn) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	held := "another holds the lock " + c.names()
+	held := "another client holds the lock " + c.names()
 	if len(c.Key) > 1 {
 		return held // which of them?
 	}

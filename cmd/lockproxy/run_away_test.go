@@ -96,7 +96,7 @@ func TestRunWithoutAProxy(t *testing.T) {
 	refused := "cannot reach the proxy that --url names: dial tcp 127.0.0.1:1: connect: connection " +
 		"refused"
 	if want := "lockproxy run: " + refused + "; trying again for 1s\n" +
-		`lockproxy run: no lock "job": ` + refused + "; true was not run\n"; said.String() != want ||
+		`lockproxy run: cannot get the lock "job": ` + refused + "; true was not run\n"; said.String() != want ||
 		status != exitUnreachable {
 		t.Errorf("status %d:\n%s", status, said.String())
 	}
@@ -118,7 +118,7 @@ func TestSilenceIsExplained(t *testing.T) {
 		err, known := hangs.explain(ctx, os.ErrDeadlineExceeded)
 		explained <- fmt.Sprintln(known, err)
 	}()
-	want := "true " + s.addr + " is there, the Redis behind it does not answer\n"
+	want := "true " + s.addr + " answers, but the Redis behind it does not answer\n"
 	if got := testwait.For(t, "the explanation", explained); got != want {
 		t.Errorf("while Redis hangs: %s", got)
 	}
@@ -165,7 +165,7 @@ func TestRunWithinItself(t *testing.T) {
 		p := spawnBy(t, []string{"LOCKPROXY_URL=" + s.url}, append(line, "true")...)
 		say := ""
 		if c.status != 0 {
-			say = "already (LOCKPROXY_HELD): nothing would release it"
+			say = "(LOCKPROXY_HELD): it would wait for itself"
 		}
 		if p.wantStatus(c.status, say); c.status == 0 && p.said() != "" {
 			t.Errorf("%s: %s", c.name, p.said())

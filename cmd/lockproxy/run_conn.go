@@ -206,7 +206,8 @@ func (s *sessionConn) read() {
 			reply = append(reply, rest[:used]...)
 			rest = rest[used:]
 			if len(reply) > maxReply && err == nil {
-				err = errors.New("a reply of more than 4 MB: is a lockproxy there?")
+				err = errors.New("the reply has more than 4 MB: check that --url names a " +
+					"lockproxy")
 			}
 			if whole && err == nil {
 				var value resp.Value

@@ -63,6 +63,6 @@ func (c *runCommand) refuseWithin(
 	if held == 0 || !exclusive && (c.Shared || c.Limit > held) {
 		return nil
 	}
-	return refusal(fmt.Sprintf("this command runs under the lock %q already (LOCKPROXY_HELD): "+
-		"nothing would release it", key))
+	return refusal(fmt.Sprintf("this command already runs under the lock %q (LOCKPROXY_HELD): it "+
+		"would wait for itself", key))
 }

@@ -28,7 +28,8 @@ func TestRunOnce(t *testing.T) {
 	if s.field("session") != "1" {
 		t.Error("no session lock while the command runs")
 	}
-	s.run("--once", "23h", "--", "true").wantStatus(75, "another holds the lock \"job\" (\"")
+	s.run("--once", "23h", "--", "true").wantStatus(75, "another client holds the lock \"job\" "+
+		"(\"")
 	goOn(t, file)
 	first.wantStatus(0, "")
 	rest, _ := strconv.Atoi(s.field("remaining_ms"))
@@ -38,7 +39,7 @@ func TestRunOnce(t *testing.T) {
 	}
 	s.run("--once", "23h", "--", "true").wantStatus(75, "as after a run that has succeeded (\"")
 	s.run("--once", "23h", "-q", "-E", "0", "--", "false").wantStatus(0, "")
-	s.run("--", "true").wantStatus(75, "another holds the lock")
+	s.run("--", "true").wantStatus(75, "another client holds the lock")
 	s.do("UNLOCK", "job", "FORCE")
 	s.run("--once", "23h", "--", "true").wantStatus(0, "")
 	s.run("--once", "23h", "--shared", "--", "true").wantStatus(125, "can't be used together")
@@ -53,7 +54,7 @@ func TestRunOnce(t *testing.T) {
 	s.run("--key", "a", "--key", "long", "--", "true").wantStatus(0, "")
 	s.run("--once", "23h", "--key", "a", "--key", "b", "--", "true").wantStatus(0, "")
 	for _, key := range []string{"a", "b"} {
-		s.run("--key", key, "--", "true").wantStatus(75, "another holds the lock")
+		s.run("--key", key, "--", "true").wantStatus(75, "another client holds the lock")
 	}
 }
 

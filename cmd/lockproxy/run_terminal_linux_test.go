@@ -16,7 +16,7 @@ func TestRunSaysThatTheTerminalHasStoppedIt(t *testing.T) {
 	script := []string{"--", "sh", "-c", "read line && echo it is $line"}
 	run := append([]string{"run", "--key", "job"}, script...)
 	stopped := startInTerminal(t, os.Args[0], run...)
-	stopped.types("", "lockproxy run: sh uses the terminal, which has stopped it: run it with "+
+	stopped.types("", "lockproxy run: sh was stopped because it uses the terminal: run it with "+
 		"--foreground")
 	if s.field("token") == "" {
 		t.Error("the lock is free")

@@ -98,10 +98,10 @@ func TestRunHoldsTheLock(t *testing.T) {
 			s.field("session"), s.field("owner"), token)
 	}
 	s.do("FENCE", "job", token, "SET", "x", "written")
-	s.run("--", "touch", file+".wrong").wantStatus(75, `another holds the lock "job" ("`)
+	s.run("--", "touch", file+".wrong").wantStatus(75, `another client holds the lock "job" ("`)
 	s.run("-E", "0", "-q", "--", "touch", file+".wrong").wantStatus(0, "")
 	s.run("--wait", "0.2", "--conflict-exit-code", "9", "--", "touch", file+".wrong").wantStatus(9,
-		"another holds")
+		"another client holds")
 	second := s.run("--wait", "0", "--", "sh", "-c", "echo $LOCKPROXY_TOKEN")
 	testwait.Until(t, "it waits", func() bool { return s.field("waiters") == "1" })
 	if second.said() != "" {
@@ -135,8 +135,8 @@ func TestRunHoldsSeveralLocks(t *testing.T) {
 		func() bool { return s.do("GET", "a") != a && s.do("GET", "job") != job })
 	s.do("FENCE", "a", token, "SET", "x", "written")
 	s.do("FENCE", "job", token, "SET", "x", "written")
-	s.run("--shared", "--", "true").wantStatus(75, `another holds the lock "job"`)
-	s.run("--key", "a", "--key", "b", "--", "true").wantStatus(75, `another holds the lock "a b"`)
+	s.run("--shared", "--", "true").wantStatus(75, `another client holds the lock "job"`)
+	s.run("--key", "a", "--key", "b", "--", "true").wantStatus(75, `another client holds the lock "a b"`)
 	goOn(t, file)
 	first.wantStatus(0, "")
 	if s.field("token") != "" {
@@ -148,8 +148,8 @@ func TestRunHoldsSeveralLocks(t *testing.T) {
 	pidsIn(t, file, 1)
 	s.run("--shared", "--", "true").wantStatus(0, "")
 	s.run("--limit", "2", "--", "true").wantStatus(0, "")
-	s.run("--limit", "1", "--", "true").wantStatus(75, "another holds")
-	s.run("--", "true").wantStatus(75, "another holds")
+	s.run("--limit", "1", "--", "true").wantStatus(75, "another client holds")
+	s.run("--", "true").wantStatus(75, "another client holds")
 	goOn(t, file)
 	reader.wantStatus(0, "")
 }
@@ -307,7 +307,7 @@ func TestRunLogsIn(t *testing.T) {
 				":")[1], "-n", "3", "GET", "app:\xff")...).wantStatus(0, "17")
 	spawn(t, nil, append(tls, "--key", "other", "--", "true")...).wantStatus(125, "NOPERM")
 	spawn(t, nil, "run", "--url", url, "--tls-ca", ca.File, "--key", "app:x", "--",
-		"true").wantStatus(69, "no lock")
+		"true").wantStatus(69, "cannot get the lock")
 	spawn(t, nil, "run", "--url", url, "--key", "app:x", "--", "true").wantStatus(69,
 		"certificate signed by unknown authority")
 }

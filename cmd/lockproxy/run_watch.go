@@ -71,7 +71,7 @@ func (w *watch) untilEnd(say func(string, ...any)) (lost bool) {
 func (w *watch) lookWhetherStopped(say func(string, ...any)) {
 	if !w.stopped && w.child.group && w.child.stoppedByTerminal() {
 		w.stopped = true
-		say("%s uses the terminal, which has stopped it: run it with --foreground",
+		say("%s was stopped because it uses the terminal: run it with --foreground",
 			w.run.Command[0])
 	}
 }
@@ -136,7 +136,7 @@ func (w *watch) told(ev event, open bool, now time.Time) (lost string) {
 	case ev.isPush():
 		if e := ev.value.Elems; len(e) == 3 && string(e[0].Text) == "locklost" &&
 			pushedToken(e[2].Int, e[2].Text) == w.token {
-			return cmp.Or(w.overdue(now), "the proxy says so") // it can come first
+			return cmp.Or(w.overdue(now), "the proxy has reported it") // it can come first
 		}
 		return ""
 	}

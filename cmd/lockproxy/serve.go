@@ -94,8 +94,8 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 		}
 		defer store.stop()
 		upstream = store.upstream
-		log.Warn("embedded in-memory store, for trying out: nothing is kept or shared; name a " +
-			"real Redis with --upstream redis://host:port")
+		log.Warn("the embedded in-memory store is for trying out, and keeps and shares nothing: " +
+			"name a Redis with --upstream redis://host:port")
 	}
 	cfg := opts.serverConfig(upstream, log)
 	cfg.TLS = certs.serving()
@@ -134,7 +134,7 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 		shared.handed.Store(false)
 	}
 	if err := old.ready(); err != nil {
-		log.Warn("cannot tell the process that this one replaces to end: stop it yourself",
+		log.Warn("cannot tell the process that this one replaces to end: end it by hand",
 			"error", err)
 	}
 	notify(stateReady, log)
@@ -155,7 +155,8 @@ func serve(cmd *serveCommand, log hclog.Logger) error {
 			stopWatching() // from now on the successor answers there
 			serving = false
 		case sig := <-signals:
-			log.Info("stopping: letting running commands finish; a second signal ends at once",
+			log.Info("the proxy is stopping, and running commands can finish: a second signal "+
+				"ends it at once",
 				"signal", sig.String(), "within", opts.ShutdownTimeout.String())
 			leave(server, opts, log, signals)
 			serving = false
@@ -172,7 +173,8 @@ func leave(server *proxy.Server, opts *options, log hclog.Logger, signals chan o
 	if opts.ShutdownDelay == 0 {
 		return
 	}
-	log.Info("serving on, while /readyz says no, for --shutdown-delay", "for",
+	log.Info("/readyz says no from now on, and clients are served as before for --shutdown-delay",
+		"for",
 		opts.ShutdownDelay.String())
 	delay := time.NewTimer(opts.ShutdownDelay)
 	defer delay.Stop()
@@ -229,11 +231,11 @@ func shutdown(server *proxy.Server, opts *options, log hclog.Logger, signals <-c
 	select {
 	case err := <-finished:
 		if err != nil {
-			log.Warn("connections whose commands or transactions had not finished, or that held "+
-				"locks, were cut off", "after", opts.ShutdownTimeout.String())
+			log.Warn("clients were disconnected before they had finished their commands or "+
+				"transactions, or released their locks", "after", opts.ShutdownTimeout.String())
 		}
 	case <-signals:
-		log.Warn("second signal: ending at once")
+		log.Warn("a second signal has come: the proxy ends at once")
 		server.Close()
 		<-finished
 	}

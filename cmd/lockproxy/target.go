@@ -64,7 +64,7 @@ func (t *target) explain(ctx context.Context, failed error) (err error, known bo
 	silent := errors.Is(failed, os.ErrDeadlineExceeded) ||
 		errors.Is(failed, context.DeadlineExceeded)
 	if silent && t.answersNonsense(ctx) {
-		return fmt.Errorf("%s is there, the Redis behind it %w", t.proxy.Addr, errSilent), true
+		return fmt.Errorf("%s answers, but the Redis behind it %w", t.proxy.Addr, errSilent), true
 	}
 	err = t.proxy.Explain(ctx, failed, "--tls")
 	if known = err.Error() != failed.Error(); silent && !known {

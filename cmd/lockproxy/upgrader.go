@@ -66,7 +66,7 @@ func (s *upgrader) add(name string, ln net.Listener) error {
 // either of them.
 func replaceUnix(path string, mode os.FileMode) (*socket, error) {
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != os.ModeSocket {
-		return nil, errors.New("that is an existing file and not a socket")
+		return nil, errors.New("the path is an existing file, and not a socket")
 	}
 	fresh := fmt.Sprintf("%s.%d", path, os.Getpid())
 	os.Remove(fresh) // of a process that had this number once
@@ -95,14 +95,15 @@ func (s *upgrader) serve() {
 		err = s.offer(conn)
 		conn.Close()
 		if err == nil {
-			s.log.Info("another process has taken over: letting running commands finish")
+			s.log.Info("another process has taken over: this one ends when running commands have " +
+				"finished")
 			if shared, ok := s.clients.(*socket); ok {
 				shared.handed.Store(true)
 			}
 			close(s.done)
 			return
 		}
-		s.log.Warn("a process asked to take over but did not start serving: this one continues",
+		s.log.Warn("a process asked to take over, but did not start to serve: this one continues",
 			"error", withoutAddr(err))
 	}
 }

@@ -80,7 +80,7 @@ func bounded[T int | size | time.Duration | seconds | fileMode](
 // popText returns what follows a flag, or an argument.
 func popText(ctx *kong.DecodeContext) (text string, err error) {
 	if err := ctx.Scan.PopValueInto("value", &text); err != nil && ctx.Value.Flag != nil {
-		return "", fmt.Errorf("its value is missing: write --%s=%s", ctx.Value.Name,
+		return "", fmt.Errorf("the value is missing: write --%s=%s", ctx.Value.Name,
 			ctx.Value.Flag.FormatPlaceHolder())
 	} else if err != nil {
 		return "", err
@@ -108,7 +108,7 @@ func readText(ctx *kong.DecodeContext, target reflect.Value) error {
 		return err
 	}
 	if ctx.Value.Flag != nil && strings.TrimSpace(text) == "" {
-		return errors.New("it is empty: give a value, or leave it out")
+		return errors.New("the value is empty: give one, or leave the setting out")
 	}
 	target.SetString(text)
 	return nil

@@ -154,21 +154,22 @@ func (s *Server) serveLogin(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case !s.logins.on:
-		http.Error(w, "read-only: the proxy was started without --admin-token",
+		http.Error(w, "the page is read-only: start the proxy with --admin-token",
 			http.StatusForbidden)
 	case !s.logins.allow(addressOf(r), time.Now()):
 		w.Header().Set("Retry-After", "1")
-		http.Error(w, "too many tries: wait a moment", http.StatusTooManyRequests)
+		http.Error(w, "too many attempts: wait a second, and try again", http.StatusTooManyRequests)
 	case !s.logins.isToken(sent.Token):
-		s.log.Warn("a login on the admin page was refused: wrong token", "client", r.RemoteAddr)
-		http.Error(w, "that is not the token", http.StatusUnauthorized)
+		s.log.Warn("a login on the admin page was refused: the token is wrong",
+			"client", r.RemoteAddr)
+		http.Error(w, "the token is wrong", http.StatusUnauthorized)
 	default:
 		cookie, session := s.logins.begin(time.Now())
 		http.SetCookie(w, &http.Cookie{
 			Name: cookieName, Value: cookie, Path: "/", MaxAge: int(sessionFor.Seconds()),
 			HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
 		})
-		s.log.Info("logged in on the admin page", "client", r.RemoteAddr)
+		s.log.Info("an operator has logged in on the admin page", "client", r.RemoteAddr)
 		writeJSON(w, whoami{CanLogin: true, LoggedIn: true, CSRF: session.csrf})
 	}
 }
@@ -189,15 +190,17 @@ func (s *Server) serveLogout(w http.ResponseWriter, r *http.Request) {
 func readPost(w http.ResponseWriter, r *http.Request, into any) bool {
 	switch {
 	case !sameOrigin(r):
-		http.Error(w, "this is for the page of this server only", http.StatusForbidden)
+		http.Error(w, "the request does not come from a page of this server: load the page again",
+			http.StatusForbidden)
 		return false
 	// no form of another page can send this type
 	case r.Header.Get("Content-Type") != "application/json":
-		http.Error(w, "want application/json", http.StatusUnsupportedMediaType)
+		http.Error(w, "the request has another Content-Type: want application/json",
+			http.StatusUnsupportedMediaType)
 		return false
 	}
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(into); err != nil {
-		http.Error(w, "this JSON is not what was expected here", http.StatusBadRequest)
+		http.Error(w, "the body is not the JSON that this request takes", http.StatusBadRequest)
 		return false
 	}
 	return true

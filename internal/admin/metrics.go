@@ -38,21 +38,21 @@ func NewMetrics(version string) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	commands := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "lockproxy_command_duration_seconds",
-		Help: "From a request's arrival to its reply's departure, by kind. Of relayed requests, " +
-			"blocking commands too, it has a sample: every 64th batch that a client sends, up to its " +
-			"first reply. LOCK with WAIT is in lockproxy_lock_wait_seconds instead.",
+		Help: "From a request's arrival to its reply's departure, by kind. Relayed requests, and " +
+			"blocking commands among them, are sampled: every 64th batch that a client sends, up " +
+			"to its first reply. LOCK with WAIT is in lockproxy_lock_wait_seconds instead.",
 		Buckets: commandBuckets,
 	}, []string{"kind"})
 	waited := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "lockproxy_lock_wait_seconds",
-		Help: "How long LOCK with WAIT took, by how it ended: acquired, or wait_over. It leaves " +
-			"out those that failed or whose clients closed.",
+		Help: "How long LOCK with WAIT took, by how it ended: acquired, or wait_over. Waits that " +
+			"failed, or whose clients disconnected, are left out.",
 		Buckets: waitBuckets,
 	}, []string{"outcome"})
 	held := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "lockproxy_lock_hold_seconds",
-		Help: "From acquisition to release of locks that were taken and released through " +
-			"this proxy. It leaves out those that expired.",
+		Help: "From acquisition to release of locks that were taken and released through this " +
+			"proxy. Locks that expired are left out.",
 		Buckets: holdBuckets,
 	})
 	m.registry.MustRegister(commands, waited, held, buildInfo(version),

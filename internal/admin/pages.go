@@ -60,7 +60,7 @@ func (s *Server) proxyPages() []page {
 	announced, err := s.cfg.Proxy.Pages(ctx)
 	s.pages.at = time.Now()
 	if err != nil {
-		s.log.Debug("cannot find the pages of other proxies", "error", err)
+		s.log.Debug("cannot ask Redis for the pages of other proxies", "error", err)
 		return s.pages.last
 	}
 	s.pages.last = pagesOf(announced, s.cfg.Page)

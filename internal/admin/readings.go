@@ -12,8 +12,8 @@ var readings = []reading{
 		func(st *proxy.Stats) float64 { return float64(st.Clients) }),
 	counter("client_connections_accepted_total", "Clients that have connected.",
 		func(st *proxy.Stats) uint64 { return st.Accepted }),
-	counter("client_connections_rejected_total", "Clients that were sent away because of "+
-		"--max-clients, or of too few open files.",
+	counter("client_connections_rejected_total", "Clients that were refused because of "+
+		"--max-clients, or because of too few open files.",
 		func(st *proxy.Stats) uint64 { return st.Rejected }),
 	counter("client_received_bytes_total", "Bytes that clients have sent, without TLS and PROXY "+
 		"headers.",

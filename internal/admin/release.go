@@ -29,11 +29,11 @@ func (s *Server) serveRelease(w http.ResponseWriter, r *http.Request) {
 	session, ok := s.logins.of(r)
 	switch {
 	case !s.logins.on:
-		http.Error(w, "read-only: the proxy was started without --admin-token",
+		http.Error(w, "the page is read-only: start the proxy with --admin-token",
 			http.StatusForbidden)
 		return
 	case !ok:
-		http.Error(w, "log in first", http.StatusUnauthorized)
+		http.Error(w, "the request has no login: log in first", http.StatusUnauthorized)
 		return
 	case subtle.ConstantTimeCompare([]byte(r.Header.Get(csrfHeader)), []byte(session.csrf)) != 1:
 		http.Error(w, "the request doesn't come from the page: load it again", http.StatusForbidden)
@@ -68,7 +68,7 @@ func (s *Server) serveRelease(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusBadGateway)
 	case !done:
-		writeJSON(w, released{Why: "it was no longer held with that token: nothing was released"})
+		writeJSON(w, released{Why: "the token no longer held the lock: nothing was released"})
 	default:
 		writeJSON(w, released{Released: true})
 	}

@@ -124,9 +124,10 @@ func TestRelease(t *testing.T) {
 	if status, _ := b.post("/api/release", releaseBody(l)); status != 401 {
 		t.Errorf("after logout: %d", status)
 	}
-	for _, want := range []string{"forced unlock: key=a db=0 token=" + fmt.Sprint(l.Token),
+	for _, want := range []string{"a forced unlock released a lock: key=a db=0 token=" + fmt.Sprint(l.Token),
 		"holder=" +
-			l.Client, "user=default via=admin\n", "forced unlock found no such lock: key=a", "wrong token"} {
+			l.Client, "user=default via=admin\n", "a forced unlock found no such lock: key=a",
+		"the token is wrong"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("no %q in the log:\n%s", want, log.String())
 		}

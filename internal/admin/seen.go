@@ -190,7 +190,7 @@ type oneLock struct {
 func (s *Server) serveLock(w http.ResponseWriter, r *http.Request) {
 	match, id := matchOf(r)
 	if form := r.URL.Query(); !form.Has("key") && !form.Has("id") {
-		http.Error(w, "which lock? say ?key=", http.StatusBadRequest)
+		http.Error(w, "the request names no lock: add ?key=", http.StatusBadRequest)
 		return
 	}
 	locks, now := s.cfg.Proxy.Locks(), time.Now()

@@ -196,7 +196,7 @@ func (m *slotMap) learnHostname(addr string, node resp.Value) {
 	}
 }
 
-var errNoMap = errors.New("the answer to CLUSTER SLOTS is no map")
+var errNoMap = errors.New("the answer to CLUSTER SLOTS is not a map of slots")
 
 func firstInt(v resp.Value) int64 {
 	if len(v.Elems) == 0 {
@@ -208,7 +208,7 @@ func firstInt(v resp.Value) int64 {
 // parseNode reads one node of CLUSTER SLOTS: host, port, id and more.
 func parseNode(v resp.Value, asked string) (addr, id string, err error) {
 	if len(v.Elems) < 2 || v.Elems[1].Int < 1 || v.Elems[1].Int > 65535 {
-		return "", "", errors.New("a node without a port in CLUSTER SLOTS")
+		return "", "", errors.New("the answer to CLUSTER SLOTS has a node without a port")
 	}
 	if len(v.Elems) > 2 {
 		id = string(v.Elems[2].Text)

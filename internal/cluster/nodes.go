@@ -187,7 +187,7 @@ func (s *nodeSet) applyMap(m *slotMap) {
 const closingTimeout = time.Second
 
 var (
-	errReplaced = errors.New("it is no master any more, and does not answer")
+	errReplaced = errors.New("it is no longer a master, and does not answer")
 	pingCommand = resp.AppendCommand(nil, "PING")
 )
 

@@ -11,8 +11,8 @@ import (
 	"lockproxy/internal/resp"
 )
 
-var errShard = errors.New("whether a sharded channel is subscribed to is not known " +
-	"after its slot has moved")
+var errShard = errors.New("the subscriptions to sharded channels are unknown after a slot has " +
+	"moved")
 
 // subscriptions is the subscriptions at all nodes. Conn.mu is held in all methods.
 //

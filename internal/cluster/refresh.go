@@ -98,7 +98,7 @@ func (cl *Cluster) refresh(
 	return err
 }
 
-var errOutdated = errors.New("it knows an older epoch of the cluster than is known here")
+var errOutdated = errors.New("it knows an older epoch of the cluster than the proxy does")
 
 // nodes is the masters, the replicas and the seeds.
 func (cl *Cluster) nodes() (addrs []string) {

@@ -101,8 +101,8 @@ func toMasters(c *Conn, q *query) {
 	c.askAll(c.nodes.atAll(addrs), q.raw, joinReplies(q.cmd.join, enoughIfOne))
 }
 
-var errWritesLost = errors.New("a connection to a node was lost since this client wrote: what " +
-	"its writes have become is unknown")
+var errWritesLost = errors.New("a connection to a node was lost since this client wrote: the " +
+	"outcome of its writes is unknown")
 
 // wait is WAIT and WAITAOF. They count what their own connection has written: after a loss they
 // would say of a new one, which has written nothing, that all replicas have it. WAIT 0 0 asks for

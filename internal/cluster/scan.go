@@ -88,7 +88,7 @@ func scanned(m *slotMap, master int, raw []byte) []byte {
 	cursor, ok := nextScan(m, master, answered)
 	if !ok {
 		return resp.AppendError(nil,
-			"ERR a node's cursor is too large to hold its name too: scan the nodes one by one")
+			"ERR a node's cursor is too large to carry the node's name: scan the nodes one by one")
 	}
 	elems[0] = bulk(cursor)
 	return resp.AppendAggregate(nil, kind, elems)

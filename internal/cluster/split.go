@@ -60,7 +60,7 @@ func joinMget(gs []group, n int) joiner {
 			_, elems, err := resp.Elements(raw)
 			if err != nil || len(elems) != len(gs[i].at) {
 				return resp.AppendError(nil,
-					"ERR a node has answered its part of the request with something else")
+					"ERR a node has answered its part of the request with an unexpected type")
 			}
 			for j, elem := range elems {
 				whole[gs[i].at[j]-1] = elem

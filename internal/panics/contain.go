@@ -19,7 +19,7 @@ type Panic struct {
 }
 
 // Error says what clients are told, of whom a request was lost with this one's.
-func (p *Panic) Error() string { return "lockproxy has a fault, which its log tells" }
+func (p *Panic) Error() string { return "lockproxy has a fault: its log has the details" }
 
 // Contain is deferred. If the function panics, and has changed only state of one client, it makes
 // err a *Panic, and the function returns. Otherwise the panic goes on.

@@ -248,7 +248,7 @@ var errNotYet net.Error = notYet{}
 
 type notYet struct{}
 
-func (notYet) Error() string   { return "there is nothing to read yet" }
+func (notYet) Error() string   { return "nothing has arrived yet" }
 func (notYet) Timeout() bool   { return true }
 func (notYet) Temporary() bool { return true }
 

@@ -150,7 +150,7 @@ func remark(p picture) string {
 		parts = append(parts, fmt.Sprintf("%d match", p.Matching))
 	}
 	if p.Truncated {
-		parts = append(parts, "there are more than can be followed")
+		parts = append(parts, "more locks than can be followed")
 	}
 	if !p.Complete && p.Err == nil {
 		parts = append(parts, "still looking")

@@ -75,15 +75,15 @@ func (f *follower) watchSentinel(ctx context.Context, addr string) {
 	for ctx.Err() == nil {
 		err := f.listen(ctx, addr, func() {
 			if silent {
-				f.log.Info("Sentinel answers again", "sentinel", addr)
+				f.log.Info("a Sentinel answers again", "sentinel", addr)
 			}
 			silent = false
 		})
 		if ctx.Err() == nil && !silent {
 			silent = true
-			what := "a Sentinel does not answer: the others are asked"
+			what := "a Sentinel does not answer: the proxy asks the others"
 			if _, said := errors.AsType[refusedGroup](err); said {
-				what = "a Sentinel names no master: is the name of the group right?"
+				what = "a Sentinel names no master: check the name of the group in --upstream"
 			}
 			f.log.Warn(what, "sentinel", addr, "error", err)
 		}
@@ -161,7 +161,7 @@ func (f *follower) query(conn net.Conn, sentinel string) error {
 	}
 	v, err := readVote(replies[0].raw, replies[1].raw)
 	if err != nil {
-		return fmt.Errorf("it gives no address, or no config-epoch, for the group %s: %w", s.group,
+		return fmt.Errorf("it names no address, or no config-epoch, of the group %s: %w", s.group,
 			err)
 	}
 	s.record(sentinel, v, f.onSwitch)
@@ -193,7 +193,7 @@ func readVote(master, addr []byte) (v vote, err error) {
 	}
 	pair, err := resp.ParseValue(addr)
 	if err != nil || len(pair.Elems) != 2 {
-		return v, cmp.Or(err, errors.New("no pair of host and port"))
+		return v, cmp.Or(err, errors.New("it is not a pair of host and port"))
 	}
 	addrs, err := parseAddrs(net.JoinHostPort(string(pair.Elems[0].Text),
 		string(pair.Elems[1].Text)), "")
@@ -207,7 +207,8 @@ func readVote(master, addr []byte) (v vote, err error) {
 // onSwitch reports a new master; old is "" for the first.
 func (f *follower) onSwitch(old, master string) {
 	if old == "" {
-		f.log.Info("found the master", "upstream", f.upstream.sentinels, "master", master)
+		f.log.Info("the Sentinels name the master",
+			"upstream", f.upstream.sentinels, "master", master)
 		return
 	}
 	f.replaced()

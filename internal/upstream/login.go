@@ -157,8 +157,8 @@ func answers(cmd []string, h resp.Head) bool {
 
 // errAfterHandshake is how TLS 1.3 refuses a client's certificate. The upstream's answer can be
 // lost with the connection.
-var errAfterHandshake = errors.New("ended right after the handshake, as when the upstream misses a " +
-	"client certificate or doesn't accept it")
+var errAfterHandshake = errors.New("the connection ended right after the handshake: the upstream " +
+	"may want a client certificate, or refuse this one")
 
 func loginLost(nc net.Conn, addr string, err error) error {
 	if _, isTLS := nc.(*socket.TLS); isTLS && !errors.Is(err, os.ErrDeadlineExceeded) &&

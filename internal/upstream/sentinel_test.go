@@ -275,7 +275,8 @@ func TestSentinelNonsense(t *testing.T) {
 			u.Follow(ctx, hclog.New(&hclog.LoggerOptions{Output: &log}), func() {})
 			ln.Close()
 			serving.Wait()
-			said := map[bool]string{true: "a Sentinel names no master: is the name of the group right?",
+			said := map[bool]string{true: "a Sentinel names no master: check the name of the " +
+				"group in --upstream",
 				false: "a Sentinel does not answer"}[strings.HasPrefix(test.facts, "-")]
 			if strings.Contains(log.String(), said) == test.good {
 				t.Errorf("%q: the log says %q", test.facts, log.String())

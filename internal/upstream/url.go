@@ -32,7 +32,7 @@ var ports = map[string]string{"": "6379", "sentinel": "26379", "cluster": "6379"
 func Parse(url string) (*Upstream, error) {
 	scheme, rest, found := strings.Cut(url, "://")
 	if !found {
-		return nil, errors.New("it does not begin with redis:// or the like: want redis://" +
+		return nil, errors.New("the URL has no scheme: want redis://" +
 			forms[""])
 	}
 	base, kind, _ := strings.Cut(scheme, "+")
@@ -141,7 +141,7 @@ func split(base, kind, rest string) (parsed *neturl.URL, addrs []string, err err
 	// as something else.
 	cut := strings.Contains(rest, "#") || strings.Count(rest, "@") > 1
 	if err != nil || cut || found != (parsed.User != nil) {
-		return nil, nil, errors.New("it is no URL") // without err, which quotes it
+		return nil, nil, errors.New("the text is not a URL") // without err, which quotes it
 	}
 	if _, err := neturl.ParseQuery(parsed.RawQuery); err != nil { // Query leaves out what is wrong
 		return nil, nil, errors.New("what follows the ? is not name=value&name=value")

@@ -88,8 +88,8 @@ func Drive(on background.Evaluator, reply Reply, next *Step) Reply {
 const GoneFor = 500 * time.Millisecond
 
 // ErrOverdue is the answer after that: see Step.Further.
-const ErrOverdue = syntax.UsageError("TRYAGAIN this side of the connection was closed, and the answer " +
-	"takes too long: connect again and ask again")
+const ErrOverdue = syntax.UsageError("TRYAGAIN the client has closed its side of the connection, " +
+	"and the answer takes too long: connect again and ask again")
 
 // Words makes a command.
 func Words(list ...string) [][]byte {

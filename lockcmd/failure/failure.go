@@ -73,7 +73,7 @@ func (e LateError) Error() string {
 	if e.Answered == nil {
 		return "does not answer: nothing was sent, try again"
 	}
-	return "has not answered in time: whether the lock was taken is not known, try again"
+	return "has not answered in time: it is not known whether the lock was taken, try again"
 }
 
 // MayHaveRun reports whether the script can run later.
@@ -82,7 +82,7 @@ func (e LateError) MayHaveRun() bool { return e.Answered != nil }
 // ErrUnanswered is why a question of a queue has no answer, which was sent on a connection of the
 // proxy's own.
 var ErrUnanswered = errors.New("a connection of the proxy's own was lost, or has been silent: " +
-	"whether the script ran is unknown")
+	"the script may have run")
 
 // IsSilence reports whether there is no answer, or none yet, perhaps to the opening of a connection.
 func IsSilence(err error) bool {
@@ -164,8 +164,8 @@ func holdsOff(rest time.Duration) string {
 type SilentError time.Duration
 
 func (e SilentError) Error() string {
-	return fmt.Sprintf("has not answered for %v: whether the lock is held is not known, "+
-		"it was not acquired", time.Duration(e).Round(time.Millisecond))
+	return fmt.Sprintf("has not answered for %v: it is not known who holds the lock, and it was "+
+		"not acquired", time.Duration(e).Round(time.Millisecond))
 }
 
 // MayHaveRun is false: nothing was sent for the client.
@@ -196,8 +196,9 @@ func (e FencedError) Error() string {
 
 // ErrGone is why the context of a command that waits has ended: the client has closed, or the
 // server shuts down. Its code makes the libraries of clients that are still there try again.
-const ErrGone = syntax.UsageError("TRYAGAIN the wait was ended, since this side of the connection " +
-	"was closed or the proxy is shutting down: the lock was not acquired; connect again and ask again")
+const ErrGone = syntax.UsageError("TRYAGAIN the wait was ended, since the client has closed its " +
+	"side of the connection or the proxy is shutting down: the lock was not acquired; connect " +
+	"again and ask again")
 
 // ErrLost is in the error of a Step if its session is about to end because it has lost a connection
 // to the upstream that it cannot replace: see SessionLost.

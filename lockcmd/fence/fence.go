@@ -58,7 +58,7 @@ func (l *Fences) Begin(args [][]byte) *chain.Step {
 	}
 	if !l.Can(args[2:]) {
 		return chain.Answered(chain.Failed(syntax.UsageError("ERR '" + strings.ToLower(string(args[2])) +
-			"' can't be fenced: it blocks, or is not one that a transaction runs as data")))
+			"' can't be fenced: it blocks, or is not a command on data that MULTI allows")))
 	}
 	f := &command{Fences: l, keys: []string{string(args[0]), keyname.Record(args[0])},
 		token: token, tries: fenceTries, pause: fenceMoves / fenceTries}

@@ -85,8 +85,8 @@ func (g *Periods) repair(ctx context.Context, id names.Lock, t *takeover) (more 
 		g.Log.Warn("cannot check a lock that was taken over from a foreign client",
 			"key", id.Key, "token", t.token, "error", err)
 	case ints[0] == 1:
-		g.Log.Info("repaired the timestamp of a lock that a foreign client had lost "+
-			"and overwritten", "key", id.Key, "token", t.token)
+		g.Log.Info("the proxy has repaired the timestamp of a lock that a foreign client had "+
+			"lost and overwritten", "key", id.Key, "token", t.token)
 	}
 	return true
 }

@@ -204,11 +204,12 @@ func LostBy(text string) Loss { return Loss{kind: journal.Deleted, text: text} }
 
 var (
 	lostNotHeld = Loss{kind: journal.Lost,
-		text: "its token does not hold it: it was released, deleted or overwritten"}
-	lostWrongType = LostBy("its key was overwritten")
-	lostMax       = Loss{kind: journal.Lost, alone: true, text: "held for as long as its MAX allows"}
+		text: "the token no longer holds the lock: the lock was released, deleted or overwritten"}
+	lostWrongType = LostBy("the key was overwritten")
+	lostMax       = Loss{kind: journal.Lost, alone: true, text: "the lock was held for as long " +
+		"as MAX allows"}
 
-	LostElsewhere = Loss{kind: journal.Lost, text: "released through another proxy"}
+	LostElsewhere = Loss{kind: journal.Lost, text: "the lock was released through another proxy"}
 )
 
 // lossAtRenewal says why a renewal has failed.
@@ -252,7 +253,7 @@ func (s *Sessions) lose(lock *Lock, why Loss) (lost bool) {
 	if lock.Note != "" {
 		line = append(line, "note", strings.ToValidUTF8(lock.Note, "?"))
 	}
-	s.Log.Warn("session lock lost", line...)
+	s.Log.Warn("a session lock was lost", line...)
 	h.LockLost(lock.Key, lock.Token)
 	for _, other := range others {
 		s.lose(other, why)

@@ -245,7 +245,7 @@ func (w *Notifications) receive(ctx context.Context, as names.Identity) (err err
 		err = w.receiveFrom(ctx, as, nil)
 	}
 	if ctx.Err() == nil && err != nil {
-		w.Log.Debug("cannot listen for releases by other proxies: waiters poll",
+		w.Log.Debug("cannot subscribe to releases by other proxies: waiters poll",
 			"error", err)
 	}
 	return err

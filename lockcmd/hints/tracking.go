@@ -75,8 +75,8 @@ func (k *Tracking) Want(as names.Identity, key string) {
 func (k *Tracking) tellLocked(what string, bound int) {
 	if !k.exceeded[what] {
 		k.exceeded[what] = true
-		k.Log.Warn(what+": what is deleted or overwritten beyond them is noticed by polls and "+
-			"renewals", "at_most", bound)
+		k.Log.Warn(what+": changes of the others are noticed only by polls and renewals",
+			"at_most", bound)
 	}
 }
 

@@ -54,7 +54,7 @@ func (f *Traffic) UndoSet(as names.Identity, key, value string) {
 		err := f.Clients.Client(as).Eval(ctx, undoSet, []string{key}, value).Err()
 		if err != nil {
 			f.Log.Warn("cannot release a lock that was taken for a client that has disconnected: "+
-				"it runs until its timeout", "key", key, "error", err)
+				"the lock is held until its timeout", "key", key, "error", err)
 		}
 		f.queues.Of(names.Lock{DB: as.DB, Key: key}).WakeDelayed()
 	})

@@ -88,8 +88,9 @@ func (a *Answer) Unconfirmed(want Confirmation, outcome string) error {
 
 // The outcomes of a lock that was not confirmed.
 const (
-	NotTaken      = "the lock was not taken, try again"
-	NotUndone     = "whether the lock is still held is not known, it is being released, try again"
+	NotTaken  = "the lock was not taken, try again"
+	NotUndone = "it is not known whether the lock is still held, it is being released, try " +
+		"again"
 	StillOwners   = "the lock is its owner's as before, on the upstream alone for longer"
 	UnsafeTimeout = "the new timeout holds on the upstream alone, try again"
 )

@@ -262,7 +262,8 @@ func (d *Deadlocks) found(w *queue.Wait, cycle []deadlock.Step, of map[string]*w
 			all.Describe()})
 	d.mu.Unlock()
 	d.onFound()
-	d.Log.Warn("deadlock between owners", "key", key, "owner", lead.Owner, "client", lead.Client,
+	d.Log.Warn("owners wait for each other in a cycle",
+		"key", key, "owner", lead.Owner, "client", lead.Client,
 		"refused", d.mode != Log, "cycle", all.Describe())
 	return true
 }

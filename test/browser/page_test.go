@@ -151,7 +151,7 @@ func TestPageRelease(t *testing.T) {
 	b.until(`document.querySelectorAll("#rows .actions button").length`, "0")
 	b.click("#login")
 	b.do(chromedp.SendKeys("#token", "wrong"+kb.Enter))
-	b.until(`document.getElementById("login-error").textContent`, "that is not the token")
+	b.until(`document.getElementById("login-error").textContent`, "the token is wrong")
 	b.do(chromedp.SendKeys("#token", adminToken+kb.Enter))
 	b.until(`document.getElementById("login-dialog").open`, "false")
 	b.until(`document.getElementById("mode").textContent`, "logged in")

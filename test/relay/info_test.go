@@ -147,13 +147,13 @@ func TestLogLines(t *testing.T) {
 	token := holder.Lock("a 600 OWNER me")
 	waiter.Send("LOCK a 600 WAIT 0")
 	testwait.Until(t, "the log has a line for the wait", func() bool {
-		return log.count("waiting long for a lock") == 1
+		return log.count("a client has waited long for a lock") == 1
 	})
 	for _, want := range []string{"key=a", "client=" + waiter.LocalAddr().String(), "holder=" +
 		holder.LocalAddr().String(),
 		"owner=me", fmt.Sprintf("token=%d", token), "waiters=1", "[WARN]"} {
-		if !strings.Contains(log.line("waiting long"), want) {
-			t.Errorf("no %s in %s", want, log.line("waiting long"))
+		if !strings.Contains(log.line("has waited long"), want) {
+			t.Errorf("no %s in %s", want, log.line("has waited long"))
 		}
 	}
 	// One line for one wait: another wait that is as long has ended since.
@@ -162,7 +162,7 @@ func TestLogLines(t *testing.T) {
 	testwait.Until(t, "the log has a line for the other wait", func() bool {
 		return log.line("key=b") != ""
 	})
-	if n := log.count("waiting long"); n != 2 {
+	if n := log.count("has waited long"); n != 2 {
 		t.Errorf("%d lines for two waits", n)
 	}
 	other.Expect("UNLOCK a FORCE", ":1\r\n")
@@ -180,8 +180,8 @@ func TestLogLines(t *testing.T) {
 	proxytest.Dial(t, p.Addr).Expect("SET theirs random NX PX 3600000", "+OK\r\n")
 	other.Expect("UNLOCK theirs FORCE", "-WRONGTYPE …")
 	from := " client=" + other.LocalAddr().String() + " user=default via=redis"
-	for _, want := range []string{"forced unlock found no such lock: key=nothing db=0" + from + "\n",
-		"forced unlock refused: key=theirs db=0" + from + " error="} {
+	for _, want := range []string{"a forced unlock found no such lock: key=nothing db=0" + from + "\n",
+		"a forced unlock was refused: key=theirs db=0" + from + " error="} {
 		if log.count(want) != 1 {
 			t.Errorf("no %q", want)
 		}

@@ -43,7 +43,7 @@ func TestWaitersAreToldThatRedisIsGone(t *testing.T) {
 				}
 			}
 			if null != nil {
-				t.Errorf("waiters %v were told that another holds the lock", null)
+				t.Errorf("waiters %v were told that another client holds the lock", null)
 			}
 		})
 	}

@@ -46,7 +46,7 @@ func TestPipelineUnreadIsBounded(t *testing.T) {
 		}()
 		testwait.Until(t, "it is closed, and the log says so", func() bool {
 			return strings.Contains(log.String(),
-				"client disconnected: it left too many replies unread: client=127.0.0.1:") &&
+				"a client was disconnected: it left too many replies unread: client=127.0.0.1:") &&
 				p.Server.Stats().Clients == 0
 		})
 		c.Close()

@@ -44,7 +44,7 @@ func TestUnreadIsBoundedForAll(t *testing.T) {
 	}
 	testwait.Until(t, "a client is closed, and the log says so", func() bool {
 		return strings.Contains(log.String(),
-			"client disconnected: it left too many replies unread: client="+
+			"a client was disconnected: it left too many replies unread: client="+
 				slow[0].LocalAddr().String()[:9])
 	})
 	other := proxytest.SharedClient(t, p.Addr)

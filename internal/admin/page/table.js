@@ -28,7 +28,7 @@ function counted(list) {
   if (n < list.matching) parts.push(`${n} of ${list.matching.toLocaleString()} locks`);
   else parts.push(`${n} ${n === 1 ? "lock" : "locks"}`);
   if (list.matching < list.total) parts.push(`of ${list.total.toLocaleString()} held`);
-  if (list.full) parts.push("(there are more than can be followed)");
+  if (list.full) parts.push("(more locks than can be followed)");
   if (!list.complete && !list.error) parts.push("(still looking)");
   return parts.join(" ");
 }

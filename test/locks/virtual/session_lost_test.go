@@ -175,9 +175,9 @@ func TestSessionLockLossIsLogged(t *testing.T) {
 			{other, "UNLOCK job FORCE", `reason="forced by ` + other.LocalAddr().String() + `"`},
 			{other, "UNLOCK job %d", `reason="released with its token by `},
 			{other, "DEL job", `reason="DEL by ` + other.LocalAddr().String() + `"`},
-			{elsewhere, "UNLOCK job FORCE", `reason="released through another proxy"`},
-			{elsewhere, "SET job hello", `reason="its key was overwritten"`},
-			{elsewhere, "DEL job", `reason="its token does not hold it: `},
+			{elsewhere, "UNLOCK job FORCE", `reason="the lock was released through another proxy"`},
+			{elsewhere, "SET job hello", `reason="the key was overwritten"`},
+			{elsewhere, "DEL job", `reason="the token no longer holds the lock: `},
 		} {
 			holder := proxytest.Dial(t, p.Addr)
 			token := holder.Lock("job 1.5 SESSION")
@@ -192,7 +192,7 @@ func TestSessionLockLossIsLogged(t *testing.T) {
 			log.Reset()
 			mu.Unlock()
 			if !slices.ContainsFunc(lines, func(line string) bool {
-				return strings.Contains(line, "session lock lost: key=job") &&
+				return strings.Contains(line, "a session lock was lost: key=job") &&
 					strings.Contains(line, fmt.Sprint("token=", token)) &&
 					strings.Contains(line, c.reason)
 			}) {

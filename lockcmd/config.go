@@ -9,7 +9,7 @@ import (
 	"lockproxy/lockcmd/chain"
 )
 
-// Config is what an operator decides about locks.
+// Config has an operator's decisions about locks.
 type Config struct {
 	MaxTimeout     time.Duration // longest timeout that LOCK accepts
 	FenceRetention time.Duration // how long a lock's last token is remembered after its end
@@ -42,8 +42,8 @@ type noObserver struct{}
 func (noObserver) LockWaited(time.Duration, bool) {}
 func (noObserver) LockHeld(time.Duration)         {}
 
-// Durability is what an operator asks for where the upstream can lose writes in a failover. The
-// zero value asks for nothing.
+// Durability has an operator's demands where the upstream can lose writes in a failover. The zero
+// value demands nothing.
 type Durability struct {
 	MinReplicas    int           // replicas that must have a lock before its token is given out
 	RequireFsync   bool          // the upstream and they must have it on disk before that
@@ -59,7 +59,7 @@ type common struct {
 	holdOff atomic.Int64 // its end, as monotonic.Now; 0 if there was none
 }
 
-// These are short names of what commands are made of.
+// Short names of the parts of lock commands.
 type (
 	Client = chain.Client
 	Step   = chain.Step

@@ -10,7 +10,7 @@ import (
 	"lockproxy/internal/panics"
 )
 
-// Status is what a session needs to know of its Pipe in addition to State.
+// Status has the facts about a Pipe that a session needs in addition to State.
 type Status struct {
 	Lost      bool   // the upstream connection was lost: the session must end WhenAnswered
 	Owes      bool   // the client is owed a visible reply
@@ -20,7 +20,7 @@ type Status struct {
 	Writes    Writes
 }
 
-// Status returns the current one.
+// Status returns the current Status.
 func (p *Pipe) Status() (s Status) {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()

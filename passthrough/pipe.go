@@ -45,7 +45,7 @@ type Pipe struct {
 	Waiter Waiter
 }
 
-// Ending says what the end of a session waits for: see End.
+// Ending says when a session's connections end: see End.
 type Ending uint8
 
 const (
@@ -68,8 +68,8 @@ func NewPipe(lanes *Pool, client net.Conn, direct *socket.Socket, encode func(er
 	return p
 }
 
-// OnWait sets what is called when Route begins to wait for a connection, and returns what is called
-// when that has ended. Call it before the first request.
+// OnWait sets a function that is called when Route begins to wait for a connection. It returns a
+// function that is called when the wait has ended. Call OnWait before the first request.
 func (p *Pipe) OnWait(begins func() (end func())) { p.c.onWait = begins }
 
 // Enter begins for a new client. If Redis lets in new clients, this one needs no home yet. Otherwise

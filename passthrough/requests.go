@@ -9,7 +9,7 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// Request is what Relay sends: a request, a piece of one, or several that have no Effect.
+// Request is sent by Relay: one request, a piece of one, or several that have no Effect.
 type Request struct {
 	Raw []byte
 	N   int // how many requests Raw holds; 0 is one

@@ -26,7 +26,7 @@ type State struct {
 	fresh         bool // nothing was sent since RESET
 }
 
-// Traits are what a connection has that a new one with the same settings has not.
+// Traits are the differences between a connection and a new one with the same settings.
 type Traits uint16
 
 const (

@@ -13,7 +13,7 @@ type Stats struct {
 	Asked, Answered uint64
 }
 
-// Stats returns the numbers of this moment.
+// Stats returns the current numbers.
 func (p *Pool) Stats() (s Stats) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

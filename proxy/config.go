@@ -13,7 +13,7 @@ import (
 	"lockproxy/lockcmd"
 )
 
-// Config is what a Server is made of. Upstream is required.
+// Config has the settings of a Server. Upstream is required.
 type Config struct {
 	Upstream    *upstream.Upstream
 	Locks       lockcmd.Config
@@ -51,7 +51,7 @@ type Config struct {
 	// all.
 	Park     time.Duration
 	ParkKeys string
-	// TLS is what clients are served with; nil is plain text.
+	// TLS is the configuration for clients; nil is plain text.
 	TLS *tls.Config
 	// ProxyProtocolFrom are the networks whose connections begin with a PROXY header, version 1 or
 	// 2. One that doesn't is closed.

@@ -8,7 +8,7 @@ import (
 	"lockproxy/lockcmd/syntax"
 )
 
-// Kind is what the proxy does with a request. There are few, so that each has a counter.
+// Kind says what the proxy does with a request. There are few kinds, and each has a counter.
 type Kind uint8
 
 const (

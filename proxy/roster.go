@@ -94,8 +94,7 @@ func (r *roster) remove(sess *session, count func()) {
 	r.goroutines.Done()
 }
 
-// SetMaxClients changes how many clients are served at one time, from the next one on. Those that
-// are there stay.
+// SetMaxClients changes how many clients are served at one time. Clients that are connected stay.
 func (r *roster) SetMaxClients(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

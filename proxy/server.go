@@ -229,7 +229,7 @@ func (s *Server) panicked(client string, fault *panics.Panic) {
 // Locks are the lock commands of this proxy.
 func (s *Server) Locks() *lockcmd.Locks { return s.locks }
 
-// Identity is what the proxy logs in as by itself: the URL's user, on its database.
+// Identity is the proxy's own login: the URL's user, on its database.
 func (s *Server) Identity() names.Identity {
 	return s.cfg.Upstream.Initial.AnyProto()
 }

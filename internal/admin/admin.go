@@ -15,7 +15,7 @@ import (
 	"lockproxy/proxy"
 )
 
-// Config is what a Server is made of. Proxy and Metrics are required.
+// Config has the settings of a Server. Proxy and Metrics are required.
 type Config struct {
 	Proxy   *proxy.Server
 	Metrics *Metrics // the proxy's Observer

@@ -66,7 +66,7 @@ func (cl *Cluster) Hostname(addr string) string {
 }
 
 // OnReplaced sets f, which is called when a replica has become a master, before the new map sends
-// requests to it. A redirection may have sent it some earlier. f must not block.
+// requests to it. A redirection may have sent some requests to it earlier. f must not block.
 func (cl *Cluster) OnReplaced(f func(master string)) { cl.replaced.Store(&f) }
 
 func (cl *Cluster) reportReplaced(old, m *slotMap) {

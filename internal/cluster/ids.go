@@ -115,7 +115,7 @@ func (cl *Cluster) unshowLocked(c *Conn) {
 	delete(cl.shown, c)
 }
 
-// ConnOf is the Conn whose number was shown as this one, nil if there is none.
+// ConnOf is the Conn that clients know by this number, or nil.
 func (cl *Cluster) ConnOf(number int64) *Conn {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()

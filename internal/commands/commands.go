@@ -47,7 +47,8 @@ const (
 	Blocking
 	// Stateful commands depend on the connection, or change it as their Effect says.
 	Stateful
-	// Greeting commands set what the proxy tells a client's connections of later as well.
+	// Greeting commands set a property of the client. The proxy sets it on the client's later
+	// connections, too.
 	Greeting
 	// Lock commands are lockproxy's own.
 	Lock
@@ -64,10 +65,10 @@ const (
 	All                    // all masters and replicas; it has failed if it has at one
 )
 
-// Several reports whether they are more than one, whatever the keys are.
+// Several reports whether the command goes to more than one node, whatever its keys are.
 func (n Nodes) Several() bool { return n >= Masters }
 
-// Join says how one reply is made of those of several nodes.
+// Join says how the replies of several nodes become one.
 type Join uint8
 
 const (
@@ -85,7 +86,7 @@ const (
 // Rows are all rows, by ID. They are only read.
 var Rows = expand()
 
-// Unknown is the row of what isn't in the table.
+// Unknown is the row of commands that are not in the table.
 var Unknown = &Rows[0]
 
 // byName are the rows but those of subcommands.

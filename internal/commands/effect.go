@@ -1,6 +1,6 @@
 package commands
 
-// Effect says what a request's reply does to the state of its connection. Most do nothing to it.
+// Effect says how a request's reply changes the state of its connection. Most change nothing.
 type Effect uint8
 
 const (
@@ -41,5 +41,6 @@ const (
 	Effects             // how many there are
 )
 
-// Subscribes reports whether it is one of the six that answer with confirmations.
+// Subscribes reports whether the Effect is one of the six whose requests are answered with
+// confirmations.
 func (e Effect) Subscribes() bool { return e >= Subscribe && e <= SUnsubscribe }

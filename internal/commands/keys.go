@@ -24,11 +24,11 @@ func found(by func(args [][]byte, at []int) []int) Keys { return Keys{find: by} 
 // Any reports whether the command has keys.
 func (k *Keys) Any() bool { return k.First > 0 || k.find != nil }
 
-// Movable reports whether where they are depends on arguments.
+// Movable reports whether the positions of the keys depend on arguments.
 func (k *Keys) Movable() bool { return k.find != nil }
 
-// Positions appends to at where the keys of a request are. A request that has too few arguments has
-// those that are there.
+// Positions appends the positions of a request's keys to at. A request with too few arguments has
+// the keys that are there.
 func (k *Keys) Positions(args [][]byte, at []int) []int {
 	if k.find != nil {
 		return k.find(args, at)

@@ -3,7 +3,7 @@ package commands
 // Subscriptions counts what a connection has subscribed to, by the confirmations that come on it.
 type Subscriptions struct{ Channels, Patterns, Sharded int64 }
 
-// All is how many they are.
+// All is the number of all subscriptions.
 func (s *Subscriptions) All() int64 { return s.Channels + s.Patterns + s.Sharded }
 
 // Confirmed takes over the count that a confirmation carries: channels and patterns together,
@@ -19,8 +19,8 @@ func (s *Subscriptions) Confirmed(kind Effect, total int64) {
 	}
 }
 
-// Confirmations is how many a request that names some channels gets. One that names none is about
-// all there are, and gets one even if there are none.
+// Confirmations is how many confirmations a request gets that names some channels. A request that
+// names none is about all channels, and gets one even if there are none.
 func (s *Subscriptions) Confirmations(kind Effect, channels int) int {
 	if channels > 0 {
 		return channels

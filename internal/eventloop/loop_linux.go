@@ -137,8 +137,8 @@ func (l *loop) closeEventfds() {
 	l.bell, l.call = -1, -1
 }
 
-// Answer returns once each loop has gone through an iteration since the call, which one that is
-// stuck never does; or with ctx. One goroutine calls it at a time.
+// Answer returns once each loop has gone through an iteration since the call, or when ctx ends. A
+// loop that is stuck never does. One goroutine calls Answer at a time.
 func (ls *Loops) Answer(ctx context.Context) error {
 	loopguard.MayWait()
 	if ls == nil {

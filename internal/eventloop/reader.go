@@ -19,7 +19,7 @@ const (
 	loopBuffer = 72 << 10
 )
 
-// Consumer is what a Reader reads for.
+// Consumer takes the bytes that a Reader reads.
 type Consumer interface {
 	// Consume handles what was read, in the iteration it, which is nil for a goroutine. An error
 	// ends the connection.
@@ -57,7 +57,7 @@ func (r *Reader) Start(h Handler) {
 	}
 }
 
-// Failed is what has ended the reading in the loop; nil for nothing. Resume calls it.
+// Failed is the error that has ended the reading in the loop, or nil. Resume calls it.
 func (r *Reader) Failed() error { return r.failed }
 
 // Close ends the connection. It can be called from any goroutine.

@@ -78,10 +78,10 @@ type Watcher interface {
 	// Tried says that a client asks for a lock that others have, or has just got it: since
 	// when it asks, when it last did, and now. The first time, all three are now.
 	Tried(id names.Lock, since, last, now time.Time)
-	// Ended says that a lock has ended that a client had since a time.
+	// Ended says that a client no longer has a lock, which it had had since a time.
 	Ended(id names.Lock, had Client, expired bool, since, at time.Time)
-	// Forgotten says that a lock which a client has had since a time is not known from now on, since
-	// there are too many. It may be held.
+	// Forgotten says that Locks no longer follows a lock, since there are too many. The client that
+	// has had it since a time may still hold it.
 	Forgotten(id names.Lock, since, now time.Time)
 }
 

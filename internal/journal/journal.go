@@ -187,8 +187,8 @@ func (h *history) ends(hold time.Duration, at int64) {
 	h.held = false
 }
 
-// Forgotten records that it is not known from now on whether a lock is held that somebody has had
-// since a time. The history gets no event.
+// Forgotten records that nobody knows from now on whether a client, which has had a lock since a
+// time, still holds it. The history gets no event.
 func (j *Journal) Forgotten(id names.Lock, since, at int64) {
 	if j == nil {
 		return

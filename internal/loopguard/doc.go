@@ -1,4 +1,4 @@
-// Package loopguard finds, in tests, what would wait in an event loop.
+// Package loopguard finds, in tests, functions that would wait in an event loop.
 //
 // A function that can wait calls MayWait first, even if it need not wait this time. In a loop that
 // panics, so a test fails with the stack at the first call, on a machine of any speed: no time is

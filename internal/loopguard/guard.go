@@ -16,10 +16,10 @@ var (
 // On switches the guard on. It is for tests.
 func On() { on.Store(true) }
 
-// Off switches it off. It is for tests of what a proxy that serves allocates: the guard does.
+// Off switches the guard off. It is for tests that count allocations: the guard allocates, too.
 func Off() { on.Store(false) }
 
-// Goroutine is one, as a stack names it. Asking for that takes long.
+// Goroutine names a goroutine as a stack does. To find the name takes long.
 type Goroutine string
 
 // Enter says that the calling goroutine begins to do what a loop runs, until it calls leave. me is
@@ -41,7 +41,8 @@ func Enter(me *Goroutine) (leave func()) {
 	}
 }
 
-// MayWait is called by what can wait: for a channel, another goroutine, a connection or a file.
+// MayWait is called by each function that can wait: for a channel, another goroutine, a connection
+// or a file.
 func MayWait() {
 	if on.Load() && entered.Load() > 0 {
 		if _, within := inside.Load(current()); within {

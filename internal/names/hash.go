@@ -11,13 +11,13 @@ import (
 // the same one.
 type Hash [sha1.Size]byte
 
-// Hash is that of the lock.
+// Hash is the lock's hash.
 func (l Lock) Hash() Hash {
 	text := strconv.AppendInt(make([]byte, 0, 64), int64(l.DB), 10)
 	return sha1.Sum(append(append(text, ':'), l.Key...))
 }
 
-// ParseHash reads one from a message.
+// ParseHash reads a Hash from a message.
 func ParseHash(text string) (h Hash, ok bool) {
 	if len(text) != hex.EncodedLen(len(h)) {
 		return h, false

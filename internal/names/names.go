@@ -1,4 +1,4 @@
-// Package names has the names that all packages know a lock and a login by. It knows no other
+// Package names has the names by which all packages know a lock and a login. It imports no other
 // package.
 package names
 

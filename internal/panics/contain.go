@@ -18,7 +18,7 @@ type Panic struct {
 	Stack string // functions and lines, the innermost first
 }
 
-// Error says what clients are told, of whom a request was lost with this one's.
+// Error is what other clients are told whose requests were lost together with this one's.
 func (p *Panic) Error() string { return "lockproxy has a fault: its log has the details" }
 
 // Contain is deferred. If the function panics, and has changed only state of one client, it makes

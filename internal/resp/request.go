@@ -180,8 +180,8 @@ func (f *Framer) Stream(buf []byte) []byte {
 	return f.part(buf).Raw
 }
 
-// Forget drops the arguments of the last request, which keep the caller's buffer in memory, and
-// memory for many.
+// Forget drops the arguments of the last request: they keep the caller's buffer in memory, and room
+// for many arguments.
 func (f *Framer) Forget() {
 	if cap(f.args) > maxIdleSpans {
 		f.args = nil

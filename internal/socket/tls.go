@@ -100,9 +100,9 @@ func (t *TLS) takeUnread(b []byte) (n int) {
 	return n
 }
 
-// Next returns the byte that the next call of Read begins with, without taking it. If nothing has
-// come that was not read, or the connection has ended, there is none: open tells these apart.
-// Nothing else may be reading.
+// Next returns the byte that the next call of Read begins with, without taking it. There is none if
+// everything that has come was read, or if the connection has ended: open tells these apart. No
+// other goroutine may be reading.
 func (t *TLS) Next() (next byte, has, open bool) {
 	if len(t.unread) == 0 {
 		b := make([]byte, 1)
@@ -187,8 +187,8 @@ func (t *TLS) flush(write func([]byte) (int, error)) (done bool, err error) {
 
 var errWritten = errors.New("what was written before has not left yet")
 
-// CloseWrite says that nothing more will be written. It does not wait, and fails if there is no
-// room for that.
+// CloseWrite tells the peer that nothing more will be written. It does not wait, and fails if there
+// is no room for the message.
 func (t *TLS) CloseWrite() error {
 	if !t.records.gathers.Load() {
 		return t.Conn.CloseWrite()
@@ -299,8 +299,8 @@ func (r *records) take() *[]byte {
 	return out
 }
 
-// SetWriteDeadline has no effect once records are gathered: a tls.Conn sets it when it says
-// goodbye, and forbids what has not left yet.
+// SetWriteDeadline has no effect once records are gathered: a tls.Conn sets it with its last
+// message, and would forbid records that have not left yet.
 func (r *records) SetWriteDeadline(at time.Time) error {
 	if r.gathers.Load() {
 		return nil

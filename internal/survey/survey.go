@@ -28,7 +28,7 @@ type Budget struct {
 	Inspect int // locks inspected
 }
 
-// DefaultBudget takes a Redis about two percent of a second.
+// DefaultBudget costs a Redis about two percent of a second.
 var DefaultBudget = Budget{Scan: 10000, Inspect: 1000}
 
 const (
@@ -136,7 +136,7 @@ func (s *Survey) addLocked(place names.Lock) {
 	s.unseen++
 }
 
-// Find looks for locks of one name, which no scan may find, in each database that is scanned.
+// Find looks for locks of one name in each database that is scanned. A scan may never find them.
 func (s *Survey) Find(ctx context.Context, name string) {
 	if name == "" {
 		return

@@ -27,7 +27,7 @@ type Query struct {
 	Limit      int  // rows; 0 is all
 }
 
-// Column is what rows are sorted by.
+// Column is a column by which rows are sorted.
 type Column string
 
 const (
@@ -39,7 +39,7 @@ const (
 	ByWaiters   Column = "waiters"
 )
 
-// Columns are all that rows can be sorted by, in the order in which they are shown.
+// Columns are all columns by which rows can be sorted, in the order in which they are shown.
 var Columns = []Column{ByKey, ByOwner, ByClient, ByAge, ByRemaining, ByWaiters}
 
 // View is what a Query shows.
@@ -53,8 +53,8 @@ type View struct {
 	At        time.Time // when the last Step ended
 }
 
-// By is the Query that sorts by a column, with what matters most first: the largest numbers, but
-// not those of the time that is left.
+// By is the Query that sorts by a column, the most important rows first: those with the largest
+// numbers, or with the least time left.
 func By(c Column) Query { return Query{Sort: c, Descending: c == ByAge || c == ByWaiters} }
 
 // View shows the locks as of now.

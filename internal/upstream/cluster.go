@@ -17,8 +17,7 @@ import (
 // IsCluster reports whether the upstream is a Redis Cluster.
 func (u *Upstream) IsCluster() bool { return u.cluster != nil }
 
-// ConnOf is the connection whose number a cluster's clients were told as this one, nil if there is
-// none.
+// ConnOf is the connection of a cluster that clients know by this number, or nil.
 func (u *Upstream) ConnOf(number int64) net.Conn {
 	if u.cluster == nil {
 		return nil

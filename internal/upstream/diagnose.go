@@ -18,7 +18,7 @@ import (
 
 // Diagnose connects as a new client would, and asks the upstream what it is. The error says what
 // keeps it from serving, and what to do about that. info is its answer to INFO; nil if it has not
-// answered, or if the user may not ask. A context that ends is no diagnosis: give it time.
+// answered, or if the user may not ask. If the context ends there is no diagnosis: give it time.
 func (u *Upstream) Diagnose(ctx context.Context) (info map[string]string, err error) {
 	text, err := u.askInfo(ctx)
 	if err != nil {
@@ -134,8 +134,8 @@ func isFull(info map[string]string) bool {
 		info["maxmemory_policy"] == "noeviction"
 }
 
-// Explain adds to a failure to connect what is to be done about it, as far as it can be found out.
-// tlsFlags is how the names of the flags about TLS begin.
+// Explain adds advice to a failure to connect, as far as the cause can be found out. The names of
+// the flags about TLS begin with tlsFlags.
 func (u *Upstream) Explain(ctx context.Context, err error, tlsFlags string) error {
 	var refused *Refused
 	if errors.As(err, &refused) {

@@ -55,7 +55,7 @@ func (e *Refused) Error() string {
 // MayHaveRun is false: nothing is sent on a connection whose login is refused.
 func (e *Refused) MayHaveRun() bool { return false }
 
-// Said is what the upstream said.
+// Said is the upstream's reply.
 func (e *Refused) Said() string { return strings.TrimPrefix(e.Reply, "-") }
 
 // Refusal is the reply to a request for a node of a cluster that does not let the client in.

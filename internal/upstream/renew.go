@@ -26,8 +26,8 @@ type secrets struct {
 // askAgain is how often the credentials are looked for again while they are refused.
 const askAgain = time.Second
 
-// OnRefused sets what is called when the URL's credentials are refused. It may Renew them: then they
-// are tried once more. It must be set before the first connection.
+// OnRefused sets a function that is called when the URL's credentials are refused. The function may
+// Renew them: then they are tried once more. OnRefused must be called before the first connection.
 func (u *Upstream) OnRefused(refused func()) { u.secrets.refused = refused }
 
 // Same reports whether another upstream differs in nothing but passwords and the Sentinels' login.
@@ -46,7 +46,7 @@ func (u *Upstream) Same(o *Upstream) bool {
 	return mineTLS == nil || mineTLS.InsecureSkipVerify == itsTLS.InsecureSkipVerify
 }
 
-// Renew has new connections use the passwords of o, which must be the Same and is not used
+// Renew makes new connections use the passwords of o, which must be the Same and is not used
 // otherwise. It reports whether they differ from those in use.
 func (u *Upstream) Renew(o *Upstream) (changed bool) {
 	user, secret := o.sentinelLogin()
@@ -90,11 +90,11 @@ func (u *Upstream) sentinelLogin() (user, password string) {
 	return u.secrets.sentinelUser, u.secrets.sentinelSecret
 }
 
-// Login is what a connection is sent to be as Initial, with the password in use.
+// Login has the requests that make a new connection one of Initial, with the password in use.
 func (u *Upstream) Login() [][]string { return u.current(u.Initial.Login()) }
 
-// LoginAfter is Login after Redis has refused the one that was sent. again is false if there is no
-// other.
+// LoginAfter is Login after Redis has refused a login. again is false if there is no other
+// password.
 func (u *Upstream) LoginAfter(sent [][]string) (next [][]string, again bool) {
 	if !u.isOwn(sent) {
 		return nil, false

@@ -39,7 +39,7 @@ func (s Server) Question() []byte {
 	return nil
 }
 
-// Learn reads what the server has said to the Question, or to another one.
+// Learn reads the server's reply to the Question, or to that of another Server.
 func (s *Server) Learn(raw []byte) {
 	if len(raw) == 0 || raw[0] == '-' {
 		return

@@ -17,7 +17,7 @@ type Setup struct {
 // commands are the requests that set a new connection up.
 func (s Setup) commands() [][]string { return append(s.Login(), s.Labels.Commands()...) }
 
-// Commands are those that set the labels of a new connection. Their replies don't matter.
+// Commands set the labels of a new connection. Their replies do not matter.
 func (l Labels) Commands() (cmds [][]string) {
 	if l.Name != "" {
 		cmds = append(cmds, []string{"CLIENT", "SETNAME", l.Name})

@@ -36,11 +36,11 @@ type Upstream struct {
 	own        ownConns
 }
 
-// TLS is what connections are made with from now on; nil is plain text. It must not be modified: to
+// TLS is the configuration for new connections; nil is plain text. It must not be modified: to
 // change it, SetTLS a Clone.
 func (u *Upstream) TLS() *tls.Config { return u.tls.Load() }
 
-// SetTLS changes what connections are made with from now on.
+// SetTLS changes the configuration for new connections.
 func (u *Upstream) SetTLS(cfg *tls.Config) { u.tls.Store(cfg) }
 
 // String names the upstream without its password.
@@ -54,8 +54,8 @@ func (u *Upstream) String() string {
 // MarshalText is String for logs in JSON.
 func (u *Upstream) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
-// Moves reports whether another server can take this one's place: then what fails meanwhile is
-// worth waiting for.
+// Moves reports whether another server can take this one's place. Then requests that fail meanwhile
+// may succeed later.
 func (u *Upstream) Moves() bool { return u.sentinels != nil || u.cluster != nil }
 
 // Dial opens a connection that is set up as a client's. The error is an *Error, or the upstream's

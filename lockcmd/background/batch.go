@@ -50,7 +50,7 @@ func (UnfinishedError) Error() string { return ErrTooLate.Error() }
 // Done is closed when there is an answer, or none will come.
 func (e UnfinishedError) Done() <-chan struct{} { return e.done }
 
-// Answer is what has come, once Done is closed.
+// Answer is the answer that has come, once Done is closed.
 func (e UnfinishedError) Answer() (script.Answer, error) { return e.answer, e.err }
 
 func (c *queuedCall) finish(a script.Answer, err error) {

@@ -134,7 +134,7 @@ func (c *Clients) On(
 	return c.on(ctx, clientKey{as: as, part: c.PartOf(lock)}, until)
 }
 
-// ForQueue is On for what a queue asks for one that waits.
+// ForQueue is On for the questions that a queue asks for a waiter.
 func (c *Clients) ForQueue(
 	ctx context.Context, as names.Identity, lock string, until time.Time,
 ) *OnClient {
@@ -174,7 +174,7 @@ func (e *OnClient) Get(key string) (resp.Value, error) {
 	return replyValue(e.on.client.Do(ctx, "GET", key).Result())
 }
 
-// Renew has what follows go by new connections: one of those that are open was silent, or lost.
+// Renew makes later scripts use new connections: one of those that are open was silent, or lost.
 func (e *OnClient) Renew() {
 	c := e.of
 	c.mu.Lock()

@@ -1,5 +1,5 @@
-// Package background runs what no client's connection runs: jobs at their times, and scripts on the
-// proxy's own connections.
+// Package background runs work that no client's connection does: jobs at their times, and scripts
+// on the proxy's own connections.
 //
 // Timers run each job in a goroutine of its own, until Close. Clients keeps a client of the upstream
 // for each identity, and in a cluster for each part of the slots. On returns where scripts on a lock

@@ -8,8 +8,8 @@ import (
 	"lockproxy/lockcmd/keyname"
 )
 
-// Ways are how far the upstream is away: the shortest of the last round trips of scripts; and what
-// its clock says. Of a cluster each part of the slots has its own.
+// Ways know how far away the upstream is, by the shortest of the last round trips of scripts, and
+// its clock. In a cluster each part of the slots has its own.
 type Ways struct {
 	cluster bool
 	parts   [clusterParts]way
@@ -46,7 +46,7 @@ func (ws *Ways) to(key string) *way {
 	return &ws.parts[keyname.SlotOf([]byte(key))/(slot.Count/clusterParts)]
 }
 
-// Told notes the upstream's time, ms, which it has just told.
+// Told notes the time, ms, that the upstream has just told.
 func (ws *Ways) Told(key string, now int64) { ws.to(key).clock.Store(&reading{now, time.Now()}) }
 
 // Took notes a round trip of a script on a lock.

@@ -18,7 +18,8 @@ type Client struct {
 	As names.Identity
 }
 
-// Upstream is what a session that waits asks. Get waits for the value of a key, until a time.
+// Upstream answers the questions of a session that waits. Get waits for the value of a key, until a
+// time.
 type Upstream interface {
 	background.Evaluator
 	Get(key string, until time.Time) (resp.Value, error)
@@ -43,15 +44,15 @@ type Step struct {
 	// only with ONCE does one come before. wake is called when the Turn can go on.
 	Wait func(ctx context.Context, on Upstream, wake func()) Turn
 	// Finish takes the answer, or the failure to get one. It returns the reply, or the step that
-	// follows. It gets nothing by which it could wait: what takes another answer is another step,
-	// or a job of the timers.
+	// follows. Finish must not block. To wait for another answer, return another step, or start a
+	// job of the timers.
 	Finish func(script.Answer, error) (Reply, *Step)
 }
 
 // Turn is a command that waits for other clients. It is data: nobody waits for it.
 type Turn interface {
-	// Go takes it on. In a loop it does no more than needs no answer. It is called when the Turn has
-	// begun, when that calls wake, at Due, and when ctx ends; also for nothing.
+	// Go takes the Turn on. In a loop it does only the part that needs no answer. It is called when
+	// the Turn has begun, when the Turn calls wake, at Due, and when ctx ends; also for no reason.
 	Go(ctx context.Context, inLoop bool) (Reply, Progress)
 	Due() time.Time // zero is never
 }
@@ -91,7 +92,7 @@ const GoneFor = 500 * time.Millisecond
 const ErrOverdue = syntax.UsageError("TRYAGAIN the client has closed its side of the connection, " +
 	"and the answer takes too long: connect again and ask again")
 
-// Words makes a command.
+// Words makes a command of its words.
 func Words(list ...string) [][]byte {
 	command := make([][]byte, len(list))
 	for i, word := range list {

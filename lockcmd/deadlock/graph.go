@@ -63,8 +63,8 @@ type Holder struct {
 type Earlier struct {
 	Proxy, As string
 	Holders   int
-	// They must not change between two searches: since when the upstream lists the proxy, and the
-	// last token of a free lock.
+	// Listed is since when the upstream lists the proxy, and the last token of a free lock. Neither
+	// may change between two searches.
 	Listed, Token int64
 }
 
@@ -85,7 +85,7 @@ const (
 // AsListed is a LOCKALL that the upstream lists since a time, ms.
 func AsListed(since int64) string { return "since " + strconv.FormatInt(since, 10) }
 
-// Parties are what others can wait for: the wait's places, and its owner.
+// Parties are those for whom others can wait: the wait's places, and its owner.
 func (w *Wait) Parties() (list []any) {
 	for _, k := range w.Keys {
 		for _, as := range k.As {
@@ -123,7 +123,7 @@ func (w *Wait) younger(than *Wait) bool {
 // has there.
 type Graph map[string]Wait
 
-// Both is what is in g and in later: it has lasted all the time between.
+// Both has the waits that are in g and in later: they have lasted all the time between.
 func (g Graph) Both(later Graph) Graph {
 	lasted := Graph{}
 	for id, w := range g {
@@ -295,7 +295,7 @@ func path(last Step, before map[string]Step) (list []Step) {
 // Error says that a wait would have closed a cycle of owners that wait for each other.
 type Error struct{ cycle []Step }
 
-// NewError makes one of a cycle.
+// NewError makes an Error of a cycle.
 func NewError(cycle []Step) Error { return Error{cycle} }
 
 func (e Error) Error() string {

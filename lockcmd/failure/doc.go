@@ -1,4 +1,4 @@
-// Package failure says what it means that a lock command has failed.
+// Package failure classifies the errors of lock commands.
 //
 // MayHaveRun says whether what was asked may have been done: then the proxy releases what it may
 // have taken. IsTransient says whether a waiter goes on. The errors here are those that the proxy

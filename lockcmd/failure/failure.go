@@ -204,7 +204,7 @@ const ErrGone = syntax.UsageError("TRYAGAIN the wait was ended, since the client
 // to the upstream that it cannot replace: see SessionLost.
 var ErrLost = errors.New("the session has lost its connection to the upstream")
 
-// SessionLost is err that is ErrLost, too.
+// SessionLost wraps err, so that it is also ErrLost.
 func SessionLost(err error) error { return lostError{err} }
 
 type lostError struct{ error }

@@ -87,7 +87,7 @@ func (lock *Lock) heldID() ID {
 func (lock *Lock) tokenText() string { return strconv.FormatInt(lock.Token, 10) }
 
 // ReleaseProof is the proof for a release when the connection can no longer have the lock. A token
-// would take it from the owner's other connections, too.
+// would release the lock of the owner's other connections, too.
 func (lock *Lock) ReleaseProof() script.Proof {
 	if lock.Token == 0 {
 		return script.Proof{Kind: "request", Value: lock.Connection + "/" + lock.Number}

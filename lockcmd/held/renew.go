@@ -35,7 +35,7 @@ func NewRenewals(
 // SessionTracked is how old a session lock must be to be tracked: many are released before.
 const SessionTracked = 50 * time.Millisecond
 
-// Hold records a lock that a connection was given, and begins to renew a session lock.
+// Hold records a lock that a connection was given. A session lock is renewed from then on.
 func (r *Renewals) Hold(h *Holder, lock *Lock) {
 	if lock.by != nil {
 		r.listen(lock.As, lock.Key)

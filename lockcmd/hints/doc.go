@@ -1,5 +1,5 @@
-// Package hints hears early what a poll or a renewal would find late: that a lock may be free, or
-// that a session may have lost one. Nothing depends on it; a hint that is lost costs time.
+// Package hints receives notifications: a lock may be free, or a session lock may be lost. A poll
+// or a renewal would find that later. Nothing depends on it; a hint that is lost costs time.
 //
 // Notifications hears other proxies: Listen subscribes as one of the clients' users, as long as
 // anybody waits or has a session lock. Messages are claims: each costs a look at a lock that this

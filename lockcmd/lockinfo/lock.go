@@ -57,7 +57,7 @@ type Info struct {
 	Refused int
 }
 
-// Whose is what people call the holder by, if anything: its owner's name, or its connection's.
+// Whose is the holder's name for people, if it has one: its owner's name, or its connection's.
 func (h *Info) Whose() string { return cmp.Or(h.Owner, h.Name) }
 
 // UnknownAge stands for the age of a foreign lock that this proxy has not seen being taken.

@@ -1,5 +1,5 @@
-// Package relayed learns about foreign locks from the commands that are relayed for clients which
-// do not know LOCK.
+// Package relayed learns about foreign locks from the relayed commands of clients that do not know
+// LOCK.
 //
 // Traffic is the door. MayConcern and TakesForeign say, cheaply, whether a request matters;
 // ObserveForeign notes it, and later its reply. Traffic then wakes waiters (queue.Queues), writes

@@ -85,7 +85,7 @@ func (d *Deadlocks) tellAll(as names.Identity, list []*wait, asked *asking) {
 	}
 }
 
-// OnMessage notes what another proxy tells, and what it asks for.
+// OnMessage notes another proxy's message: what it tells, and what it asks for.
 func (d *Deadlocks) OnMessage(payload string) {
 	loopguard.MayWait()
 	var m message

@@ -185,7 +185,7 @@ func (t *TLS) flush(write func([]byte) (int, error)) (done bool, err error) {
 	}
 }
 
-var errWritten = errors.New("what was written before has not left yet")
+var errWritten = errors.New("the bytes that were written before have not left yet")
 
 // CloseWrite tells the peer that nothing more will be written. It does not wait, and fails if there
 // is no room for the message.

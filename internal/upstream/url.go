@@ -144,7 +144,7 @@ func split(base, kind, rest string) (parsed *neturl.URL, addrs []string, err err
 		return nil, nil, errors.New("the text is not a URL") // without err, which quotes it
 	}
 	if _, err := neturl.ParseQuery(parsed.RawQuery); err != nil { // Query leaves out what is wrong
-		return nil, nil, errors.New("what follows the ? is not name=value&name=value")
+		return nil, nil, errors.New("the text behind the ? is not name=value&name=value")
 	}
 	switch {
 	case several:

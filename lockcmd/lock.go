@@ -45,6 +45,7 @@ type waits struct {
 	notifications *hints.Notifications
 	tracking      *hints.Tracking
 	deadlocks     *search.Deadlocks
+	places        places
 }
 
 // session is a Client whose command waits in a goroutine, which asks for scripts.

@@ -67,7 +67,8 @@ func New(
 		common: all, queues: qs, seen: seen, releases: l.releases, renewals: l.renewals,
 		graces: grace.New(all.Jobs),
 	}
-	l.waits = &waits{l.locking, l.notifications, l.tracking, deadlocks}
+	l.waits = &waits{locking: l.locking, notifications: l.notifications, tracking: l.tracking,
+		deadlocks: deadlocks}
 	l.queries = &queries{common: all, queues: qs, seen: seen, traffic: l.Traffic,
 		releases: l.releases, tracking: l.tracking}
 	l.fences = &fence.Fences{Scripts: all.Scripts, Cluster: cfg.Cluster, Can: cfg.CanFence,

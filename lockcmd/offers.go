@@ -86,7 +86,7 @@ func (l *releases) startAbandoned(ends queue.Ends) {
 // requestsOf are what waiters ask for.
 func requestsOf(list []*queue.Waiter) (rs []script.Request) {
 	for _, w := range list {
-		rs = append(rs, w.Request)
+		rs = append(rs, w.Asks())
 	}
 	return rs
 }
@@ -97,7 +97,7 @@ func requestsOf(list []*queue.Waiter) (rs []script.Request) {
 func offersOf(list []*queue.Waiter, behind *queue.Waiter) (rs []script.Request) {
 	rs = requestsOf(list)
 	if behind != nil {
-		r := behind.Request
+		r := behind.Asks()
 		r.Shared = false
 		rs = append(rs, r)
 	}

@@ -45,7 +45,6 @@ type waits struct {
 	notifications *hints.Notifications
 	tracking      *hints.Tracking
 	deadlocks     *search.Deadlocks
-	places        places
 }
 
 // session is a Client whose command waits in a goroutine, which asks for scripts.

@@ -67,8 +67,7 @@ func New(
 		common: all, queues: qs, seen: seen, releases: l.releases, renewals: l.renewals,
 		graces: grace.New(all.Jobs),
 	}
-	l.waits = &waits{locking: l.locking, notifications: l.notifications, tracking: l.tracking,
-		deadlocks: deadlocks}
+	l.waits = &waits{l.locking, l.notifications, l.tracking, deadlocks}
 	l.queries = &queries{common: all, queues: qs, seen: seen, traffic: l.Traffic,
 		releases: l.releases, tracking: l.tracking}
 	l.fences = &fence.Fences{Scripts: all.Scripts, Cluster: cfg.Cluster, Can: cfg.CanFence,

@@ -86,7 +86,7 @@ func (l *releases) startAbandoned(ends queue.Ends) {
 // requestsOf are what waiters ask for.
 func requestsOf(list []*queue.Waiter) (rs []script.Request) {
 	for _, w := range list {
-		rs = append(rs, w.Asks())
+		rs = append(rs, w.Request)
 	}
 	return rs
 }
@@ -97,7 +97,7 @@ func requestsOf(list []*queue.Waiter) (rs []script.Request) {
 func offersOf(list []*queue.Waiter, behind *queue.Waiter) (rs []script.Request) {
 	rs = requestsOf(list)
 	if behind != nil {
-		r := behind.Asks()
+		r := behind.Request
 		r.Shared = false
 		rs = append(rs, r)
 	}

@@ -23,11 +23,8 @@ func (l *waits) beginLock(c Client, args [][]byte) *Step {
 		return chain.Answered(chain.Failed(err))
 	}
 	r := c.Request(string(args[0]), o.Request)
-	switch {
-	case o.Waits:
+	if o.Waits {
 		return l.waitStep(c, r, o.Wait)
-	case o.Place > 0:
-		return l.placeStep(c, r, o.Place)
 	}
 	return l.tryStep(c, r, func(a script.Attempt, err error) (Reply, *Step) {
 		return l.tried(c, lockRequests{r}, a, err)
@@ -223,7 +220,7 @@ func (l *waits) try(
 ) (script.Attempt, error) {
 	var t *lockCall
 	answer, err := l.inTime(s, w.Wait, func(ends int64) (c *script.Call, err error) {
-		t, err = l.beginTry(w.ID(), w.Asks(), mode, offersOf(others, behind), tracks, ends)
+		t, err = l.beginTry(w.ID(), w.Request, mode, offersOf(others, behind), tracks, ends)
 		return &t.Call, err
 	})
 	l.lateAnswer(err, w.Key, t.askedAt, func(answer script.Answer, err error) []queue.Handed {

@@ -20,8 +20,7 @@ type Wait struct {
 	Lead        *Waiter   // the first of them, which stands for all
 	As          names.Identity
 	Joined      time.Time
-	until       time.Time     // when it ends; zero is never
-	keep        time.Duration // of a place, for how long; 0 for a client that waits
+	until       time.Time // when it ends; zero is never
 	onWake      atomic.Pointer[func()]
 	woken       atomic.Bool   // something has changed, or a lock may be free, since TakeWoken
 	state       waitState     // changed by becomes alone

@@ -73,22 +73,6 @@ func parseWait(arg []byte) (time.Duration, error) {
 	return parseSeconds("WAIT", arg, longestWait, "0 waits forever, ")
 }
 
-// PLACE's time: one that is too short is over before the client asks again, and one that is too
-// long keeps others from the lock when its client never does.
-const (
-	shortestPlace = 100 * time.Millisecond
-	longestPlace  = time.Minute
-)
-
-func parsePlace(arg []byte) (time.Duration, error) {
-	const want = "at least 0.1, "
-	d, err := parseSeconds("PLACE", arg, longestPlace, want)
-	if err == nil && d < shortestPlace {
-		err = secondsError("PLACE", arg, want+atMost(longestPlace))
-	}
-	return d, err
-}
-
 // ParseProof reads the arguments of UNLOCK after the key: a token, FORCE, or nothing for the lock
 // that this connection took.
 func ParseProof(args [][]byte, connection string) (script.Proof, error) {
@@ -137,7 +121,6 @@ type Lock struct {
 	script.Request // Holder.request sets the other fields
 	Waits          bool
 	Wait           time.Duration // 0 is forever
-	Place          time.Duration // 0 is none
 }
 
 // longestWait is the largest WAIT, as for BLPOP: what fits into 64 bits of nanoseconds.
@@ -188,8 +171,6 @@ func parseLock(args [][]byte, maxTimeout time.Duration, known optionSet) (o Lock
 		case "WAIT":
 			o.Waits = true
 			o.Wait, err = parseWait(value)
-		case "PLACE":
-			o.Place, err = parsePlace(value)
 		case "EARLY":
 			o.Early, err = parsePositive("EARLY", value, longestWait)
 		case "MAX":

@@ -194,7 +194,7 @@ func TestShutdownDelay(t *testing.T) {
 	p := start(t, "--listen", addr, "--upstream", redis.URL(), "--admin", admin, "--shutdown-delay",
 		"1h")
 	p.cmd.Process.Signal(syscall.SIGTERM)
-	p.waitFor("serving on")
+	p.waitFor("/readyz says no")
 	resp, err := http.Get("http://" + admin + "/readyz")
 	if err != nil || resp.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("/readyz: %v, %v", resp, err)

@@ -66,7 +66,7 @@ func dialer(ctx context.Context, addr string, setup [][]string) (net.Conn, error
 func failure(addr string, sent bool, err error) []byte {
 	if sent {
 		return resp.AppendError(nil,
-			"UPSTREAM "+addr+": the command may have run: "+err.Error())
+			"UPSTREAM "+addr+": whether the command ran is unknown: "+err.Error())
 	}
 	return resp.AppendError(nil, "UPSTREAM "+addr+": nothing was sent: "+err.Error())
 }

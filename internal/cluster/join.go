@@ -175,5 +175,5 @@ func isFailure(raw []byte) bool { return bytes.HasPrefix(raw, []byte(failurePref
 
 // isUnknown reports whether a reply says that the request may have run.
 func isUnknown(raw []byte) bool {
-	return isFailure(raw) && bytes.Contains(raw, []byte("the command may have run"))
+	return isFailure(raw) && bytes.Contains(raw, []byte("whether the command ran is unknown"))
 }

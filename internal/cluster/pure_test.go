@@ -268,8 +268,8 @@ func TestJoins(t *testing.T) {
 		{"none of any", joinReplies(joinFirst, true), []string{"-NOTBUSY no\r\n",
 			"-NOTBUSY no\r\n"}, "-NOTBUSY no\r\n"},
 		{"unknown before others", joinReplies(joinSum, false),
-			[]string{"-OOM no\r\n", "-UPSTREAM x: the command may have run\r\n"},
-			"-UPSTREAM x: the command may have run\r\n"},
+			[]string{"-OOM no\r\n", "-UPSTREAM x: whether the command ran is unknown\r\n"},
+			"-UPSTREAM x: whether the command ran is unknown\r\n"},
 		{"in part", joinReplies(joinSum, false), []string{":1\r\n", "-UPSTREAM cannot reach x\r\n"},
 			"-UPSTREAM a part of the request was run by its node, but another node could not be " +
 				"reached: the outcome is unknown in part (cannot reach x)\r\n"},

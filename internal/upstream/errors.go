@@ -18,8 +18,8 @@ type Error struct {
 
 func (e *Error) Error() string {
 	if e.Sent {
-		return fmt.Sprintf("connection to %s was lost before the reply: the command may have run "+
-			"(%v)",
+		return fmt.Sprintf("connection to %s was lost before the reply: whether the command ran "+
+			"is unknown (%v)",
 			e.Addr, e.Err)
 	}
 	if OutOfFiles(e.Err) {

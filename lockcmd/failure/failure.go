@@ -82,7 +82,7 @@ func (e LateError) MayHaveRun() bool { return e.Answered != nil }
 // ErrUnanswered is why a question of a queue has no answer, which was sent on a connection of the
 // proxy's own.
 var ErrUnanswered = errors.New("a connection of the proxy's own was lost, or has been silent: " +
-	"the script may have run")
+	"it is unknown whether the script ran")
 
 // IsSilence reports whether there is no answer, or none yet, perhaps to the opening of a connection.
 func IsSilence(err error) bool {

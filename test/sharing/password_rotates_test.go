@@ -2,6 +2,7 @@ package sharing_test
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ type rotation struct {
 	servers []*testredis.Server
 	url     string // without a login
 	used    *upstream.Upstream
+	next    atomic.Pointer[string] // the password that is told once one is refused
 	p       *proxytest.Proxy
 }
 
@@ -32,6 +34,11 @@ func (r *rotation) start(password string) {
 	r.user("on", ">"+password, "~*", "&*", "+@all")
 	r.p = proxytest.Start(r.t, r.login(password), func(cfg *proxy.Config) {
 		cfg.HomeIdle, cfg.Dedicated, r.used = time.Millisecond, false, cfg.Upstream
+		r.used.OnRefused(func() {
+			if next := r.next.Load(); next != nil {
+				r.renew(*next)
+			}
+		})
 	})
 }
 
@@ -132,7 +139,8 @@ func TestEveryLoginIsByThePasswordInUse(t *testing.T) {
 			r.wantNoRefusals()
 
 			// Redis refuses the password in use before the proxy is told another one.
-			r.used.OnRefused(func() { r.renew("three") })
+			three := "three"
+			r.next.Store(&three)
 			r.user(">three", "<two")
 			for _, c := range clients {
 				c.Expect("RESET", "+RESET\r\n")

@@ -138,7 +138,7 @@ func (e *Expiring) byLane(t *testing.T, p *Proxy, admin *Conn) {
 	ask := func(c *Conn, want string) {
 		t.Helper()
 		switch got := c.Answer(); {
-		case strings.HasPrefix(got, "-UPSTREAM") && strings.Contains(got, "may have run"):
+		case strings.HasPrefix(got, "-UPSTREAM") && strings.Contains(got, "is unknown"):
 			lost++
 		case got != want:
 			t.Fatalf("got %q, want %q", got, want)

@@ -91,11 +91,6 @@ func (w *clientWatch) end() {
 	close(w.stop)
 	in.client.interruptRead()
 	<-w.ended
-	select {
-	case <-w.gone:
-		in.hungUp = true
-	default:
-	}
 	in.quota.reserve(-w.reserved)
 	in.client.SetReadDeadline(time.Time{})
 	if in.client.drains() { // drain may have set its deadline just before it was taken back

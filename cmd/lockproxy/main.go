@@ -95,6 +95,8 @@ func parse(args []string, stdout io.Writer) (command, error) {
 		meant := withoutPassword(guessArgument(text, node, parser.Model.Node))
 		if flag := oneDash(args, parser.Model.Node); flag != "" {
 			text = fmt.Sprintf("unknown flag -%s, did you mean --%s?", flag, flag)
+		} else if flag := flagAsCommand(err); flag != "" {
+			text = "unknown flag " + flag
 		}
 		text = asked.Serve.nameFile(shortFlag.ReplaceAllString(text, ""), args)
 		return commandOf(node), fmt.Errorf("%s%s; see lockproxy%s --help", withoutPassword(text),
@@ -132,6 +134,25 @@ func oneDash(args []string, program *kong.Node) string {
 				func(f *kong.Flag) bool { return f.Name == name }) {
 				return name
 			}
+		}
+	}
+	return ""
+}
+
+// flagAsCommand is the first word of the command that run was given, if that is a flag which run
+// does not have, or "". The flags behind it were taken for the command's.
+func flagAsCommand(err error) string {
+	var failed *kong.ParseError
+	if !errors.As(err, &failed) {
+		return ""
+	}
+	for _, p := range failed.Context.Path {
+		if p.Positional == nil {
+			continue
+		}
+		words, _ := failed.Context.Value(p).Interface().([]string)
+		if len(words) > 0 && words[0] != "--" && strings.HasPrefix(words[0], "-") {
+			return words[0]
 		}
 	}
 	return ""

@@ -122,8 +122,9 @@ func TestMistakesOfCommands(t *testing.T) {
 		noProxy = noLock + "cannot reach the proxy that --url names: "
 	)
 	for line, want := range map[string]string{
-		"run -- true":   "lockproxy: missing flags: --key=NAME; see lockproxy run --help",
-		"run --key job": "lockproxy: no command to run; see lockproxy run --help",
+		"run -- true":               "lockproxy: missing flags: --key=NAME; see lockproxy run --help",
+		"run --wat --key k -- true": "lockproxy: unknown flag --wat; see lockproxy run --help",
+		"run --key job":             "lockproxy: no command to run; see lockproxy run --help",
 		"run --key job --url PROXY --limit 0 -- true": "lockproxy: --limit: want a number from 1 to " +
 			`10000, not "0"; see lockproxy run --help`,
 		"run --key job --url PROXY -- no-such-command": "lockproxy run: cannot run no-such-command: " +

@@ -19,8 +19,8 @@ func inMemory(dir string) bool {
 // warnOfMemoryFiles warns if temporary files take memory: then --max-unread does.
 func (s *Server) warnOfMemoryFiles() {
 	if dir := os.TempDir(); inMemory(dir) {
-		s.log.Warn("replies that clients leave unread are kept in memory, since TMPDIR is: set "+
-			"it to a directory on a disk, or lower --max-unread", "tmpdir", dir,
+		s.log.Warn("replies that clients leave unread are kept in memory, since TMPDIR names a "+
+			"directory there: name one on a disk, or lower --max-unread", "tmpdir", dir,
 			"max_unread", s.cfg.MaxUnread)
 	}
 }

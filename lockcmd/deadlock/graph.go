@@ -85,7 +85,7 @@ const (
 // AsListed is a LOCKALL that the upstream lists since a time, ms.
 func AsListed(since int64) string { return "since " + strconv.FormatInt(since, 10) }
 
-// Parties are those for whom others can wait: the wait's places, and its owner.
+// Parties returns the places of a wait, and its owner: others can wait for each of them.
 func (w *Wait) Parties() (list []any) {
 	for _, k := range w.Keys {
 		for _, as := range k.As {

@@ -224,7 +224,7 @@ func TestPageShowsWhatHurts(t *testing.T) {
 			b.click("#rows .key button")
 			b.until(`/^billing-8 at .*: refused \d+ times/
 				.test(document.querySelector("#lock-trying li").textContent)`, "true")
-			b.until(`/Refused sinceothers, \d+ times/.test(`+textOf("lock-facts")+`)`, "true")
+			b.until(`/Refused requests\d+ during this hold/.test(`+textOf("lock-facts")+`)`, "true")
 		})
 	}
 }

@@ -58,8 +58,8 @@ func TestPageFilterAndSort(t *testing.T) {
 	}
 	b.filter("none such")
 	b.until(`document.getElementById("empty").textContent +
-		document.getElementById("empty").hidden`, "No lock that this proxy knows of matches. "+
-		"One that others hold by SETNX is found by its whole name.false")
+		document.getElementById("empty").hidden`, "No lock that this proxy knows matches the filter. "+
+		"To find a lock that another program holds by SETNX, enter its whole name.false")
 
 	// What is released, and what is acquired, shows without a click.
 	c.Do(ctx, "UNLOCK", "alpha", "FORCE")
@@ -384,7 +384,7 @@ func TestPageOfOddLocks(t *testing.T) {
 	b.until(`document.querySelector("#rows .client").getClientRects().length +
 		" " + (document.querySelector("#rows .client").scrollHeight < 45)`, "1 true")
 	b.logIn()
-	b.until(of("theirs", `.querySelector(".actions").textContent`), "not by LOCK: DEL frees it")
+	b.until(of("theirs", `.querySelector(".actions").textContent`), "not taken by LOCK: DEL frees it")
 	b.shot("odd")
 	release := func(name, want string) {
 		t.Helper()
@@ -393,8 +393,8 @@ func TestPageOfOddLocks(t *testing.T) {
 		b.shot("release-" + name)
 		b.click("#release-cancel")
 	}
-	release("session", "its holder is told at once")
-	release("long", "Its holder is not told")
+	release("session", "session lock is told at once")
+	release("long", "The holder is not told")
 	b.until(`document.getElementById("release-held").textContent !== ""`, "true")
 	b.until(clicked+"("+of("(empty)", `.querySelector("td.held")`)+")", "true")
 	b.until(`document.getElementById("lock-dialog").open`, "true")

@@ -1,4 +1,4 @@
-// The view of one lock: there as long as the address names it.
+// The dialog of one lock. It is open while the address names the lock.
 "use strict";
 
 let lockTimer;
@@ -12,7 +12,7 @@ async function showLock() {
     if (location.hash !== named[0]) return;
     if (!$("lock-dialog").open) $("lock-dialog").showModal();
     fillLock(lock);
-  } catch { /* the header says that the proxy doesn't answer */ }
+  } catch { /* the header says that the proxy does not answer */ }
   lockTimer = setTimeout(showLock, 1000);
 }
 
@@ -51,8 +51,8 @@ function lockFacts(lock) {
   if (held.note) facts.push(["Note", held.note]);
   if (held.held_ms >= 0) facts.push(["Since", `${new Date(lock.at_ms - held.held_ms).toLocaleTimeString()}, for ${span(held.held_ms)}`]);
   if (lock.through) facts.push(["Through", lock.through === proxyID ? "this proxy" : "the proxy " + lock.through]);
-  facts.push(["Remaining", held.session ? "renewed: a session lock" : span(held.remaining_ms)]);
-  if (held.refused) facts.push(["Refused since", `others, ${held.refused.toLocaleString()} ${held.refused === 1 ? "time" : "times"}`]);
+  facts.push(["Remaining", held.session ? "renewed, as a session lock" : span(held.remaining_ms)]);
+  if (held.refused) facts.push(["Refused requests", `${held.refused.toLocaleString()} during this hold`]);
   if (held.token) facts.push(["Token", String(held.token)]);
   return facts;
 }
@@ -82,7 +82,7 @@ function items(list, texts) {
 function spansOf(lock) {
   const now = lock.at_ms, spans = [];
   const add = (client, kind, from, to, text) => spans.push({ who: who(client) || "unknown", kind, from, to, text });
-  if (lock.holder && lock.holder.held_ms >= 0) add(lock.holder, "held", now - lock.holder.held_ms, now, "has it");
+  if (lock.holder && lock.holder.held_ms >= 0) add(lock.holder, "held", now - lock.holder.held_ms, now, "has the lock");
   for (const w of lock.waiters) add(w, "waited", now - w.waited_ms, now, "waits");
   for (const t of lock.trying) add({ owner: t.name, client: t.client }, "waited", now - t.for_ms, now, "tries");
   for (const e of lock.events) {
@@ -120,12 +120,12 @@ function drawTimeline(svg, lock) {
     bar.append(element("title", {}, `${s.who} ${s.text}: ${span(s.to - s.from)}, from ${new Date(s.from).toLocaleTimeString()}`));
     svg.append(bar);
   }
-  if (!lanes.length) svg.append(element("text", { x: 0, y: 14 }, "Nobody, as far as this proxy has seen."));
+  if (!lanes.length) svg.append(element("text", { x: 0, y: 14 }, "This proxy has seen no holder and no waiter."));
   else {
     svg.append(element("text", { x: left, y: height - 3 }, `−${ago(now - start)}`));
     svg.append(element("text", { x: width - 2, y: height - 3, "text-anchor": "end" }, "now"));
   }
-  svg.setAttribute("aria-label", `Who had the lock in the last ${ago(now - start)}: ` + shown.slice(0, 6).map((s) => `${s.who} ${s.text} ${span(s.to - s.from)}`).join("; "));
+  svg.setAttribute("aria-label", `Holders and waiters of the last ${ago(now - start)}: ` + shown.slice(0, 6).map((s) => `${s.who} ${s.text} ${span(s.to - s.from)}`).join("; "));
 }
 
 window.addEventListener("hashchange", showLock);

@@ -1,7 +1,7 @@
-// The live page: what is asked for, the stream that answers, and the header.
+// The live page: its query, the stream of events that answers the query, and the header.
 "use strict";
 
-// ---- what is asked for: kept in the address, so that it can be shared and survives a reload
+// ---- the query: the address keeps it, so that people can share it and a reload keeps it
 
 const columns = ["key", "owner", "client", "held", "remaining", "waiters"];
 const asked = new URLSearchParams(location.search);
@@ -61,15 +61,15 @@ function listen() {
 function disconnected(failed) {
   if (failed !== stream) return;
   $("upstream").className = "state down";
-  $("upstream").textContent = "the proxy doesn't answer; trying again";
-  $("trouble").hidden = true; // it is about Redis, of which nothing is known now
-  if (failed.readyState === EventSource.CLOSED) { // refused: the browser won't try again by itself
+  $("upstream").textContent = "the proxy does not answer; the page tries again";
+  $("trouble").hidden = true; // a trouble is about Redis, of which nothing is known now
+  if (failed.readyState === EventSource.CLOSED) { // the proxy has refused: the browser does not try again by itself
     failed.close();
     setTimeout(() => { if (failed === stream) listen(); }, 3000);
   }
 }
 
-let proxyID = ""; // as lock records name this proxy
+let proxyID = ""; // the name of this proxy in lock records
 
 function showState(s) {
   proxyID = s.id;
@@ -78,7 +78,7 @@ function showState(s) {
   for (const name of ["clients", "waiters", "acquired", "expired", "lost", "forced", "deadlocks"]) $(name).textContent = s[name].toLocaleString();
   setText($("oldest"), s.waiters ? span(s.oldest_wait_ms) : "–");
   setText($("proxy"), s.proxy);
-  $("proxy").title = `lockproxy ${s.version}, called ${s.id} in lock records`;
+  $("proxy").title = `lockproxy ${s.version}, named ${s.id} in lock records`;
   if (s.proxy) document.title = `lockproxy ${s.proxy}`;
   pages = s.pages;
   showPages();
@@ -86,12 +86,11 @@ function showState(s) {
 
 let pages = [], pagesShown = "";
 
-// showPages links the pages of the proxies in front of the same Redis, for what this one shows.
-// Anybody who reaches Redis can announce a page there: a link is text, and leads to http or https
-// only.
+// showPages links the pages of the proxies in front of the same Redis, with the query of this page.
+// Anybody who reaches Redis can announce a page, so a link is text, and leads to http or https only.
 function showPages() {
   const suffix = location.search + location.hash, now = JSON.stringify([pages, suffix]);
-  if (now === pagesShown) return; // a link keeps the focus
+  if (now === pagesShown) return; // a link that stays keeps the focus
   pagesShown = now;
   $("pages").hidden = pages.every((page) => page.this);
   $("pages").replaceChildren("Proxies: ", ...pages.map((page) => {
@@ -114,7 +113,7 @@ const plots = [
 function showHistory(more) {
   if (!more.length) return;
   lastPoint = more[more.length - 1].at;
-  points = points.filter((p) => p.at < more[0].at && p.at > lastPoint - tenMinutes).concat(more); // a new stream repeats some
+  points = points.filter((p) => p.at < more[0].at && p.at > lastPoint - tenMinutes).concat(more); // a new stream repeats some points
   for (const plot of plots) plot.show(points);
 }
 
@@ -135,7 +134,7 @@ for (const button of document.querySelectorAll("th button")) {
 $("pause").addEventListener("click", () => {
   paused = !paused;
   $("pause").setAttribute("aria-pressed", paused);
-  $("pause").textContent = paused ? "Go on" : "Pause";
+  $("pause").textContent = paused ? "Resume" : "Pause";
   listen();
 });
 document.addEventListener("keydown", (e) => {
@@ -149,7 +148,7 @@ document.addEventListener("keydown", (e) => {
 });
 window.addEventListener("resize", () => { for (const plot of plots) plot.draw(); });
 window.addEventListener("hashchange", showPages);
-document.addEventListener("visibilitychange", () => { // nobody looks: nothing is scanned
+document.addEventListener("visibilitychange", () => { // for a page that nobody sees the proxy scans nothing
   if (document.hidden && stream) { stream.close(); stream = null; } else if (!document.hidden) listen();
 });
 

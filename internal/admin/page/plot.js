@@ -1,4 +1,4 @@
-// Draws a line of the last minutes into an SVG. No library: a path, a scale, and what the pointer is at.
+// Plots of the last minutes, as SVG: a path, a scale, and the values at the pointer.
 "use strict";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -37,8 +37,8 @@ function ago(ms) {
   return ms < 120000 ? `${Math.round(ms / 1000)} s` : `${Math.round(ms / 60000)} min`;
 }
 
-// A Plot shows points, which have "at" (ms) and the fields that series name: a minute of them, or as much more as there is. write
-// is how values are written.
+// A Plot shows points, which have "at" (ms) and the fields that series names. It spans a minute, or
+// more if the points do. write turns a value into a text.
 class Plot {
   constructor(svg, name, series, write = brief) {
     Object.assign(this, { svg, name, series, write, points: [], pointer: null });
@@ -75,11 +75,11 @@ class Plot {
       svg.append(element("path", { class: "ab"[i], d: line }));
     });
     this.readOut(points, x, width, height, top, bottom);
-    const now = points.length ? series.map((s) => write(points[points.length - 1][s])).join(" and ") : "nothing yet";
+    const now = points.length ? series.map((s) => write(points[points.length - 1][s])).join(" and ") : "no value yet";
     svg.setAttribute("aria-label", `${this.name}: now ${now}, most in the last ${ago(span)} ${write(most)}`);
   }
 
-  // readOut tells the values at the pointer, or the last ones.
+  // readOut shows the values at the pointer, or the last ones.
   readOut(shown, x, width, height, top, bottom) {
     if (!shown.length) return;
     let p = shown[shown.length - 1];

@@ -1,4 +1,4 @@
-// What was seen: the locks that cost most, and what happened.
+// The lists next to the table: the locks that cost most, and the events.
 "use strict";
 
 let seenLast = null, topMinutes = 5;
@@ -7,15 +7,15 @@ function showSeen(seen) {
   seenLast = seen;
   const list = topMinutes === 5 ? seen.last_5_minutes : seen.last_60_minutes;
   const most = Math.max(1, ...list.map((c) => c.wait_ms));
-  lines($("top"), list, "Nobody has waited.", (li, cost) => {
+  lines($("top"), list, "No client has waited.", (li, cost) => {
     const bar = document.createElement("i");
     bar.className = "share";
     bar.style.width = (100 * cost.wait_ms / most).toFixed(1) + "%";
-    const blamed = cost.blame.find((b) => b.holder !== "unknown"); // that can be several
+    const blamed = cost.blame.find((b) => b.holder !== "unknown"); // "unknown" can stand for several holders
     li.append(bar, lockLink(cost), note(` ${span(cost.wait_ms)} in ${cost.waits.toLocaleString()} ${cost.waits === 1 ? "wait" : "waits"}` +
       (blamed ? `, mostly behind ${shorten(blamed.holder)}` : "")));
   });
-  lines($("feed"), seen.events, "Nothing notable within the last hour.", (li, e) => {
+  lines($("feed"), seen.events, "Nothing notable has happened within the last hour.", (li, e) => {
     const what = document.createElement("b");
     what.className = e.event === "acquired" ? "" : e.event === "gave up" ? "warn" : "bad";
     what.textContent = e.event;
@@ -24,7 +24,7 @@ function showSeen(seen) {
 }
 
 function lines(list, items, none, fill) {
-  if (list.contains(document.activeElement)) return; // it would lose the focus
+  if (list.contains(document.activeElement)) return; // a link in it would lose the focus
   list.replaceChildren(...(items.length ? items : [null]).map((item) => {
     const li = document.createElement("li");
     if (item) fill(li, item);

@@ -1,4 +1,4 @@
-// Logging in and releasing.
+// The login, and releases by operators.
 "use strict";
 
 let session = { can_login: false, logged_in: false };
@@ -40,10 +40,10 @@ let releasing = null;
 // releaseText says what a release does to the holder, and who gets the lock.
 function releaseText(lock) {
   const told = lock.session
-    ? "It is a session lock: its holder is told at once, by the end of its connection. Whether its work stops is up to it."
-    : "Its holder is not told, and does not stop working: it finds out when it unlocks, renews or is fenced.";
+    ? "The holder of this session lock is told at once: its connection ends. The holder itself must stop its work."
+    : "The holder is not told, and goes on working. It notices the release when it unlocks, renews or writes with a fence.";
   if (lock.holders > 1) return `${told} The other ${lock.holders - 1} holders keep the lock.`;
-  return `${told} ${lock.waiters + lock.waiters_elsewhere ? "Who has waited longest gets the lock at once." : "Others can take the lock at once."}`;
+  return `${told} ${lock.waiters + lock.waiters_elsewhere ? "The client that has waited longest gets the lock at once." : "Other clients can take the lock at once."}`;
 }
 
 function askRelease(lock) {

@@ -1,4 +1,5 @@
-// The table of locks: a row stays the same element as long as its lock is shown, so that the focus stays where it is.
+// The table of locks. The row of a lock stays the same element while the lock is shown, and so the
+// focus stays.
 "use strict";
 
 let rows = new Map();
@@ -17,10 +18,10 @@ function showLocks(list) {
   for (const [name, row] of rows) if (!seen.has(name)) row.tr.remove();
   rows = seen;
   $("empty").hidden = list.locks.length > 0;
-  $("empty").textContent = query.filter ? "No lock that this proxy knows of matches. One that others hold by SETNX is found by its whole name." : list.complete ? "No lock is held." : "Looking for locks…";
+  $("empty").textContent = query.filter ? "No lock that this proxy knows matches the filter. To find a lock that another program holds by SETNX, enter its whole name." : list.complete ? "No lock is held." : "The proxy looks for locks…";
   setText($("count"), counted(list));
   $("trouble").hidden = !list.error;
-  setText($("trouble"), list.error ? "The locks could not be looked at; what is shown is what this proxy knows by itself. " + list.error : "");
+  setText($("trouble"), list.error ? "The proxy could not look for locks in Redis. The page shows the locks that the proxy knows by itself. " + list.error : "");
 }
 
 function counted(list) {
@@ -58,13 +59,13 @@ function newRow() {
   cells.remaining.append(bar, left);
   const row = { tr, cells, name, tag, bar, fill, left, why, button: null, lock: null };
   const open = () => { if (row.lock.id !== undefined) location.hash = `lock/${row.lock.db}/${row.lock.id}`; };
-  tr.addEventListener("click", (e) => { // anywhere in the row, unless a text is being selected
+  tr.addEventListener("click", (e) => { // a click anywhere in the row, unless it selects a text
     if (e.target.closest("button") === name || !e.target.closest("button") && getSelection().isCollapsed) open();
   });
   return row;
 }
 
-// byWhat says what holds a lock that LOCK does not hold.
+// byWhat names the program that holds a lock without LOCK.
 function byWhat(lock) {
   const kinds = { timestamp: "by SETNX", other: "by another library" };
   return lock.library ? "by " + lock.library : kinds[lock.kind] || lock.kind;
@@ -73,12 +74,12 @@ function byWhat(lock) {
 // whyNot says why a lock has no button to release it.
 function whyNot(lock) {
   if (lock.free) return "";
-  if (lock.id === undefined) return "its name is too long to be asked for";
-  return lock.kind === "other" ? "not by LOCK: DEL frees it" : lock.kind === "timestamp" ? "not by LOCK: DEL or UNLOCK FORCE frees it" : "";
+  if (lock.id === undefined) return "the name is too long for a request";
+  return lock.kind === "other" ? "not taken by LOCK: DEL frees it" : lock.kind === "timestamp" ? "not taken by LOCK: DEL or UNLOCK FORCE frees it" : "";
 }
 
-// waitersOf counts those at this proxy, and says for how long the first has waited, or that there
-// are some at others.
+// waitersOf is the number of waiters at this proxy with the longest wait, or says that other proxies
+// have waiters.
 function waitersOf(lock) {
   if (lock.waiters) return `${lock.waiters} · ${span(lock.oldest_wait_ms)}`;
   return lock.waiters_elsewhere ? "elsewhere" : "0";

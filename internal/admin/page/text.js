@@ -1,4 +1,4 @@
-// How things are written. Everything that comes from a lock's name, owner or client is put in as text, never as markup.
+// Texts for people. The name of a lock, an owner or a client becomes text, never markup.
 "use strict";
 
 const $ = (id) => document.getElementById(id);
@@ -22,7 +22,7 @@ function note(text) {
   return e;
 }
 
-// shorten cuts a name for a list; the dialog has it whole.
+// shorten cuts a name for a list; the dialog shows the whole name.
 function shorten(name, most = 40) {
   return name.length > most ? name.slice(0, most - 3) + "…" : name;
 }
@@ -32,7 +32,7 @@ function quoted(note) {
   return note ? ` “${shorten(note)}”` : "";
 }
 
-// who is a client by its owner's name, or else its connection's, and its address.
+// who names a client: the name of its owner, or else of its connection, and its address.
 function who(e) {
   return [e.owner || e.name, e.client].filter(Boolean).join(" at ");
 }

@@ -13,8 +13,8 @@ import (
 	"lockproxy/internal/socket"
 )
 
-// client is one connection that costs next to nothing, since it shares the machine with what it
-// measures: one command at a time, and its socket read and written as a client in C would.
+// client is one connection with little overhead, since it shares the machine with the servers that
+// it measures. It sends one command at a time, and uses its socket as a client in C does.
 type client struct {
 	conn net.Conn
 	way  io.ReadWriter // conn's bytes
@@ -22,8 +22,7 @@ type client struct {
 	out  []byte
 }
 
-// maxRun bounds every connection of the benchmark, so that nothing can hang: no single run takes as
-// long.
+// maxRun bounds every connection of the benchmark, so that no run can hang. No run takes as long.
 const maxRun = 3 * time.Minute
 
 func dial(addr string) (*client, error) {
@@ -36,7 +35,7 @@ func dial(addr string) (*client, error) {
 	return &client{conn: conn, way: way, in: bufio.NewReaderSize(way, 512)}, nil
 }
 
-// dialTLS is dial with TLS. It does not measure what it costs to judge the certificate.
+// dialTLS is dial with TLS. It does not verify the certificate, so no figure includes that cost.
 func dialTLS(addr string) (*client, error) {
 	conn, err := net.DialTimeout("tcp", addr, 5*time.Second)
 	if err != nil {
@@ -47,8 +46,8 @@ func dialTLS(addr string) (*client, error) {
 	return &client{conn: secure, way: secure, in: bufio.NewReader(secure)}, nil
 }
 
-// dialMany connects n clients, each of which has a PING answered. close closes those that there
-// are, also after an error.
+// dialMany connects n clients, and each sends a PING. After an error, too, the caller closes the
+// clients in the list.
 func dialMany(addr string, n int) (list clients, err error) {
 	for range n {
 		c, err := dial(addr)
@@ -86,7 +85,7 @@ func (c *client) do(args ...string) (reply, error) {
 	return r, err
 }
 
-// number is do for a command that is answered a number, or null, which is 0.
+// number is do for a command whose reply is a number, or null, which counts as 0.
 func (c *client) number(args ...string) (int64, error) {
 	r, err := c.do(args...)
 	return r.n, err

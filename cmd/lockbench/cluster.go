@@ -11,17 +11,17 @@ import (
 
 const (
 	masterCount = 3
-	// clusterKeys is how many keys there are by each way; directly as many for each master.
+	// clusterKeys is the number of keys of each way. Directly, each master has an equal part of them.
 	clusterKeys = masterCount * 10000
-	// Random keys are written until nearly all have a value.
+	// The suite writes random keys until nearly all have a value.
 	filledEnough  = 0.99
 	missesAllowed = 0.02 // of the GETs
 )
 
 // clusterSuite is GET and SET of random keys on a Redis Cluster: directly by a client that knows
-// clusters, through lockproxy by one that doesn't. redis-benchmark ends a run of several threads,
-// which all of those with --cluster are, at the next quarter of a second, so that its own rates are
-// too low. The suite counts the commands of the masters in the middle of a run instead.
+// clusters, through lockproxy by one that does not. redis-benchmark ends a run of several threads,
+// as all with --cluster are, at the next quarter of a second, so its own rates are too low. The
+// suite counts the commands of the masters in the middle of a run instead.
 func clusterSuite(quick bool) *suite {
 	run, rounds := time.Second, 5
 	if quick {
@@ -30,11 +30,11 @@ func clusterSuite(quick bool) *suite {
 	return &suite{name: "cluster", title: "A cluster", rounds: rounds, others: true,
 		needs: needs{masters: masterCount, twemproxy: true}, base: viaDirect,
 		about: fmt.Sprintf("GET and SET of random keys by redis-benchmark with %d threads on "+
-			"%[1]d masters. Directly it knows clusters and sends each request to its master, all "+
-			"keys of a master in one slot; through lockproxy it doesn't, and the keys of one "+
-			"pipeline are spread over the slots. twemproxy knows no clusters: it is in front of "+
-			"%[1]d Redises that know nothing of each other. Requests are those that the masters "+
-			"counted within %v. Processor time is µs for each request.", masterCount, run),
+			"%[1]d masters. Directly, it knows the cluster and sends each request to its master; "+
+			"the keys of a master are in one slot. Through lockproxy, it does not know the "+
+			"cluster, and the keys of a pipeline are in many slots. twemproxy knows no clusters: "+
+			"it is in front of %[1]d separate Redises. The masters count the requests within %v. "+
+			"Processor time is µs for each request.", masterCount, run),
 		columns: []column{{"requests/s", "%.0f", true}, {"proxy CPU", "%.1f", false},
 			{"Redis CPU", "%.1f", true}},
 		cases: func(l *lab) (list []benchCase) {
@@ -53,11 +53,11 @@ func clusterSuite(quick bool) *suite {
 		}}
 }
 
-// clusterLoad never ends by itself.
+// clusterLoad is a load that does not end by itself.
 func (b *bench) clusterLoad(way string, w workload) load {
 	l := load{b.ways[way].addr, w.test, w.clients, w.pipeline, w.size, math.MaxInt32 / 2,
 		[]string{"--threads", strconv.Itoa(masterCount), "-r"}}
-	if way == viaDirect { // it makes other keys for each master
+	if way == viaDirect { // redis-benchmark makes other keys for each master
 		l.more = append(l.more, strconv.Itoa(clusterKeys/masterCount), "--cluster")
 	} else {
 		l.more = append(l.more, strconv.Itoa(clusterKeys))
@@ -65,7 +65,7 @@ func (b *bench) clusterLoad(way string, w workload) load {
 	return l
 }
 
-// fillCluster gives the keys of a way values.
+// fillCluster sets nearly all keys of a way.
 func (b *bench) fillCluster(way string) error {
 	l := b.clusterLoad(way, workload{"SET", usualClients, 16, usualSize})
 	l.requests = 3 * clusterKeys
@@ -85,12 +85,12 @@ func (b *bench) fillCluster(way string) error {
 			return nil
 		}
 	}
-	return errors.New("the keys got no values")
+	return errors.New("too few keys have values after 20 runs of SET")
 }
 
 // benchmarkCluster is one run.
 func (b *bench) benchmarkCluster(way string, w workload, d time.Duration) (figures, error) {
-	if err := b.ways[way].serves(); err != nil { // redis-benchmark would try to connect for ever
+	if err := b.ways[way].serves(); err != nil { // redis-benchmark would try to connect forever
 		return nil, fmt.Errorf("not running: %w", err)
 	}
 	if err := b.fillCluster(way); err != nil {
@@ -116,7 +116,7 @@ func (b *bench) benchmarkCluster(way string, w workload, d time.Duration) (figur
 			return nil
 		}
 	}
-	if err := goOn(300 * time.Millisecond); err != nil { // it connects
+	if err := goOn(300 * time.Millisecond); err != nil { // redis-benchmark connects
 		return nil, err
 	}
 	began := time.Now()
@@ -135,7 +135,7 @@ func (b *bench) benchmarkCluster(way string, w workload, d time.Duration) (figur
 
 var errUnseen = errors.New("the masters have seen no request")
 
-// clusterFigures is an error unless the masters have done what a workload asks for.
+// clusterFigures returns an error unless the masters have run the commands of the workload.
 func (w workload) clusterFigures(way string, used usage, proxy,
 	took time.Duration) (figures, error) {
 	done := used.gets

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// idleSuite is many clients that do nothing: what each costs, and whether the few that do something
-// notice. Each case has servers of its own: what others have left behind does not count.
+// idleSuite measures the costs of many idle clients, and whether they slow down a few active ones.
+// Each case has servers of its own, on which no other case has left anything.
 func idleSuite(quick bool) *suite {
 	clients, rounds := 10000, 3
 	if quick {
@@ -14,10 +14,10 @@ func idleSuite(quick bool) *suite {
 	}
 	return &suite{name: "idle", title: "Idle connections", rounds: rounds, others: true,
 		needs: needs{fresh: true}, base: viaHAProxy,
-		about: fmt.Sprintf("KB of resident memory for each idle connection, of the proxy (or "+
-			"Redis, directly) and of Redis behind it; later is once %d others have been active "+
-			"among them. Rates are those of the others: GET, P=1, before there were idle ones, "+
-			"and among them.", usualClients),
+		about: fmt.Sprintf("KB is the resident memory for each idle connection, of the proxy or, "+
+			"directly, of Redis. KB later is the same after %d other clients have been active. "+
+			"Rates are those of the other clients, GET, P=1, before the idle clients connect and "+
+			"among them.", usualClients),
 		columns: []column{{"KB", "%.1f", false}, {"KB later", "%.1f", false},
 			{"KB of Redis", "%.1f", false}, {"requests/s before", "%.0f", false},
 			{"among", "%.0f", false}, {"among ÷ before", "%.2f", false}},
@@ -79,7 +79,7 @@ func (b *bench) idle(way string, n int) (figures, error) {
 		"among ÷ before": among["requests/s"] / without["requests/s"]}, err
 }
 
-// memory is what is resident of a way's own process, and of Redis, in bytes, once they are at rest.
+// memory is the resident memory of a way's own process and of Redis, in bytes, after a rest.
 func (b *bench) memory(way string) (front, redis int, err error) {
 	select {
 	case <-b.ctx.Done():

@@ -14,13 +14,13 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 )
 
-// locker is one client and one lock. Each of the two calls returns when it has succeeded or can't.
+// locker is one client and one lock. acquire waits for the lock.
 type locker interface {
 	acquire() error
 	release() error
 }
 
-// contender is a way to lock: open connects n clients, of which each wants the lock that key names.
+// contender is a way to lock. open connects n clients, and each wants the lock that key names.
 type contender struct {
 	name    string // of the way
 	proxied bool   // by lockproxy
@@ -30,7 +30,7 @@ type contender struct {
 // keys names the lock of a client.
 type keys = func(i int) string
 
-// field is where the clients of a run are, and what must be closed after it.
+// field is the servers and clients of a run, and closes all clients after it.
 type field struct {
 	*bench
 	ctx     context.Context // of the run
@@ -61,8 +61,8 @@ func (f *field) dial(addr string) (*client, error) {
 	return c, err
 }
 
-// goRedis is a client of go-redis as a program would have it, with as many connections as callers.
-// It sends nothing twice.
+// goRedis is a client of go-redis as programs have it, with a connection for each caller. It does
+// not retry.
 func (f *field) goRedis(addr string, n int) *redis.Client {
 	rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: n, MinIdleConns: n, MaxRetries: -1,
 		ReadTimeout: maxRun})
@@ -70,7 +70,7 @@ func (f *field) goRedis(addr string, n int) *redis.Client {
 	return rdb
 }
 
-// ask sends a command that is answered a number, or null, which is 0.
+// ask sends a command whose reply is a number, or null, which counts as 0.
 type ask func(args ...string) (int64, error)
 
 // proxyLock is LOCK and UNLOCK, with the options of LOCK.
@@ -84,7 +84,7 @@ type proxyLock struct {
 func (l *proxyLock) acquire() (err error) {
 	l.token, err = l.ask(append([]string{"LOCK", l.key, lockSeconds}, l.options...)...)
 	if err == nil && l.token == 0 {
-		err = errors.New("LOCK answered null")
+		err = errors.New("the reply to LOCK is null")
 	}
 	return err
 }
@@ -137,7 +137,7 @@ func byGoRedis(way string) func(f *field, n int) ([]ask, error) {
 }
 
 // byRueidis is one client of rueidis, with one connection for all callers, whose commands it sends
-// together. It sends nothing twice.
+// together. It does not retry.
 func byRueidis(way string) func(f *field, n int) ([]ask, error) {
 	return func(f *field, n int) ([]ask, error) {
 		c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{f.ways[way].addr},
@@ -153,9 +153,9 @@ func byRueidis(way string) func(f *field, n int) ([]ask, error) {
 	}
 }
 
-// rueidisPatience is how long a try of rueidislock can take. There is no next key to go on to after
-// the 20 ms that it allows by default. When a busy machine exceeds them it deletes what it has just
-// taken, which with NoLoopTracking wakes nobody: then all clients of one locker wait forever.
+// rueidisPatience bounds an attempt of rueidislock, which is 20 ms by default. When a busy machine
+// exceeds the bound, rueidislock deletes the key that it has just taken. With NoLoopTracking that
+// wakes no client, and all clients of one locker wait forever.
 const rueidisPatience = 10 * time.Second
 
 // rueidisLocks shares one locker of rueidislock, set up as its README recommends for one Redis.

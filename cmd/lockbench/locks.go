@@ -17,7 +17,7 @@ const (
 	rueidisDirect = "rueidislock"
 )
 
-// pairsSuite is clients that take and release a lock each, which nobody else wants.
+// pairsSuite is clients that each take and release a lock of their own.
 func pairsSuite(quick bool) *suite {
 	run, rounds := 2*time.Second, 5
 	if quick {
@@ -25,9 +25,9 @@ func pairsSuite(quick bool) *suite {
 	}
 	return &suite{name: "pairs", title: "A lock each", rounds: rounds, others: true,
 		needs: needs{haproxy: true}, base: bsmDirect,
-		about: fmt.Sprintf("Each client takes and releases its own lock, again and again for %v: "+
-			"nobody waits. bsm/redislock, rueidislock and the recipe are at Redis directly where "+
-			"nothing else is said. A light client is lockbench's own. Processor time is µs for "+
+		about: fmt.Sprintf("Each client takes and releases its own lock, again and again for %v, so "+
+			"no client waits. bsm/redislock, rueidislock and the recipe use Redis directly unless "+
+			"a row says otherwise. A light client is lockbench's own. Processor time is µs for "+
 			"each pair.", run),
 		columns: lockColumns("pairs/s"),
 		cases: func(l *lab) (list []benchCase) {
@@ -63,11 +63,11 @@ func hotSuite(quick bool) *suite {
 	return &suite{name: "hot", title: "One lock that many want", rounds: rounds, others: true,
 		needs: needs{haproxy: true, second: true}, base: rueidisDirect,
 		about: fmt.Sprintf("%d clients take and release one lock, again and again for %v. "+
-			"Fairness is the fewest turns of a client as a ratio to the most. Violations are "+
-			"clients that had the lock while another had it; stalled are those that %v after the "+
-			"end had still not been given it, though nobody used it. Processor time is µs for "+
-			"each turn. rueidislock has one locker for all, with TryNextAfter raised from 20 ms, "+
-			"which a busy machine exceeds: then it drops the lock and may wait forever.",
+			"Fairness is the ratio of the fewest turns of a client to the most. Violations are "+
+			"clients that had the lock while another client had it. Stalled clients still had no "+
+			"lock %v after the end, though no client used it. Processor time is µs for each turn. "+
+			"All clients share one locker of rueidislock. Its TryNextAfter is raised from 20 ms: a "+
+			"busy machine exceeds these, and rueidislock then drops the lock and may wait forever.",
 			clients, run, stallAfter),
 		columns: append(lockColumns("turns/s"), column{"longest wait ms", "%.0f", false},
 			column{"fairness", "%.2f", false}, column{"violations", "%.0f", false},
@@ -98,21 +98,21 @@ func lockColumns(rate string) []column {
 		{"Redis CPU", "%.1f", true}, {"proxy CPU", "%.1f", false}, {"commands", "%.1f", false}}
 }
 
-// stallAfter is how long after the end of a run those who still wait can take to have their turn.
+// stallAfter is how long after the end of a run a client that still waits may take to get its lock.
 const stallAfter = 10 * time.Second
 
 // contest is one run of a contender.
 type contest struct {
 	end        time.Time
 	oneLock    bool
-	inside     sync.Mutex // held by who has the one lock
+	inside     sync.Mutex // held by the client that has the one lock
 	violations atomic.Int64
 	stalled    atomic.Int64
 }
 
-// turnsTaken are what one client of a run was given.
+// turnsTaken are the turns of one client in a run.
 type turnsTaken struct {
-	within          int // the time of the run; those still waiting at its end go on to their turn
+	within          int // the time of the run; clients that wait at its end go on to their turn
 	waits, releases durations
 	err             error
 }
@@ -131,7 +131,7 @@ func (c contender) run(b *bench, n int, oneLock bool, d time.Duration) (figures,
 	if err != nil {
 		return nil, err
 	}
-	for _, l := range lockers { // connects and loads scripts, before the clock runs
+	for _, l := range lockers { // clients connect and load scripts before the clock runs
 		if err := errors.Join(l.acquire(), l.release()); err != nil {
 			return nil, err
 		}
@@ -167,7 +167,7 @@ func (c contender) run(b *bench, n int, oneLock bool, d time.Duration) (figures,
 	return result, err
 }
 
-// proxiesCPU is what all lockproxies have used: in a run of locks only one kind works.
+// proxiesCPU is the processor time of all lockproxies: in a run of locks only one kind works.
 func (f *field) proxiesCPU() (total time.Duration, err error) {
 	for _, s := range f.lockproxies {
 		used, err := s.process().cpu()
@@ -181,7 +181,7 @@ func (f *field) proxiesCPU() (total time.Duration, err error) {
 
 // compete is one client's run.
 func (r *contest) compete(l locker, t *turnsTaken) {
-	for again := true; again; again = time.Now().Before(r.end) { // once at least
+	for again := true; again; again = time.Now().Before(r.end) { // at least once
 		asked := time.Now()
 		if err := l.acquire(); err != nil {
 			if time.Since(r.end) >= stallAfter {
@@ -207,7 +207,7 @@ func (r *contest) compete(l locker, t *turnsTaken) {
 	}
 }
 
-// meet is work under the lock, for long enough to see another who has it, too.
+// meet is work under the lock, long enough to meet another client that has the lock, too.
 func (r *contest) meet() {
 	if !r.inside.TryLock() {
 		r.violations.Add(1)

@@ -1,15 +1,15 @@
-// Command lockbench measures lockproxy next to what it is compared with, on this machine, in one
-// run: it starts every server that it needs on free loopback ports, drives them in turn, several
-// rounds, and writes every figure to a CSV file and their medians as Markdown.
+// Command lockbench measures lockproxy next to other ways to reach Redis and to lock, on this
+// machine. It starts every server that it needs on a free loopback port, and drives the ways in
+// turn, in several rounds. It writes all figures to a CSV file, and their medians as Markdown.
 //
-// A suite (suite.go) has cases: a workload by one way to do it. In every round each workload is run
-// by all ways, one right after the other, so that a disturbance from outside meets all of them. A
-// case starts from an empty Redis and answers with figures. A list of columns says which of them
-// a suite shows, and which way the others are compared with; table.go does the rest.
+// A suite (suite.go) has cases: a workload by one way to do it. In every round all ways run a
+// workload one right after the other, so that a disturbance from outside affects all of them. A
+// case starts from an empty Redis and returns figures. A suite lists the columns that it shows, and
+// the way that the others are compared with; table.go does the rest.
 //
-// relay, cluster and parts of idle are driven by redis-benchmark, the rest by a light client
-// (client.go), since clients share the machine with what they measure. servers.go starts programs,
-// topology.go knows how each is started, redis.go and process.go ask what they have used. page.go
+// redis-benchmark drives relay, cluster and parts of idle. A light client (client.go) drives the
+// rest, since clients share the machine with the servers. servers.go starts programs, topology.go
+// knows the arguments of each, redis.go and process.go read how much they have used, and page.go
 // fills docs/bench.md.
 package main
 
@@ -31,14 +31,14 @@ type flags struct {
 	Suites    []string      `arg:"" enum:"${suites}" help:"What to measure."`
 	Proxy     []proxyBinary `placeholder:"[NAME=]PATH" sep:"none" help:"${proxy}"`
 	ProxyArgs string        `env:"LOCKBENCH_PROXY_ARGS" placeholder:"FLAGS" help:"${args}"`
-	Only      string        `placeholder:"TEXT" help:"Run only workloads with this in their name."`
-	Rounds    int           `help:"How often each case is run (default: as the suite needs)."`
+	Only      string        `placeholder:"TEXT" help:"Run only workloads whose names contain it."`
+	Rounds    int           `help:"The number of rounds (default: as the suite needs)."`
 	Quick     bool          `short:"q" help:"${quick}"`
 	Output    string        `short:"o" placeholder:"FILE.md" help:"${output}"`
 	Page      string        `placeholder:"FILE.md" help:"${page}"`
 }
 
-// proxyBinary is a lockproxy to measure, and what it is called in the report.
+// proxyBinary is a lockproxy to measure, and its name in the report.
 type proxyBinary struct{ name, path string }
 
 func (p *proxyBinary) UnmarshalText(text []byte) error {
@@ -50,31 +50,31 @@ func (p *proxyBinary) UnmarshalText(text []byte) error {
 	return nil
 }
 
-const description = `Measures lockproxy next to what it is compared with.
+const description = `Measures lockproxy next to other ways to reach Redis and to lock.
 
     relay    GET and SET by redis-benchmark, directly and through lockproxy, HAProxy and twemproxy
-    visits   clients that connect, GET and close, with and without a login, and Redis with TLS
-    idle     memory of 10,000 idle connections, and what active ones among them notice
+    visits   clients that connect, GET and close, with and without a login or TLS to Redis
+    idle     memory of 10,000 idle connections, and the speed of active ones among them
     cluster  GET and SET on a Redis Cluster, next to a client that knows clusters
-    pairs    a lock each, that nobody else wants, next to the locks of other libraries
-    hot      one lock that 100 clients want, next to the locks of other libraries
-    waiting  clients that wait for held locks: what they cost, and how soon they are served
+    pairs    a lock for each client, next to the locks of other libraries
+    hot      one lock for 100 clients, next to the locks of other libraries
+    waiting  clients that wait for held locks: their costs, and the time to a freed lock
 
-With several --proxy each suite compares them with each other, too: --proxy before=./old
---proxy after=./new.`
+With several --proxy, each suite compares the proxies with each other, too, as in
+--proxy before=./old --proxy after=./new.`
 
 var flagHelp = kong.Vars{
 	"suites": strings.Join(suiteNames(), ","),
-	"proxy":  "A built lockproxy (default: built from the source that lockbench is run in).",
+	"proxy":  "A built lockproxy (default: lockbench builds the source in which it runs).",
 	"args": "Further flags for lockproxy, separated by spaces, " +
 		"as in --proxy-args=--upstream-mode=dedicated.",
-	"quick": "Fewer rounds and clients, shorter runs: to see whether a change does anything.",
-	"output": "Write the report to this file too, and every figure of every round next to it, " +
-		"as CSV.",
+	"quick": "Measure with fewer rounds and clients, and in shorter runs.",
+	"output": "Write the report to this file, too, and all figures of all rounds to a CSV file " +
+		"next to it.",
 	"page": "Write the page docs/bench.md to this file, with the figures of this run of all suites.",
 }
 
-// limit ends a report that takes longer.
+// limit bounds the time of a report.
 const limit = 60 * time.Minute
 
 func main() {
@@ -87,7 +87,7 @@ func main() {
 	}
 }
 
-// run is main without the process. When it returns, all that it started has ended.
+// run is main without the process. When it returns, all servers have ended.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var f flags
 	exited := false
@@ -103,7 +103,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case err != nil:
 		return fmt.Errorf("%w; see lockbench --help", err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took more than %v", limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the run took over %v", limit))
 	defer cancel()
 	return report(ctx, &f, suitesNamed(f.Suites, f.Quick), stdout, stderr)
 }

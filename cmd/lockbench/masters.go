@@ -11,8 +11,8 @@ import (
 // clusterSlots is how many slots the masters share.
 const clusterSlots = 16384
 
-// startCluster starts masters without replicas, each with an equal part of the slots, and returns
-// how lockproxy finds them when each takes the cluster for whole.
+// startCluster starts masters without replicas, each with an equal part of the slots. It returns
+// the URL for lockproxy once each master knows the whole cluster.
 func (b *bench) startCluster() (upstream string, err error) {
 	var addrs []string
 	for i := range b.masters {
@@ -31,7 +31,7 @@ func (b *bench) startCluster() (upstream string, err error) {
 	for i, m := range b.monitors {
 		first, last := i*clusterSlots/b.masters, (i+1)*clusterSlots/b.masters-1
 		for _, command := range [][]string{
-			{"SET-CONFIG-EPOCH", strconv.Itoa(i + 1)}, // or they would have to quarrel about it
+			{"SET-CONFIG-EPOCH", strconv.Itoa(i + 1)}, // or they would compete for one
 			{"ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last)},
 			{"MEET", host, port},
 		} {

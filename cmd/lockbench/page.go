@@ -23,7 +23,7 @@ type page struct {
 	results                 [][]result
 }
 
-// cell says where a figure of the page comes from. A workload is named by a part of its name.
+// cell names a figure of the page. A part of its name is enough to name a workload.
 type cell struct {
 	workload, way, figure string
 	ratio                 bool // to the way that the suite compares with
@@ -154,8 +154,8 @@ func (p page) Table(name string) string {
 	return lines
 }
 
-// Figure is a median of a suite, "–" if there is none. Several figures, joined by " + ", are added; a
-// way that has one of them only, as direct Redis has no proxy, has that.
+// Figure is a median of a suite, "–" if there is none. It adds several figures that " + " joins. A
+// way may lack one of them: direct Redis has no proxy.
 func (p page) Figure(suite, workload, way, figure string, ratio bool) string {
 	for i, s := range p.suites {
 		for _, r := range p.results[i] {
@@ -184,7 +184,7 @@ func (p page) Figure(suite, workload, way, figure string, ratio bool) string {
 	return "–"
 }
 
-// sums adds round by round what has not failed.
+// sums adds round by round the values that have not failed.
 func sums(a, b []float64) []float64 {
 	for i := range a {
 		if !math.IsNaN(a[i]) && !math.IsNaN(b[i]) {

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is what the system knows of a running process: see proc(5).
+// process is the number of a running process, about which proc(5) tells.
 type process int
 
 func (p process) read(name string) (string, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p, name))
 	if err != nil {
-		err = fmt.Errorf("cannot tell what a server uses: %w", err)
+		err = fmt.Errorf("cannot tell how much a server uses: %w", err)
 	}
 	return string(text), err
 }
@@ -26,7 +26,7 @@ func (p process) read(name string) (string, error) {
 // tick is the unit of times in /proc on Linux, whatever the kernel's own.
 const tick = 10 * time.Millisecond
 
-// cpu is the processor time that all threads have used so far, user's and system's, to 10 ms.
+// cpu is the processor time of all threads so far, in user and kernel mode, to 10 ms.
 func (p process) cpu() (time.Duration, error) {
 	stat, err := p.read("stat")
 	if err != nil {
@@ -38,7 +38,7 @@ func (p process) cpu() (time.Duration, error) {
 func parseCPU(stat string) (total time.Duration, err error) {
 	// The name, in parentheses, can have spaces and parentheses itself.
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	const user, system = 11, 12 // of those after the name
+	const user, system = 11, 12 // among the fields after the name
 	for _, i := range []int{user, system} {
 		if len(fields) <= i {
 			return 0, fmt.Errorf("cannot read the processor time of a server from %q", stat)
@@ -75,33 +75,31 @@ func parseResident(status string) (int, error) {
 	return 0, fmt.Errorf("cannot read the memory of a server: it has no VmRSS")
 }
 
-// raiseFileLimit lets this process and those that it starts have as many files open as the system
-// allows, and says how many.
+// raiseFileLimit lets this process and its servers have as many files open as the system allows,
+// and returns that number.
 func raiseFileLimit() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return 0
 	}
 	limit.Cur = limit.Max
-	// Set even if it stays the same: the runtime, which has raised it for this process alone, then
-	// hands it on.
+	// Without this call children would not inherit the limit: the runtime has raised it for this
+	// process alone.
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
 	}
 	return int(min(limit.Cur, 1<<20))
 }
 
-// watch sees how much of the machine programs use that are no part of the benchmark: the figures
-// lack what they use.
+// watch sees how much of the machine other programs use: the figures lack that.
 type watch struct {
 	began     time.Time
-	busy, own time.Duration // of all cores; of lockbench and the programs that it has seen end
+	busy, own time.Duration // of all cores; of lockbench and of its servers that have ended
 }
 
 func startWatch() watch { return watch{time.Now(), machineCPU(), ownCPU()} }
 
-// others is the share of the cores that others have used. All programs that lockbench has started
-// must have ended.
+// others is the share of the cores that other programs have used. All servers must have ended.
 func (w watch) others() float64 {
 	others := machineCPU() - w.busy - (ownCPU() - w.own)
 	return max(0, float64(others)/float64(time.Since(w.began))/float64(runtime.NumCPU()))
@@ -117,8 +115,8 @@ func ownCPU() (total time.Duration) {
 	return total
 }
 
-// machineCPU is what programs have used, and what the host has taken away. Interrupts serve
-// everybody and are left out.
+// machineCPU is the processor time of all programs, and the time that the host has taken away. It
+// leaves interrupts out, which serve all programs.
 func machineCPU() time.Duration {
 	stat, _ := os.ReadFile("/proc/stat")
 	return parseMachineCPU(string(stat))
@@ -137,7 +135,7 @@ func parseMachineCPU(stat string) (total time.Duration) {
 	return total
 }
 
-// machine describes where the figures come from, as far as they depend on it.
+// machine describes the machine, as far as the figures depend on it.
 func machine() string {
 	model := "model unknown"
 	info, _ := os.ReadFile("/proc/cpuinfo")
@@ -150,7 +148,7 @@ func machine() string {
 	}
 	kernel := runtime.GOOS
 	var u unix.Utsname
-	if unix.Uname(&u) == nil { // the rest of the release can name the machine
+	if unix.Uname(&u) == nil { // the rest of the release can contain the machine's name
 		release, _, _ := bytes.Cut(u.Release[:bytes.IndexByte(u.Release[:], 0)], []byte("-"))
 		kernel = unix.ByteSliceToString(u.Sysname[:]) + " " + string(release)
 	}

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// usage is what a Redis, or several, have done so far.
+// usage is the work of one Redis, or of several, so far.
 type usage struct {
-	scripts, commands int // commands: those inside scripts too
+	scripts, commands int // commands includes those inside scripts
 	gets, sets        int
-	misses            int // reads of keys that aren't there
+	misses            int // reads of keys that do not exist
 	connections       int
 	cpu               time.Duration
 }
@@ -32,7 +32,7 @@ func usageOf(monitors ...*client) (sum usage, err error) {
 	for _, m := range monitors {
 		info, err := m.do("INFO", "everything")
 		if err != nil {
-			return usage{}, fmt.Errorf("cannot ask Redis what it has done: %w", err)
+			return usage{}, fmt.Errorf("cannot ask Redis for its work so far: %w", err)
 		}
 		sum = sum.plus(parseUsage(info.text), 1)
 	}

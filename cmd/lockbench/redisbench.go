@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// load is one run of redis-benchmark, which Redis brings along.
+// load is one run of redis-benchmark, a part of Redis.
 type load struct {
 	addr     string
 	test     string // GET or SET
@@ -26,13 +26,13 @@ type load struct {
 // benchKey is the one key that GET and SET use, unless they use random ones.
 const benchKey = "key:__rand_int__"
 
-// loadLimit is for one run of redis-benchmark, far longer than any should take.
+// loadLimit bounds a run of redis-benchmark. It is far longer than any run should take.
 const loadLimit = time.Minute
 
-// run is until all requests are answered, or ctx is done. An error reply, a lost connection and a
-// report that isn't whole are errors.
+// run returns when all requests are answered, or ctx is done. An error reply, a lost connection and
+// an incomplete report are errors.
 func (l load) run(ctx context.Context) (figures, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, loadLimit, fmt.Errorf("not done after %v",
+	ctx, cancel := context.WithTimeoutCause(ctx, loadLimit, fmt.Errorf("it still ran after %v",
 		loadLimit))
 	defer cancel()
 	host, port, _ := net.SplitHostPort(l.addr)
@@ -61,11 +61,11 @@ func (l load) run(ctx context.Context) (figures, error) {
 	return f, err
 }
 
-// complaint is the first line of what was said on stderr that is more than a remark.
+// complaint is the first line of stderr that is more than a remark.
 func complaint(stderr string) string {
 	for line := range strings.Lines(stderr) {
 		line = strings.TrimSpace(line)
-		// It asks for the configuration to show it, and a proxy may not know CONFIG.
+		// redis-benchmark asks for the configuration, and a proxy may not know CONFIG.
 		if line != "" && !strings.HasPrefix(line, "WARN") {
 			return line
 		}
@@ -76,14 +76,14 @@ func complaint(stderr string) string {
 // parseBenchmark reads the CSV of redis-benchmark 7 and later, which has a header of column names.
 func parseBenchmark(out, test string) (figures, error) {
 	reader := csv.NewReader(strings.NewReader(out))
-	reader.FieldsPerRecord = -1 // with --cluster, it says something about the nodes first
+	reader.FieldsPerRecord = -1 // with --cluster, lines about the nodes come first
 	rows, err := reader.ReadAll()
 	if err != nil {
 		return nil, fmt.Errorf("redis-benchmark printed no CSV: %w", err)
 	}
 	last := len(rows) - 1
 	if last < 1 || rows[last][0] != test || len(rows[last]) != len(rows[last-1]) {
-		return nil, fmt.Errorf("redis-benchmark didn't report on %s: it printed %q", test, out)
+		return nil, fmt.Errorf("redis-benchmark did not report on %s: it printed %q", test, out)
 	}
 	f := figures{}
 	for i, name := range rows[last-1] {

@@ -16,14 +16,14 @@ func (w workload) String() string {
 	return fmt.Sprintf("%s, %s, P=%d, %d B", w.test, count(w.clients, "client"), w.pipeline, w.size)
 }
 
-// The workload that the others differ from in one respect.
+// Other workloads differ from the usual one in one respect.
 const (
 	usualClients = 50
 	usualSize    = 64
 )
 
-// relaySuite is GET and SET by redis-benchmark, directly and through each proxy: what it costs that
-// a proxy is in between.
+// relaySuite is GET and SET by redis-benchmark, directly and through each proxy. It shows the costs
+// of a proxy.
 func relaySuite(quick bool) *suite {
 	run, rounds := 800*time.Millisecond, 5
 	var workloads []workload
@@ -44,13 +44,14 @@ func relaySuite(quick bool) *suite {
 		both(1000, 16, usualSize)
 		both(5000, 1, usualSize)
 	}
-	requests := map[workload]int{} // as many as keep Redis busy for the time of a run
+	requests := map[workload]int{} // enough to keep Redis busy for the time of a run
 	return &suite{name: "relay", title: "GET and SET", rounds: rounds, others: true,
 		needs: needs{haproxy: true, twemproxy: true}, base: viaDirect,
 		about: "By redis-benchmark, which has one thread. P is how many requests a client sends " +
-			"before it waits for the replies. After each run Redis is asked whether it has seen " +
-			"all requests and had a value for each GET. Processor time is µs for each request; " +
-			"where redis-benchmark's is near the time between requests, it is the bound.",
+			"before it waits for the replies. After each run lockbench asks Redis whether it has " +
+			"seen all requests and had a value for each GET. Processor time is µs for each " +
+			"request. Where the client CPU is near the time between requests, the client limits " +
+			"the rate.",
 		columns: []column{{"requests/s", "%.0f", true}, {"p50 ms", "%.3f", false},
 			{"p99 ms", "%.3f", false}, {"client CPU", "%.1f", false}, {"proxy CPU", "%.1f", false},
 			{"Redis CPU", "%.1f", true}},
@@ -60,11 +61,11 @@ func relaySuite(quick bool) *suite {
 					measure := func(b *bench) (f figures, err error) {
 						if requests[w] == 0 {
 							if requests[w], err = b.calibrate(w, run); err != nil {
-								return nil, fmt.Errorf("cannot tell how much to send: %w", err)
+								return nil, fmt.Errorf("cannot find out how many requests to send: %w", err)
 							}
 						}
 						f, err = b.benchmark(way, w, requests[w])
-						if way == viaDirect && err == nil { // if calibrated at a bad moment
+						if way == viaDirect && err == nil { // the calibration may have met a bad moment
 							requests[w] = max(requests[w], int(f["requests/s"]*run.Seconds()))
 						}
 						return f, err
@@ -85,9 +86,9 @@ func (l *lab) waysWith(first string, others ...string) []string {
 	return append(ways, others...)
 }
 
-// calibrate finds out how many requests keep Redis busy for a time.
+// calibrate finds the number of requests that keep Redis busy for a time.
 func (b *bench) calibrate(w workload, d time.Duration) (int, error) {
-	least := 4 * w.clients * w.pipeline // or some clients would have nothing to send
+	least := 4 * w.clients * w.pipeline // otherwise some clients would have nothing to send
 	for n := max(least, 500); ; n *= 4 {
 		f, err := b.benchmark(viaDirect, w, n)
 		if err != nil {
@@ -99,11 +100,11 @@ func (b *bench) calibrate(w workload, d time.Duration) (int, error) {
 	}
 }
 
-// benchmark runs redis-benchmark once and looks that Redis itself has seen all of it: a proxy that
-// answers by itself, loses requests or sends them twice is no measure.
+// benchmark runs redis-benchmark once and checks that Redis has seen each request once: the figures
+// of a proxy that replies by itself, loses requests or repeats them do not count.
 func (b *bench) benchmark(way string, w workload, requests int) (f figures, err error) {
 	s := b.ways[way]
-	if err := s.serves(); err != nil { // redis-benchmark would try to connect for ever
+	if err := s.serves(); err != nil { // redis-benchmark would try to connect forever
 		return nil, fmt.Errorf("not running: %w", err)
 	}
 	if _, err := b.monitors[0].do("SET", benchKey, strings.Repeat("x", w.size)); err != nil {
@@ -123,8 +124,8 @@ func (b *bench) benchmark(way string, w workload, requests int) (f figures, err 
 	return f, w.seenBy(used, requests)
 }
 
-// seenBy is an error unless Redis has done what was asked for. redis-benchmark sends whole
-// pipelines: of the last some more than it counts.
+// seenBy returns an error unless Redis has run the requests. redis-benchmark sends whole pipelines,
+// and of the last ones more requests than it counts.
 func (w workload) seenBy(u usage, requests int) error {
 	done := u.gets
 	if w.test == "SET" {

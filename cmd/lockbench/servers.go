@@ -17,11 +17,10 @@ import (
 	"time"
 )
 
-// server is a process that speaks the Redis protocol, which can be started again on the same
-// address.
+// server is a process that speaks the Redis protocol. start can be called again after end.
 type server struct {
 	addr  string
-	admin string // of a lockproxy: where it serves its metrics
+	admin string // of a lockproxy: the address of its metrics
 	path  string
 	args  []string
 	cmd   *exec.Cmd
@@ -33,7 +32,7 @@ func (s *server) start(ctx context.Context) error {
 	s.log.Reset()
 	s.cmd = exec.Command(s.path, s.args...)
 	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
-	// a Ctrl-C is for lockbench, which ends its servers itself
+	// A Ctrl-C must reach lockbench alone, which ends its servers itself.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := s.cmd.Start(); err != nil {
 		return fmt.Errorf("cannot start %s: %w", s.path, err)
@@ -47,14 +46,14 @@ func (s *server) start(ctx context.Context) error {
 			return ctx.Err()
 		case time.Now().After(deadline):
 			s.end()
-			return fmt.Errorf("%s doesn't serve on %s: %w: it said: %s", s.path, s.addr, err,
+			return fmt.Errorf("%s does not serve on %s: %w: it printed: %s", s.path, s.addr, err,
 				strings.TrimSpace(s.log.String()))
 		}
 	}
 }
 
-// serves asks what a proxy cannot answer by itself. A node that serves no slots, yet or of that
-// key, is up as well.
+// serves asks a question that a proxy cannot answer by itself. A node of a cluster serves, too, if
+// it has no slots yet, or not that of the key.
 func (s *server) serves() error {
 	c, err := dial(s.addr)
 	if err != nil {
@@ -68,14 +67,14 @@ func (s *server) serves() error {
 		strings.Contains(err.Error(), "CLUSTERDOWN")):
 		return nil
 	case err == nil && !r.null:
-		return errors.New("it knows a value where there is none")
+		return errors.New("it has a value for a key that does not exist")
 	}
 	return err
 }
 
 func (s *server) process() process { return process(s.cmd.Process.Pid) }
 
-// end asks the process to stop, and makes it if it doesn't. It can be called again.
+// end asks the process to stop, and kills it if it does not. end can be called again.
 func (s *server) end() {
 	if s.cmd == nil || s.cmd.Process == nil || s.cmd.ProcessState != nil {
 		return
@@ -89,7 +88,7 @@ func (s *server) end() {
 //go:embed install.sh
 var installScript string
 
-// install installs HAProxy and twemproxy where they are missing.
+// install installs HAProxy and twemproxy if they are missing.
 func install(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "sh", "-s")
 	cmd.Stdin = strings.NewReader(installScript)
@@ -100,7 +99,7 @@ func install(ctx context.Context) error {
 	return nil
 }
 
-// find is the path of a program. Some systems have servers where only root looks.
+// find is the path of a program. Some systems have servers in directories for root alone.
 func find(program string) (string, error) {
 	path, err := exec.LookPath(program)
 	for _, dir := range []string{"/usr/sbin", "/usr/local/sbin"} {
@@ -114,8 +113,8 @@ func find(program string) (string, error) {
 	return path, nil
 }
 
-// findProxies makes the paths of the proxies absolute, or builds one from the source that lockbench
-// is run in if none is named.
+// findProxies makes the paths of the proxies absolute. If there is none, it builds one from the
+// source in which lockbench runs.
 func (l *lab) findProxies() error {
 	if len(l.proxies) == 0 {
 		path := filepath.Join(l.dir, "lockproxy")
@@ -161,7 +160,7 @@ func (l *lab) findProxies() error {
 	return nil
 }
 
-// printed is what a program prints, "" if it fails.
+// printed is the output of a program, "" if the program fails.
 func printed(program string, args ...string) string {
 	out, err := exec.Command(program, args...).CombinedOutput()
 	if err != nil {
@@ -170,20 +169,20 @@ func printed(program string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// versions are of what is measured, and by what.
+// versions name the programs and libraries of a run.
 type versions []string
 
 func (v *versions) add(name, version string) { *v = append(*v, name+" "+version) }
 
-// quiet is how much of the cores others can use for the figures to be worth keeping.
+// quiet is the share of the cores that other programs may use if the figures are to be kept.
 const quiet = 0.03
 
-// others says how much of the machine was used by other programs.
+// others says how much of the machine other programs have used.
 func (l *lab) others() string {
 	share := l.watch.others()
 	text := fmt.Sprintf("other programs used %.0f %% of the cores meanwhile", 100*share)
 	if share > quiet {
-		text += ": **too much for the figures to be relied on**"
+		text += ": **too much for reliable figures**"
 	}
 	return text
 }

@@ -20,8 +20,7 @@ type suite struct {
 	needs              needs
 	base               string // the way that the others are compared with; "" if there is none
 	columns            []column
-	// cases is asked when it is known which proxies are measured. Those of a workload follow each
-	// other.
+	// cases is called once the proxies are known. The cases of a workload follow each other.
 	cases func(l *lab) []benchCase
 }
 
@@ -38,11 +37,11 @@ type benchCase struct {
 	measure       func(b *bench) (figures, error)
 }
 
-// figures are the results of a run, by the names of columns. Those that have no column are in the
-// CSV only.
+// figures are the results of a run, by the names of columns. Figures without a column are only in
+// the CSV.
 type figures map[string]float64
 
-// result is the figures of a case in one round, or why there are none.
+// result is the figures of a case in one round, or the error of the run.
 type result struct {
 	round         int
 	workload, way string
@@ -82,8 +81,8 @@ type lab struct {
 	watch    watch
 }
 
-// report measures the suites and writes what they came to. Runs that fail are in the report, and
-// make it an error at its end.
+// report measures the suites and writes their figures. The report names runs that fail, and report
+// returns an error if there are any.
 func report(ctx context.Context, f *flags, suites []*suite, stdout, log io.Writer) (err error) {
 	dir, err := os.MkdirTemp("", "lockbench")
 	if err != nil {
@@ -183,8 +182,8 @@ func (l *lab) measure(s *suite, only string) (results []result, err error) {
 	return results, nil
 }
 
-// turns is the order in which a round goes through the cases. Every round begins with another
-// workload, and each workload with another way, so that none always follows the same.
+// turns is the order of the cases in a round. Every round begins with another workload, and each
+// workload with another way, so that no case always follows the same one.
 func turns(cases []benchCase, round int) (order []int) {
 	var groups [][]int
 	for i, c := range cases {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// markdown is a table: a row for each workload and way, its cells medians over the rounds, in
-// brackets the least and most of them.
+// markdown is a table with a row for each workload and way. Its cells are medians over the rounds,
+// with the least and most of them in brackets.
 func (s *suite) markdown(results []result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", s.title, s.about)
@@ -71,7 +71,7 @@ func distinct(results []result) (list []result) {
 	return list
 }
 
-// rounds is a figure of a case in every round; what a run didn't come to has failed.
+// rounds is a figure of a case in every round. A run that does not have the figure has failed.
 func rounds(results []result, workload, way, figure string) (values []float64) {
 	for _, r := range results {
 		if r.workload == workload && r.way == way {
@@ -97,7 +97,7 @@ func ratios(of, base []float64) []float64 {
 	return list
 }
 
-// summary is "median (least–most)"; of a single round there is no spread.
+// summary is "median (least–most)". A single round has no spread.
 func summary(values []float64, verb string) string {
 	good := slices.DeleteFunc(slices.Clone(values), math.IsNaN)
 	if len(good) == 0 {

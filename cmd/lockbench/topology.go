@@ -19,13 +19,13 @@ import (
 	"lockproxy/internal/test/freeport"
 )
 
-// The ways to Redis that are compared. Each lockproxy that is measured is one by its name.
+// The ways to Redis that lockbench compares. Each lockproxy is one, by its name.
 const (
 	viaDirect    = "direct"
 	viaLockproxy = "lockproxy" // unless --proxy says otherwise
 	viaHAProxy   = "HAProxy"
 	viaTwemproxy = "twemproxy"
-	// After the name of a proxy: another process of it, which is the same, or reaches Redis with TLS.
+	// After the name of a proxy: a second process of it, or one that reaches Redis with TLS.
 	viaSecond = ", second"
 	byTLS     = " by TLS"
 )
@@ -37,7 +37,7 @@ type needs struct {
 	second             bool // two of each lockproxy
 	haproxy, twemproxy bool
 	tls                bool // other lockproxies and another HAProxy reach Redis with TLS
-	masters            int  // of a Redis Cluster, which lockproxy is in front of
+	masters            int  // of a Redis Cluster behind lockproxy
 	admin              bool // lockproxy serves metrics
 }
 
@@ -49,11 +49,11 @@ type bench struct {
 	ways        map[string]*server // by the names of ways
 	lockproxies []*server
 	monitors    []*client // of Redis, or of the masters
-	shards      []*client // of the Redises that twemproxy spreads keys over, next to a cluster
+	shards      []*client // of the separate Redises behind twemproxy, next to a cluster
 	tlsAddr     string    // of Redis
 }
 
-// open starts a Redis and what else is needed, in front of it. close ends them.
+// open starts a Redis and the proxies in front of it. close ends them.
 func (l *lab) open(n needs) (*bench, error) {
 	b := &bench{lab: l, needs: n, ways: map[string]*server{}}
 	if n.fresh {
@@ -118,7 +118,7 @@ func (b *bench) close() {
 	for _, c := range append(b.monitors, b.shards...) {
 		c.close()
 	}
-	for _, s := range slices.Backward(b.running) { // what stands in front first
+	for _, s := range slices.Backward(b.running) { // proxies first
 		s.end()
 	}
 }
@@ -133,7 +133,7 @@ func (b *bench) empty() error {
 	return nil
 }
 
-// restart starts the proxies again, so that the next run is no victim of one that failed.
+// restart starts the proxies again, so that a failed run does not affect the next one.
 func (b *bench) restart() error {
 	for _, s := range b.running {
 		if s.path == redisServer {
@@ -147,7 +147,7 @@ func (b *bench) restart() error {
 	return nil
 }
 
-// during is what Redis, or the masters, and a way's proxy have used while work ran.
+// during is how much Redis, or the masters, and a way's proxy have used while work ran.
 func (b *bench) during(way string, work func() error) (redis usage, proxy time.Duration,
 	err error) {
 	ask := func() (usage, time.Duration, error) {
@@ -194,22 +194,22 @@ func (b *bench) launch(name string, s *server) error {
 
 const (
 	redisServer = "redis-server"
-	// maxClients is how many clients the servers are told to accept.
+	// maxClients is the number of clients that servers accept.
 	maxClients = 12000
-	// spareFiles is how many files a server may have open in addition to its clients' connections.
+	// spareFiles is the number of files that a server may have open besides its clients' connections.
 	spareFiles = 400
-	// backlog is how many connections can wait to be accepted: as many as thousands of clients that
-	// come at once need.
+	// backlog is the number of connections that can wait to be accepted, enough for thousands of
+	// clients that connect at once.
 	backlog = "4096"
-	// busOffset is from a node's port to that on which the others talk to it.
+	// busOffset is the distance from a node's port to the port of the cluster bus.
 	busOffset = 10000
 )
 
-// most is how many clients a proxy can have, wanted at most: each process can have only so many
-// files open, and a proxy may need two for a client.
+// most is the number of clients that a proxy can have, at most wanted. A process can have only so
+// many files open, and a proxy may need two for a client.
 func (l *lab) most(wanted int) int { return min(wanted, (l.files-spareFiles)/2) }
 
-// startRedis starts one, with a connection that asks it for what it does.
+// startRedis starts a Redis, with a connection that asks it for its figures.
 func (b *bench) startRedis(name string, more ...string) (*server, *client, error) {
 	addr, err := freeport.Addr(busOffset)
 	if err != nil {
@@ -231,7 +231,7 @@ func (b *bench) startRedis(name string, more ...string) (*server, *client, error
 	return s, monitor, nil
 }
 
-// startRedises starts the Redis, or the cluster, and says how lockproxy finds it.
+// startRedises starts the Redis, or the cluster, and returns its URL for lockproxy.
 func (b *bench) startRedises() (upstream string, err error) {
 	if b.masters > 0 {
 		return b.startCluster()
@@ -268,8 +268,7 @@ func (b *bench) startLockproxy(name, path, upstream string, more ...string) erro
 	return b.launch(name, s)
 }
 
-// startHAProxy starts it as a plain TCP proxy, otherwise as it is by itself: with a thread for each
-// core.
+// startHAProxy starts HAProxy as a plain TCP proxy, by default with a thread for each core.
 func (b *bench) startHAProxy(name, redis string) error {
 	addr, err := freeport.Addr()
 	if err != nil {
@@ -289,9 +288,8 @@ listen redis
 `, b.most(maxClients), addr, backlog, redis), "-f")
 }
 
-// startTwemproxy starts it with one connection to Redis, which is its default and what it is made
-// for. It knows no clusters: next to one it is in front of as many Redises that know nothing of
-// each other.
+// startTwemproxy starts twemproxy with one connection to Redis, its default. It knows no clusters:
+// next to a cluster, it is in front of as many separate Redises.
 func (b *bench) startTwemproxy() error {
 	servers := ""
 	for range b.masters {
@@ -309,7 +307,7 @@ func (b *bench) startTwemproxy() error {
 	if err != nil {
 		return err
 	}
-	stats, err := freeport.Addr() // it always serves statistics, by default to everybody
+	stats, err := freeport.Addr() // it always serves statistics, by default on all addresses
 	if err != nil {
 		return err
 	}
@@ -332,12 +330,11 @@ func (b *bench) configured(name, program, addr, config string, args ...string) e
 	return b.launch(name, &server{addr: addr, path: path, args: append(args, file)})
 }
 
-// certFile and keyFile are of the Redis that is reached with TLS. The certificate is its own
-// authority.
+// certFile and keyFile belong to the Redis that serves TLS. The certificate is its own authority.
 func (l *lab) certFile() string { return filepath.Join(l.dir, "redis.crt") }
 func (l *lab) keyFile() string  { return filepath.Join(l.dir, "redis.key") }
 
-// makeTLS writes these, and says what makes a Redis serve TLS on addr as well.
+// makeTLS writes these, and returns the arguments by which a Redis serves TLS on addr, too.
 func (l *lab) makeTLS() (addr string, args []string, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// durations are sorted when quantiles are asked for.
+// durations must be sorted before at is called.
 type durations []time.Duration
 
 // at is the quantile q, 0 to 1.
@@ -28,7 +28,7 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 
 func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// each divides by what was done; nothing was done for nothing.
+// each divides by a count, or by 1 if the count is 0.
 func each(amount float64, times int) float64 { return amount / float64(max(times, 1)) }
 
 func count(n int, noun string) string {

@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// visitKind is what each client does before its GET.
+// visitKind says how a client connects before its GET.
 type visitKind int
 
 const (
 	noLogin visitKind = iota
 	withAuth
 	withSelect
-	tlsUpstream // no login; Redis is reached with TLS
+	tlsUpstream // no login; TLS to Redis
 )
 
 var visitKinds = []string{"no login", "AUTH", "AUTH and SELECT", "TLS to Redis"}
 
-// Clients log in as visitUser, and read visitKey.
+// A client logs in as visitUser, and reads visitKey.
 const visitUser, visitPassword, visitKey = "visitor", "secret", "lockbench:value"
 
-// visitsSuite is clients that connect, ask for one value and close, again and again, as each page
-// of PHP and each call of a serverless function does.
+// visitsSuite is clients that connect, ask for one value and close, as each page of PHP and each
+// call of a serverless function does.
 func visitsSuite(quick bool) *suite {
 	run, rounds := 600*time.Millisecond, 5
 	if quick {
@@ -33,8 +33,8 @@ func visitsSuite(quick bool) *suite {
 	return &suite{name: "visits", title: "Connect, GET, close", rounds: rounds, others: true,
 		needs: needs{haproxy: true, twemproxy: true, tls: true}, base: viaHAProxy,
 		about: fmt.Sprintf("Clients that connect, ask for one value and close, again and again for "+
-			"%v; some log in first, and choose a database. With TLS to Redis, clients speak TLS to "+
-			"it directly, and a proxy does for clients that don't. Connections are those that Redis "+
+			"%v; some log in first, and choose a database. With TLS to Redis, a direct client uses "+
+			"TLS, and a proxy uses it for clients without TLS. Connections are those that Redis "+
 			"gets for each visit. twemproxy knows one login for all, no databases, and no TLS.", run),
 		columns: []column{{"visits/s", "%.0f", true}, {"p99 ms", "%.2f", false},
 			{"connections", "%.2f", false}, {"proxy CPU", "%.0f", false}, {"Redis CPU", "%.0f", false}},
@@ -78,7 +78,7 @@ func (b *bench) visits(way string, kind visitKind, n int, d time.Duration) (figu
 	case err != nil:
 		return nil, err
 	case len(all) > used.gets:
-		return nil, fmt.Errorf("Redis has seen %d GETs of %d", used.gets, len(all))
+		return nil, fmt.Errorf("Redis has seen only %d of %d GETs", used.gets, len(all))
 	}
 	f := figures{"visits/s": rate, "p99 ms": ms(all.at(0.99)),
 		"connections": each(float64(used.connections), len(all)),
@@ -89,7 +89,7 @@ func (b *bench) visits(way string, kind visitKind, n int, d time.Duration) (figu
 	return f, nil
 }
 
-// drive has n clients visit until the time has expired.
+// drive lets n clients visit until the time has expired.
 func (b *bench) drive(way string, kind visitKind, n int, d time.Duration) (rate float64,
 	all durations, err error) {
 	var mu sync.Mutex
@@ -99,7 +99,7 @@ func (b *bench) drive(way string, kind visitKind, n int, d time.Duration) (rate 
 		running.Go(func() {
 			var own durations
 			var failed error
-			for again := true; again; again = failed == nil && time.Since(began) < d { // once at least
+			for again := true; again; again = failed == nil && time.Since(began) < d { // at least once
 				from := time.Now()
 				failed = b.visit(way, kind)
 				own = append(own, time.Since(from))

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// waitingSuite is clients that wait for locks that are held: what they cost while nothing happens,
-// and how soon they are served. Each case has a Redis and two lockproxies of its own.
+// waitingSuite is clients that wait for held locks. It shows their costs while nothing happens, and
+// how soon they get a lock that is freed. Each case has a Redis and two lockproxies of its own.
 func waitingSuite(quick bool) *suite {
 	some, many, rounds := 1000, 10000, 3
 	if quick {
@@ -26,14 +26,14 @@ func waitingSuite(quick bool) *suite {
 	}
 	s := &suite{name: "waiting", title: "Waiting", rounds: rounds, needs: needs{fresh: true},
 		about: fmt.Sprintf("Clients with LOCK … WAIT 0 through one lockproxy, for locks that a "+
-			"client of another lockproxy holds. KB and goroutines are for each of them, beyond "+
-			"those of an idle client: of the resident memory, and of what Go has in use after a "+
-			"collection. Nothing happens for %v: processor time is of one core. Then, where many "+
-			"wait for each lock, all locks are released and everybody releases at once what it is "+
-			"given: the time until the last has had its turn. Where each waits for a lock of its "+
-			"own, %d locks each are freed, one after the other: by UNLOCK at the waiters' lockproxy, "+
-			"at another one, by DEL at Redis, and by their timeout. Milliseconds until the waiter "+
-			"has its token.", w.quiet, w.sample),
+			"client of another lockproxy holds. KB and goroutines are for each waiter, beyond those "+
+			"of an idle client: RSS is resident memory, and live is the memory that Go has in use "+
+			"after a collection. Nothing happens for %v, and processor time is a share of one core. "+
+			"With many waiters for a lock, all locks are then released, and each client releases "+
+			"its lock at once; all served is the time until the last client has had its turn. With "+
+			"a lock for each waiter, %d locks each are freed by UNLOCK at the waiters' lockproxy, "+
+			"at another one, by DEL at Redis, and by their timeout; the columns are milliseconds "+
+			"until the waiter has its token.", w.quiet, w.sample),
 		columns: []column{{"RSS KB", "%.1f", false}, {"live KB", "%.1f", false},
 			{"goroutines", "%.2f", false}, {"scripts/s", "%.0f", false},
 			{"commands/s", "%.0f", false}, {"Redis CPU %", "%.1f", false},
@@ -62,7 +62,7 @@ func waitingSuite(quick bool) *suite {
 	return s
 }
 
-// freedHow is how a lock is freed.
+// freedHow are the ways to free a lock.
 var freedHow = []string{"here", "elsewhere", "DEL", "expiry"}
 
 // waiting is one case.
@@ -70,7 +70,7 @@ type waiting struct {
 	proxy          proxyBinary
 	clients, locks int
 	quiet          time.Duration
-	sample         int // how many locks are freed in each way
+	sample         int // the number of locks that are freed in each way
 }
 
 // line is the clients of one run.
@@ -81,10 +81,10 @@ type line struct {
 	tokens          []string
 	waiters         clients
 	running         sync.WaitGroup
-	served          []chan served // of each waiter, with room for what it is given
+	served          []chan served // of each waiter, with room for one
 }
 
-// served is how a wait ended.
+// served is the end of a wait.
 type served struct {
 	at  time.Time
 	err error
@@ -114,8 +114,7 @@ func (w waiting) measure(shared *bench) (figures, error) {
 	return f, l.freeEach(f)
 }
 
-// begin lets all clients wait, and looks what they need beyond what they needed when they were
-// idle.
+// begin lets all clients wait, and measures the memory that a waiter needs beyond an idle client.
 func (l *line) begin(f figures) (err error) {
 	if l.here, err = dial(l.ways[l.proxy.name].addr); err != nil {
 		return err
@@ -158,13 +157,13 @@ func (l *line) begin(f figures) (err error) {
 
 func lockName(i int) string { return "lock:" + strconv.Itoa(i) }
 
-// wait lets a client wait. One of many that wait for a lock releases what it is given.
+// wait lets a client wait. If the lock has several waiters, the client releases it at once.
 func (l *line) wait(i int, name string) {
 	c := l.waiters[i]
 	l.running.Go(func() {
 		token, err := c.number("LOCK", name, "3600", "WAIT", "0")
 		if err == nil && token == 0 {
-			err = errors.New("a LOCK that waits for ever answered null")
+			err = errors.New("the reply to a LOCK with WAIT 0 is null")
 		}
 		s := served{time.Now(), err}
 		if err == nil && l.locks < l.clients {
@@ -185,13 +184,13 @@ func (l *line) allWait() error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("after a minute %v of %d clients wait",
+			return fmt.Errorf("after a minute only %v of %d clients wait",
 				metrics["lockproxy_lock_waiters"], l.clients)
 		}
 	}
 }
 
-// metrics are those without labels of the waiters' lockproxy.
+// metrics are the metrics of the waiters' lockproxy that have no labels.
 func (l *line) metrics() (map[string]float64, error) {
 	text, err := fetch("http://" + l.ways[l.proxy.name].admin + "/metrics")
 	values := map[string]float64{}
@@ -204,7 +203,7 @@ func (l *line) metrics() (map[string]float64, error) {
 	return values, err
 }
 
-// memory is what the waiters' lockproxy needs, by the names of columns.
+// memory is the memory of the waiters' lockproxy, by the names of columns.
 func (l *line) memory() (figures, error) {
 	s := l.ways[l.proxy.name]
 	if _, err := fetch("http://" + s.admin + "/debug/pprof/heap?gc=1"); err != nil {
@@ -250,7 +249,7 @@ func (l *line) rest(f figures) error {
 	return err
 }
 
-// handThrough releases all locks once: each client releases what it is given.
+// handThrough releases all locks once. Each client then releases the lock that it gets.
 func (l *line) handThrough(f figures) error {
 	began := time.Now()
 	for i, token := range l.tokens {
@@ -280,7 +279,7 @@ func free(c *client, name, token string) error {
 	return err
 }
 
-// await returns when a client was given its lock.
+// await returns when a client has got its lock.
 func (l *line) await(i int) (time.Time, error) {
 	select {
 	case s := <-l.served[i]:
@@ -288,7 +287,7 @@ func (l *line) await(i int) (time.Time, error) {
 	case <-l.ctx.Done():
 		return time.Time{}, context.Cause(l.ctx)
 	case <-time.After(time.Minute):
-		return time.Time{}, fmt.Errorf("client %d was not given its lock for a minute", i)
+		return time.Time{}, fmt.Errorf("client %d got no lock within a minute", i)
 	}
 }
 
@@ -308,7 +307,7 @@ func (l *line) freeEach(f figures) error {
 			}
 			at, err := l.await(i)
 			if err != nil {
-				return fmt.Errorf("freed by %s: %w", how, err)
+				return fmt.Errorf("a lock freed by %s: %w", how, err)
 			}
 			took = append(took, at.Sub(began))
 		}
@@ -319,7 +318,7 @@ func (l *line) freeEach(f figures) error {
 	return err
 }
 
-// apart is how long the line is left alone before each release.
+// apart is the pause before each release.
 const apart = 5 * time.Millisecond
 
 func (l *line) free(how string, i int) error {
@@ -333,7 +332,7 @@ func (l *line) free(how string, i int) error {
 	return err
 }
 
-// expire lets clients that were served wait for locks that time out one after the other.
+// expire lets served clients wait for locks that expire one after the other.
 func (l *line) expire() (took durations, err error) {
 	name := func(i int) string { return "expires:" + strconv.Itoa(i) }
 	ends := make([]time.Time, l.sample)
@@ -342,13 +341,13 @@ func (l *line) expire() (took durations, err error) {
 		if _, err := l.elsewhere.number("LOCK", name(i), fmt.Sprintf("%.3f", timeout)); err != nil {
 			return nil, err
 		}
-		value, err := l.monitors[0].do("GET", name(i)) // in milliseconds, by the clock of all
+		value, err := l.monitors[0].do("GET", name(i)) // in milliseconds, by the clock of the machine
 		if err != nil {
 			return nil, err
 		}
 		end, err := strconv.ParseInt(value.text, 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("a lock's end: %w", err)
+			return nil, fmt.Errorf("cannot read the end of a lock: %w", err)
 		}
 		ends[i] = time.UnixMilli(end)
 		l.wait(i, name(i))
@@ -356,7 +355,7 @@ func (l *line) expire() (took durations, err error) {
 	for i, end := range ends {
 		at, err := l.await(i)
 		if err != nil {
-			return nil, fmt.Errorf("after an expiry: %w", err)
+			return nil, fmt.Errorf("a lock that expired: %w", err)
 		}
 		took = append(took, at.Sub(end))
 	}

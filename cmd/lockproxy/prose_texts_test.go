@@ -16,7 +16,7 @@ var (
 	says        = regexp.MustCompile(`^(New|Errorf|Debug|Info|Warn|Error)$`)
 	textClause  = regexp.MustCompile(`(?:^|[:;] )(?:[Ww]hat|[Ww]hatever|[Ww]hoever|[Ww]hether) `)
 	noSubject   = regexp.MustCompile(`^(What|Whatever|That|Which|Whoever|Whether|It|They|These|Those) `)
-	notProduct  = regexp.MustCompile(`_test\.go$|^(internal/)?test/|^(examples|clients|deploy)/`)
+	notProduct  = regexp.MustCompile(`_test\.go$|testdata/|^(examples|clients|deploy)/`)
 	clauseParts = regexp.MustCompile(`[:;.] `)
 )
 

@@ -1,13 +1,13 @@
-// Command locktools has the tools of those who change lockproxy, which test more than go test does:
+// Command locktools has the tools for people who change lockproxy. They test more than go test:
 //
-//	locktools soak     random faults of machines, networks and operators, and a check of what
-//	                   clients saw: see docs/bench.md and internal/test/faults/soak (Linux)
-//	locktools stress   a command, such as go test, on a machine that is as bad as machines are:
-//	                   see internal/test/stress
-//	locktools model    every order of steps of the lock protocol: see internal/test/model
-//	locktools mutate   changes of the product that no test notices: see internal/test/mutate
+//	locktools soak     causes random faults of machines, networks and operators, and checks the
+//	                   histories of the clients: see internal/test/faults/soak (Linux)
+//	locktools stress   runs a command, such as go test, under CPU and disk pressure, with random
+//	                   stalls: see internal/test/stress
+//	locktools model    tries every order of steps of the lock protocol: see internal/test/model
+//	locktools mutate   finds changes of the product that no test notices: see internal/test/mutate
 //
-// make long runs each of them; each has a --help of its own.
+// make long runs each of them. Each has a --help of its own.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"lockproxy/internal/test/stress"
 )
 
-// tools return the exit status.
+// tools are the tools by name. Each returns the exit status.
 var tools = map[string]func(args []string) int{
 	"soak": soakMain, "stress": stress.Main, "model": model.Main, "mutate": mutate.Main,
 }

@@ -22,22 +22,22 @@ import (
 	"lockproxy/internal/test/faults/soak"
 )
 
-// soakCommands are those of locktools soak.
+// soakCommands are the commands of locktools soak.
 type soakCommands struct {
 	Run    runCommand    `cmd:"" default:"withargs" help:"Run rounds of faults."`
-	Check  checkCommand  `cmd:"" help:"Judge histories that were written before."`
-	Client clientCommand `cmd:"" hidden:"" help:"Be one client of a round."`
+	Check  checkCommand  `cmd:"" help:"Judge histories that earlier runs have written."`
+	Client clientCommand `cmd:"" hidden:"" help:"Run one client of a round."`
 }
 
-// errViolations says that the service did not keep a promise.
-var errViolations = errors.New("a promise was not kept")
+// errViolations means that the service has broken a promise.
+var errViolations = errors.New("lockproxy has broken a promise")
 
-// soakMain does to lockproxy what machines, networks and operators do, for as long as asked, and
-// checks its promises, see docs/guarantees.md. A seed decides everything that it does.
+// soakMain causes random faults of machines, networks and operators, and checks the promises of
+// docs/guarantees.md. A seed determines all faults.
 func soakMain(args []string) int {
 	var c soakCommands
 	parser := kong.Must(&c, kong.Name("locktools soak"),
-		kong.Description("Random faults against lockproxy, and a check of what its clients saw."))
+		kong.Description("Causes random faults, and checks the histories of the clients of lockproxy."))
 	parsed, err := parser.Parse(args)
 	parser.FatalIfErrorf(err)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -50,7 +50,7 @@ func soakMain(args []string) int {
 	return 0
 }
 
-// clientCommand is a client process: it writes what it does to standard output.
+// clientCommand is a client process. It writes its history to standard output.
 type clientCommand struct {
 	ID     int      `required:""`
 	Seed   uint64   `required:""`
@@ -76,9 +76,9 @@ func (c *clientCommand) Run(ctx context.Context) error {
 	return nil
 }
 
-// checkCommand judges histories again.
+// checkCommand judges histories of earlier runs.
 type checkCommand struct {
-	History []string `arg:"" type:"existingfile" help:"A file that a run has written."`
+	History []string `arg:"" type:"existingfile" help:"A history that a run has written."`
 }
 
 // Run judges each of them.

@@ -17,18 +17,18 @@ import (
 
 // runCommand is the soak itself.
 type runCommand struct {
-	Duration time.Duration `default:"10m" help:"How long (default ${default})."`
-	Seed     uint64        `help:"What all faults follow from; a random one if it is 0."`
+	Duration time.Duration `default:"10m" help:"The duration of the run (default ${default})."`
+	Seed     uint64        `help:"The seed of all faults; 0 chooses one at random."`
 	Round    int           `default:"1" help:"The first round (default ${default})."`
-	Rounds   int           `help:"How many rounds at most; as many as the time allows if it is 0."`
-	Only     []string      `help:"Only these kinds of faults."`
-	Plan     bool          `help:"Print what would be done, and do nothing."`
-	Out      string        `default:"." type:"existingdir" help:"For histories and the summary (default: here)."`
-	Summary  string        `help:"Write the summary to this file too."`
-	Proxy    string        `type:"existingfile" help:"A built lockproxy, instead of one with -race."`
-	Machine  bool          `default:"true" negatable:"" help:"Two clients on a machine that vanishes."`
-	Clients  int           `default:"14" help:"Competing clients (default ${default})."`
-	Far      time.Duration `help:"One proxy is so far from Redis, in each direction."`
+	Rounds   int           `help:"The number of rounds; 0 runs rounds until the time has expired."`
+	Only     []string      `help:"Cause only these kinds of faults."`
+	Plan     bool          `help:"Print the plan, and run nothing."`
+	Out      string        `default:"." type:"existingdir" help:"The histories' folder (default: .)."`
+	Summary  string        `help:"Write the summary to this file, too."`
+	Proxy    string        `type:"existingfile" help:"A built lockproxy (default: one with -race)."`
+	Machine  bool          `default:"true" negatable:"" help:"Let two clients vanish with a machine."`
+	Clients  int           `default:"14" help:"The number of competing clients (default ${default})."`
+	Far      time.Duration `help:"The delay between one proxy and Redis, in each direction."`
 }
 
 // planned is the plan of a round.
@@ -38,20 +38,20 @@ func (c *runCommand) planned(round int) soak.Plan {
 	return p
 }
 
-// progressEvery is how often a line says how far it is.
+// progressEvery is the time between lines of progress.
 const progressEvery = 10 * time.Second
 
-// Run runs rounds until the time has expired, or ctx.
+// Run runs rounds until the time has expired, or ctx is done.
 func (c *runCommand) Run(ctx context.Context) error {
 	for _, name := range c.Only {
 		if !soak.Known(name) {
-			return fmt.Errorf("there is no fault %q: there are %q", name, soak.Kinds())
+			return fmt.Errorf("no fault is called %q: the faults are %q", name, soak.Kinds())
 		}
 	}
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64N(1e9)
 	}
-	fmt.Printf("seed %d: to repeat it, SEED=%d\n", c.Seed, c.Seed)
+	fmt.Printf("seed %d: SEED=%d repeats the faults\n", c.Seed, c.Seed)
 	if c.Plan {
 		for n := range max(c.Rounds, 1) {
 			fmt.Print(c.planned(c.Round + n))
@@ -72,7 +72,7 @@ func (c *runCommand) run(ctx context.Context) error {
 		return err
 	}
 	if !c.Machine {
-		fmt.Println("left out, as --no-machine says: machine vanished")
+		fmt.Println("--no-machine leaves out the fault: machine vanished")
 	}
 	bench, err := soak.NewBench(ctx, dir, programs, c.Seed, c.Machine)
 	if err != nil {
@@ -121,7 +121,7 @@ func (c *runCommand) writeSummary(s *soak.Summary, ran time.Duration) error {
 	return f.Close()
 }
 
-// rounds runs them, and returns errViolations if there were any.
+// rounds runs the rounds, and returns errViolations if there were any.
 func (c *runCommand) rounds(ctx context.Context, bench *soak.Bench, p *progress) (err error) {
 	load := soak.DefaultLoad()
 	load.Lockers = c.Clients
@@ -145,13 +145,13 @@ func (c *runCommand) rounds(ctx context.Context, bench *soak.Bench, p *progress)
 		if failed := r.History.Save(path); failed != nil {
 			return failed
 		}
-		fmt.Printf("its history is in %s; to repeat the faults: locktools soak --seed %d --round %d "+
-			"--rounds 1\n", path, c.Seed, n)
+		fmt.Printf("the history is in %s; locktools soak --seed %d --round %d --rounds 1 repeats "+
+			"the faults\n", path, c.Seed, n)
 	}
 	return err
 }
 
-// progress is what is told meanwhile.
+// progress is the state of the run, for lines of progress.
 type progress struct {
 	start time.Time
 	bench *soak.Bench

@@ -40,8 +40,8 @@ func (v verdict) figures() figures {
 			continue
 		case o.Outcome == history.Refused && strings.Contains(o.Got, "nothing was sent"):
 			f.unsent++
-		case o.Outcome == history.Unknown && (o.Got == "lost with what was before it" ||
-			o.Got == "what was before it was refused"):
+		case o.Outcome == history.Unknown && (o.Got == "an earlier question was lost" ||
+			o.Got == "an earlier question was refused"):
 			continue // its client has hung up
 		case o.Outcome == history.Unknown:
 			f.unknown++

@@ -1,7 +1,7 @@
-// Package badlink is a network link between clients and a server that a test can make bad: held in
-// one direction or both, cut, reset, slow, far, trickling, corrupting, torn within a reply, or saying
-// more than the server says.
+// Package badlink is a network link between clients and a server that a test can make bad. The link
+// can hold bytes in one direction or both, delay, slow down or corrupt them, break connections,
+// also within a reply, and add bytes that the server has not sent.
 //
-// It is no library, since a fault must hit open connections, corrupt single bits, and end a one-way
-// cut in either manner: the held bytes arrive late, as with TCP, or the connection breaks.
+// No library does this. A fault must hit open connections and corrupt single bits, and a one-way
+// cut must end in either manner: the held bytes arrive late, as with TCP, or the connection breaks.
 package badlink

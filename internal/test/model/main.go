@@ -17,16 +17,16 @@ import (
 	"time"
 )
 
-// Main explores what its arguments name, and returns 1 if something is not as it should be.
+// Main explores the configurations that its arguments name. It returns 1 if one is not as expected.
 func Main(args []string) int {
 	flags := flag.NewFlagSet("locktools model", flag.ExitOnError)
 	pattern := flags.String("run", "",
 		"explore only the configurations whose names match this `regexp`")
-	only := flags.Bool("quick", false, "explore only a chosen few, in a minute")
+	only := flags.Bool("quick", false, "explore only a few configurations, in a minute")
 	trail := flags.String("trail", "",
 		"print the shortest run that breaks the property of the configuration of this `name`")
 	parallel := flags.Int("j", runtime.NumCPU(),
-		"how many searches run at a time; each needs up to 1 GB and is ended at 3")
+		"the number of searches at a time; each needs up to 1 GB, and ends at 3 GB")
 	flags.Parse(args)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -90,9 +90,9 @@ func exploreAll(ctx context.Context, dir, pattern string, onlyQuick bool, parall
 		thousands(states), cpu.Seconds(), time.Since(began).Seconds())
 	switch {
 	case len(chosen) == 0:
-		return errors.New("no configuration has such a name")
+		return errors.New("no configuration has a name that matches")
 	case failed > 0:
-		return fmt.Errorf("%d configurations have not shown what they should", failed)
+		return fmt.Errorf("%d configurations did not behave as expected", failed)
 	}
 	return nil
 }

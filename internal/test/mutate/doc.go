@@ -1,6 +1,6 @@
-// Package mutate judges the tests. It changes one thing at a time in the product, a condition, a
-// constant, a statement, runs the tests that reach the change, and prints the changes that all of
-// them let live. Main is the program.
+// Package mutate judges the tests. It changes one condition, constant or statement of the product
+// at a time, runs the tests that reach the change, and prints the changes that no test notices.
+// Main is the program.
 //
 // A seed draws the changes of each place: a package, or the Lua scripts. A change is named by its
 // function, its kind and the text that it changes, so that other lines do not move it: the same

@@ -38,13 +38,13 @@ func readEquivalent(text string) map[string]string {
 // change lives.
 func Main(args []string) int {
 	flags := flag.NewFlagSet("mutate", flag.ExitOnError)
-	seed := flags.Uint64("seed", 1, "draws the changes")
-	count := flags.Int("count", 15, "how many changes of each place are drawn")
-	names := flags.String("places", "", "packages, and lua for the scripts; all if empty")
+	seed := flags.Uint64("seed", 1, "the seed that draws the changes")
+	count := flags.Int("count", 15, "the number of changes of each place")
+	names := flags.String("places", "", "packages, or lua for the scripts (default: all)")
 	only := flags.String("only", "", "draw only changes whose names contain this text")
 	tests := flags.String("run", "^Test", "run only tests whose names match this expression")
 	list := flags.Bool("list", false, "print the changes, and run nothing")
-	jobs := flags.Int("jobs", 2, "how many processes run tests at the same time")
+	jobs := flags.Int("jobs", 2, "the number of processes that run tests at the same time")
 	flags.Parse(args)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM,
 		syscall.SIGHUP)
@@ -119,7 +119,7 @@ func tellGone(out io.Writer, place string, changes []*change, equivalent map[str
 	for key := range equivalent {
 		is := func(c *change) bool { return c.key() == key }
 		if strings.HasPrefix(key, place+" ") && !slices.ContainsFunc(changes, is) {
-			fmt.Fprintf(out, "no longer there, but listed in equivalent.txt: %s\n", key)
+			fmt.Fprintf(out, "equivalent.txt lists a change that does not exist any more: %s\n", key)
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// These variables choose a change at run time, and name a file to which the numbers of all changes
-// that are reached are written.
+// A program that has the changes reads the number of its change from changeVariable, and writes the
+// numbers of all changes that it reaches to the file of reachVariable.
 const (
 	changeVariable = "LOCKPROXY_TEST_CHANGE"
 	reachVariable  = "LOCKPROXY_TEST_CHANGES_REACHED"

@@ -18,7 +18,7 @@ import (
 func Main(args []string) int {
 	flags := flag.NewFlagSet("locktools stress", flag.ExitOnError)
 	limit := flags.Duration("for", time.Hour, "end the command after this time")
-	seed := flags.Uint64("seed", 0, "of the stops; 0 is a new one")
+	seed := flags.Uint64("seed", 0, "the seed of the stops; 0 chooses one at random")
 	flags.Parse(args)
 	if flags.NArg() == 0 {
 		fmt.Fprintln(os.Stderr, "usage: locktools stress [--for 1h] [--seed n] command...")
@@ -38,7 +38,7 @@ func Main(args []string) int {
 func run(ctx context.Context, seed uint64, command []string) (status int) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	// All that the command starts, and that starts no group of its own, ends with it.
+	// All processes that the command starts end with it, unless they have groups of their own.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	if err := cmd.Start(); err != nil {

@@ -1,2 +1,2 @@
-// Package testhostile is a collection of requests that are wrong, for tests of what must bear them.
+// Package testhostile has malformed requests, for tests of code that must withstand them.
 package testhostile

@@ -1,4 +1,4 @@
-// Package testrules counts what makes tests judge the machine instead of the program: bounds of
-// time, sleeps, timeouts of their own, and leases that a stop of the machine ends. Its test fails
-// when a file has more of these than exceptions.txt allows it.
+// Package testrules counts the bounds of time, sleeps, timeouts and short leases in tests: a test
+// with these can judge the machine instead of the program. The package's own test fails if a file
+// has more of them than exceptions.txt allows.
 package testrules

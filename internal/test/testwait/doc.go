@@ -1,4 +1,4 @@
-// Package testwait is how tests wait: for a condition (Until), for a channel (For), for a goroutine
-// that waits (Blocked), or for a listener's kernel (Connected), and always with the same patience.
-// Tests have no other timeouts. What a test waits for is an event, never a time that has passed.
+// Package testwait lets tests wait for a condition (Until), a channel (For), a goroutine that waits
+// (Blocked) or the kernel of a listener (Connected), always with the same timeout. Tests have no
+// other timeouts. They wait for events, never for a time to pass.
 package testwait

@@ -1,8 +1,7 @@
 // Package wire is the tests' own reader and writer of the Redis protocol. It shares no code with
-// lockproxy, so that a mistake in how lockproxy frames or decodes messages is not made a second time
-// by the test that looks at them.
+// lockproxy, so that no mistake of lockproxy in framing or decoding is repeated in its tests.
 //
-// It is strict: it accepts what Redis sends, byte for byte, and nothing that is only like it. Lines
-// end with CR and LF, numbers are as short as they can be, a push has a kind and stands between two
-// replies, and each protocol version has its own types and nulls.
+// The reader is strict: it accepts only messages that Redis itself can send. Lines end with CR and
+// LF, numbers have no superfluous digits, a push has a kind and stands between two replies, and
+// each protocol version has its own types and nulls.
 package wire

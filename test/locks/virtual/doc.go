@@ -1,3 +1,3 @@
-// Package virtual is tests of whole proxies in virtual time, see package virtualtest. With the race
-// detector it has none.
+// Package virtual has tests of whole proxies in virtual time, see package virtualtest. With the
+// race detector it has no tests.
 package virtual

@@ -152,11 +152,11 @@ func (a *Asker) batch() {
 		a.Notes.End(ops[i], func(op *history.Op) { setOutcome(op, r, err, q.judge) })
 		switch {
 		case err == nil && ops[i].Outcome == history.Unknown:
-			// UPSTREAM: the connection closes after it
-			err = errors.New("lost with what was before it")
+			// After UPSTREAM the connection closes.
+			err = errors.New("an earlier question was lost")
 		case err == nil && ops[i].Outcome == history.Refused:
-			// the connection is in another state than was asked for
-			err = errors.New("what was before it was refused")
+			// The connection is not in the state that the question asked for.
+			err = errors.New("an earlier question was refused")
 		}
 	}
 	if err != nil {

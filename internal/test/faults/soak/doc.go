@@ -4,8 +4,8 @@
 // history of each round.
 //
 // A Bench is the service: a redis-server whose clock can be stepped, three proxies, and a relay on
-// each link between them and before them. Next to it are a fourth proxy, whose links are corrupted,
-// and a machine that can vanish. A Plan says what is done to it in a round, and when; it depends on
-// a seed alone. Run carries it out while clients work, lets all faults end, asks for every lock
-// once more, and checks what the clients have seen.
+// each link between them and before them. It also has a fourth proxy, whose links are corrupted,
+// and a machine that can vanish. A Plan lists the faults of a round and their times, and depends on
+// a seed alone. Run carries out a plan while clients work, lets all faults end, takes every lock
+// once more, and checks the history of the clients.
 package soak

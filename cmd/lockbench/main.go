@@ -78,6 +78,7 @@ var flagHelp = kong.Vars{
 const limit = 60 * time.Minute
 
 func main() {
+	os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/usr/local/sbin") // of HAProxy and twemproxy
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()

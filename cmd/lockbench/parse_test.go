@@ -125,19 +125,6 @@ func TestParseCPU(t *testing.T) {
 	}
 }
 
-func TestParseResident(t *testing.T) {
-	got, err := parseResident("Name:\tredis-server\nVmHWM:\t   99999 kB\nVmRSS:\t    8124 kB\n" +
-		"RssAnon:\t    1 kB\n")
-	if err != nil || got != 8124<<10 {
-		t.Errorf("%v, %v", got, err)
-	}
-	for _, bad := range []string{"", "VmHWM:\t 1 kB\n", "VmRSS:\t much kB\n"} {
-		if got, err := parseResident(bad); err == nil {
-			t.Errorf("%q was read as %v", bad, got)
-		}
-	}
-}
-
 func TestProcess(t *testing.T) {
 	p := process(os.Getpid())
 	if resident, err := p.resident(); err != nil || resident < 1<<20 {

@@ -54,25 +54,15 @@ func parseCPU(stat string) (total time.Duration, err error) {
 
 // resident is the resident memory, in bytes.
 func (p process) resident() (int, error) {
-	status, err := p.read("status")
+	statm, err := p.read("statm")
 	if err != nil {
 		return 0, err
 	}
-	return parseResident(status)
-}
-
-func parseResident(status string) (int, error) {
-	for line := range strings.Lines(status) {
-		if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			kb, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value),
-				"kB")))
-			if err != nil {
-				return 0, fmt.Errorf("cannot read the memory of a server: %w", err)
-			}
-			return kb << 10, nil
-		}
+	var size, resident int // in pages
+	if _, err := fmt.Sscan(statm, &size, &resident); err != nil {
+		return 0, fmt.Errorf("cannot read the memory of a server: %w", err)
 	}
-	return 0, fmt.Errorf("cannot read the memory of a server: it has no VmRSS")
+	return resident * os.Getpagesize(), nil
 }
 
 // raiseFileLimit lets this process and its servers have as many files open as the system allows,

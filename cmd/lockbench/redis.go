@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"iter"
 	"strconv"
 	"strings"
 	"time"
@@ -40,7 +39,8 @@ func usageOf(monitors ...*client) (sum usage, err error) {
 }
 
 func parseUsage(info string) (u usage) {
-	for name, value := range infoFields(info) {
+	for line := range strings.SplitSeq(info, "\r\n") {
+		name, value, _ := strings.Cut(line, ":")
 		if command, ok := strings.CutPrefix(name, "cmdstat_"); ok {
 			calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
 			n, _ := strconv.Atoi(calls)
@@ -72,16 +72,4 @@ func (u *usage) count(command string, calls int) {
 		u.sets = calls
 	}
 	u.commands += calls
-}
-
-// infoFields goes through the lines of an INFO.
-func infoFields(info string) iter.Seq2[string, string] {
-	return func(yield func(name, value string) bool) {
-		for line := range strings.SplitSeq(info, "\r\n") {
-			name, value, ok := strings.Cut(line, ":")
-			if ok && !yield(name, value) {
-				return
-			}
-		}
-	}
 }

@@ -99,20 +99,6 @@ func install(ctx context.Context) error {
 	return nil
 }
 
-// find is the path of a program. Some systems have servers in directories for root alone.
-func find(program string) (string, error) {
-	path, err := exec.LookPath(program)
-	for _, dir := range []string{"/usr/sbin", "/usr/local/sbin"} {
-		if err != nil {
-			path, err = exec.LookPath(filepath.Join(dir, program))
-		}
-	}
-	if err != nil {
-		return "", fmt.Errorf("%s is not installed: %w", program, err)
-	}
-	return path, nil
-}
-
 // findProxies makes the paths of the proxies absolute. If there is none, it builds one from the
 // source in which lockbench runs.
 func (l *lab) findProxies() error {
@@ -143,9 +129,8 @@ func (l *lab) findProxies() error {
 	}
 	for _, p := range []struct{ name, program, flag string }{{viaHAProxy, "haproxy", "-v"},
 		{viaTwemproxy, "nutcracker", "-V"}, {"Redis", "redis-server", "--version"}} {
-		if path, err := find(p.program); err == nil {
-			l.versions.add(p.name, regexp.MustCompile(`\d+(\.\d+)+`).FindString(printed(path,
-				p.flag)))
+		if text := printed(p.program, p.flag); text != "" {
+			l.versions.add(p.name, regexp.MustCompile(`\d+(\.\d+)+`).FindString(text))
 		}
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {

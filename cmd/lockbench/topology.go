@@ -1,14 +1,8 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -17,6 +11,7 @@ import (
 	"time"
 
 	"lockproxy/internal/test/freeport"
+	"lockproxy/internal/test/testtls"
 )
 
 // The ways to Redis that lockbench compares. Each lockproxy is one, by its name.
@@ -82,7 +77,7 @@ func (b *bench) start() error {
 		}
 		if b.tls {
 			if err := b.startLockproxy(p.name+byTLS, p.path, "rediss://"+b.tlsAddr,
-				"--upstream-tls-ca", b.certFile()); err != nil {
+				"--upstream-tls-ca", b.caFile()); err != nil {
 				return err
 			}
 		}
@@ -94,7 +89,7 @@ func (b *bench) start() error {
 	}
 	if b.haproxy && b.tls {
 		if err := b.startHAProxy(viaHAProxy+byTLS, b.tlsAddr+" ssl ca-file "+
-			b.certFile()); err != nil {
+			b.caFile()); err != nil {
 			return err
 		}
 	}
@@ -319,47 +314,23 @@ func (b *bench) startTwemproxy() error {
 
 // configured starts a program whose last argument is the file of its configuration.
 func (b *bench) configured(name, program, addr, config string, args ...string) error {
-	path, err := find(program)
-	if err != nil {
-		return err
-	}
 	file := filepath.Join(b.dir, program+"-"+addr+".conf")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return fmt.Errorf("cannot write the configuration of %s: %w", program, err)
 	}
-	return b.launch(name, &server{addr: addr, path: path, args: append(args, file)})
+	return b.launch(name, &server{addr: addr, path: program, args: append(args, file)})
 }
 
-// certFile and keyFile belong to the Redis that serves TLS. The certificate is its own authority.
-func (l *lab) certFile() string { return filepath.Join(l.dir, "redis.crt") }
-func (l *lab) keyFile() string  { return filepath.Join(l.dir, "redis.key") }
+// caFile is the certificate of the authority of the Redis that serves TLS.
+func (l *lab) caFile() string { return filepath.Join(l.dir, "ca.crt") }
 
-// makeTLS writes these, and returns the arguments by which a Redis serves TLS on addr, too.
-func (l *lab) makeTLS() (addr string, args []string, err error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return "", nil, err
-	}
-	about := x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(24 * time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature}
-	cert, err := x509.CreateCertificate(rand.Reader, &about, &about, &key.PublicKey, key)
-	if err != nil {
-		return "", nil, err
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err = errors.Join(err, writePEM(l.certFile(), "CERTIFICATE", cert),
-		writePEM(l.keyFile(), "PRIVATE KEY", secret)); err != nil {
-		return "", nil, err
-	}
-	if addr, err = freeport.Addr(); err != nil {
-		return "", nil, err
-	}
+// makeTLS writes certificates, and returns the arguments by which a Redis serves TLS on addr, too.
+func (b *bench) makeTLS() (addr string, args []string, err error) {
+	made, cert, key := testtls.Common(), filepath.Join(b.dir, "redis.crt"),
+		filepath.Join(b.dir, "redis.key")
+	addr, err = freeport.Addr()
 	_, port, _ := net.SplitHostPort(addr)
-	return addr, []string{"--tls-port", port, "--tls-cert-file", l.certFile(), "--tls-key-file",
-		l.keyFile(), "--tls-auth-clients", "no"}, nil
-}
-
-func writePEM(file, kind string, content []byte) error {
-	return os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600)
+	return addr, []string{"--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key,
+			"--tls-auth-clients", "no"}, errors.Join(err, os.WriteFile(b.caFile(), made.CAPEM, 0o600),
+			os.WriteFile(cert, made.CertPEM, 0o600), os.WriteFile(key, made.KeyPEM, 0o600))
 }

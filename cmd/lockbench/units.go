@@ -16,14 +16,6 @@ func (d durations) at(q float64) time.Duration {
 	return d[int(q*float64(len(d)-1))]
 }
 
-func (d durations) mean() time.Duration {
-	var sum time.Duration
-	for _, one := range d {
-		sum += one
-	}
-	return sum / time.Duration(max(len(d), 1))
-}
-
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

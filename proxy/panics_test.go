@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,22 +24,11 @@ import (
 )
 
 // logBuffer is what a server has logged.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
+type logBuffer struct{ testredis.LogBuffer }
 
 // faults are the lines that tell of panics.
 func (b *logBuffer) faults() (lines []string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for line := range strings.Lines(b.text.String()) {
+	for line := range strings.Lines(b.String()) {
 		if strings.Contains(line, "lockproxy has a fault") {
 			lines = append(lines, line)
 		}

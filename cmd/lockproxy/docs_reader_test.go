@@ -192,7 +192,7 @@ func (r *reader) start(s step, command string) {
 	}
 	p := &process{t: r.t, cmd: exec.Command("bash", "-c", "exec "+command),
 		ended: make(chan struct{})}
-	p.cmd.Dir, p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = r.shell.Dir, r.env, p, p
+	p.cmd.Dir, p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = r.shell.Dir, r.env, &p.log, &p.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // go run starts another process
 	if err := p.cmd.Start(); err != nil {
 		r.t.Fatal(err)

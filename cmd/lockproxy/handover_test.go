@@ -160,7 +160,7 @@ func TestSocketOfSystemd(t *testing.T) {
 				"--listen", "systemd", "--upstream", redis.URL()),
 			ended: make(chan struct{})}
 		p.cmd.Env, p.cmd.ExtraFiles = append(os.Environ(), asProgram+"=1"), []*os.File{file}
-		p.cmd.Stdout, p.cmd.Stderr = p, p
+		p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 		nc, err := net.Dial("tcp", ln.Addr().String()) // before the process is there
 		if err := p.cmd.Start(); err != nil {
 			t.Fatal(err)

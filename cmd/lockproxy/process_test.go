@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -10,11 +9,9 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
-	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testtls"
 	"lockproxy/internal/test/testwait"
@@ -42,23 +39,11 @@ func TestMain(m *testing.M) {
 type process struct {
 	t     *testing.T
 	cmd   *exec.Cmd
+	log   testredis.LogBuffer
 	ended chan struct{}
-
-	mu  sync.Mutex
-	log bytes.Buffer // guarded by mu
 }
 
-func (p *process) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.log.Write(b)
-}
-
-func (p *process) said() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.log.String()
-}
+func (p *process) said() string { return p.log.String() }
 
 // start runs lockproxy until it says that it serves, or ends.
 func start(t *testing.T, args ...string) *process {
@@ -79,7 +64,7 @@ func spawnBy(t *testing.T, env []string, line ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(line[0], line[1:]...), ended: make(chan struct{})}
 	p.cmd.Env = append(append(os.Environ(), asProgram+"=1"), env...)
-	p.cmd.Stdout, p.cmd.Stderr = p, p
+	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +86,7 @@ func spawnBy(t *testing.T, env []string, line ...string) *process {
 // time of another one.
 func runHere(t *testing.T, args ...string) (status int, said string) {
 	t.Helper()
-	var both proxytest.LogBuffer // a command of lockproxy run is given one pipe for it
+	var both testredis.LogBuffer // a command of lockproxy run is given one pipe for it
 	status = run(args, &both, &both)
 	if said = both.String(); strings.Contains(said, secret) {
 		t.Errorf("the password is told:\n%s", said)

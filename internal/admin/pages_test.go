@@ -120,7 +120,7 @@ func TestPageIsNotAnnouncedWithoutRights(t *testing.T) {
 		t.Fatal(got)
 	}
 	url := strings.Replace(server.URL(), "://", "://app:secret@", 1)
-	logged := &lockedLog{}
+	logged := &testredis.LogBuffer{}
 	with := func(a *admin.Config, p *proxy.Config) {
 		announcing("http://a/", url)(a, p)
 		p.Logger = hclog.New(&hclog.LoggerOptions{Output: logged})

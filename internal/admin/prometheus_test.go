@@ -86,7 +86,7 @@ func TestPrometheus(t *testing.T) {
 	prometheus := exec.Command("prometheus", "--config.file", filepath.Join(dir, "prometheus.yml"),
 		"--storage.tsdb.path", filepath.Join(dir, "data"),
 		"--web.listen-address", fmt.Sprintf("127.0.0.1:%d", port), "--log.level", "warn")
-	var said lockedLog
+	var said testredis.LogBuffer
 	prometheus.Stdout, prometheus.Stderr = &said, &said
 	if err := prometheus.Start(); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"lockproxy/internal/admin"
+	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
 	"lockproxy/proxy"
 )
@@ -68,7 +69,7 @@ func releaseBody(l lock) string {
 }
 
 func TestRelease(t *testing.T) {
-	log := &lockedLog{}
+	log := &testredis.LogBuffer{}
 	s := startSite(t, func(cfg *admin.Config, behind *proxy.Config) {
 		cfg.Token = adminToken
 		behind.Logger = hclog.New(&hclog.LoggerOptions{Output: log})

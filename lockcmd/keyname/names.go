@@ -34,14 +34,7 @@ func Record(key []byte) string { return keyNextTo(key, recordInfix) }
 const RecordPattern = "*" + recordInfix + "???"
 
 // LockOf returns the lock of a record, by the record's name.
-func LockOf(record string) (key string, ok bool) {
-	i := strings.LastIndex(record, recordInfix)
-	if i < 0 {
-		return "", false
-	}
-	key = record[:i]
-	return key, Record([]byte(key)) == record
-}
+func LockOf(record string) (key string, ok bool) { return keyBefore(record, recordInfix) }
 
 // Fence names the key that FENCE watches for a token of a shared lock, in the lock's slot.
 func Fence(key []byte, token int64) string {
@@ -52,13 +45,15 @@ func Fence(key []byte, token int64) string {
 func Claim(key []byte) string { return keyNextTo(key, ClaimInfix) }
 
 // MadeBy is the key whose value the holder of a lock makes, if the lock is ONCE's claim.
-func MadeBy(claim string) (key string, ok bool) {
-	i := strings.LastIndex(claim, ClaimInfix)
+func MadeBy(claim string) (key string, ok bool) { return keyBefore(claim, ClaimInfix) }
+
+// keyBefore is the key for which keyNextTo makes the name.
+func keyBefore(name, infix string) (key string, ok bool) {
+	i := strings.LastIndex(name, infix)
 	if i < 0 {
 		return "", false
 	}
-	key = claim[:i]
-	return key, Claim([]byte(key)) == claim
+	return name[:i], keyNextTo([]byte(name[:i]), infix) == name
 }
 
 // keyNextTo is a name that begins with a lock's, in the lock's cluster slot.

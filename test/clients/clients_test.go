@@ -196,7 +196,7 @@ func runToEnd(t *testing.T, cmd *exec.Cmd) (stdout, stderr string, err error) {
 func startForClients(t *testing.T, port, name string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(name, args...)
-	var output proxytest.LogBuffer
+	var output testredis.LogBuffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"testing"
 
-	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
 )
@@ -64,7 +63,7 @@ func startPostgres(t *testing.T) *postgres {
 	}
 	server := command("postgres", "-D", dir+"/data", "-p", db.port, "-k", dir, "-c",
 		"listen_addresses=127.0.0.1", "-c", "fsync=off")
-	var log proxytest.LogBuffer
+	var log testredis.LogBuffer
 	server.Stdout, server.Stderr = &log, &log
 	if err := testredis.StartProcess(server); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 // the script has ended.
 func TestFaultAbandonedLockMeetsBusyScript(t *testing.T) {
 	server := testredis.Start(t, "--lua-time-limit", "50")
-	log := &proxytest.LogBuffer{}
+	log := &testredis.LogBuffer{}
 	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
 		cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: log})
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/test/wire"
 	"lockproxy/proxy"
@@ -120,7 +121,7 @@ func TestInfoSectionWithUpstreamDown(t *testing.T) {
 }
 
 // lineLog is a log whose lines can be counted and found.
-type lineLog struct{ proxytest.LogBuffer }
+type lineLog struct{ testredis.LogBuffer }
 
 func (l *lineLog) count(part string) int { return strings.Count(l.String(), part) }
 

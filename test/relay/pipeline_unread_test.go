@@ -25,7 +25,7 @@ func echoed(i int) string { return fmt.Sprintf("%08d%s", i, longWord) }
 func TestPipelineUnreadIsBounded(t *testing.T) {
 	server := testredis.Start(t)
 	for _, dedicated := range []bool{false, true} {
-		var log proxytest.LogBuffer
+		var log testredis.LogBuffer
 		p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
 			cfg.Dedicated, cfg.MaxUnread = dedicated, 1<<20
 			cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: &log})

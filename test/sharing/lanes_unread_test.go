@@ -31,7 +31,7 @@ func readBig(t *testing.T, c *proxytest.Conn, replies int) {
 func TestUnreadIsBoundedForAll(t *testing.T) {
 	server := testredis.Start(t)
 	proxytest.Dial(t, server.Addr()).Expect("SET big "+strings.Repeat("x", 60<<10), "+OK\r\n")
-	var log proxytest.LogBuffer
+	var log testredis.LogBuffer
 	p := proxytest.StartBy(t, testredis.TCP, server.URL(), func(cfg *proxy.Config) {
 		cfg.Dedicated, cfg.MaxUnread = false, 2<<20
 		cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: &log})

@@ -22,14 +22,14 @@ type movable struct {
 	*proxytest.Proxy
 	link     *badlink.Link
 	old, new *testredis.Server
-	log      *proxytest.LogBuffer
+	log      *testredis.LogBuffer
 	login    []string // of all clients
 }
 
 func startMovable(t *testing.T, login []string, args ...string) *movable {
 	t.Helper()
 	m := &movable{old: testredis.Start(t, args...), new: testredis.Start(t, args...),
-		log: &proxytest.LogBuffer{}, login: login}
+		log: &testredis.LogBuffer{}, login: login}
 	for _, server := range []*testredis.Server{m.old, m.new} {
 		for _, command := range []string{"ACL SETUSER ann on >pw ~* &* +@all -@dangerous",
 			"ACL SETUSER bob on >pw ~* &* +@all"} {

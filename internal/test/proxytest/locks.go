@@ -25,6 +25,31 @@ func AwaitWaiters(t *testing.T, p *Proxy, key string, n int, short ...*Conn) {
 	})
 }
 
+// AwaitListed waits until a proxy can learn from the upstream that clients wait at another.
+func AwaitListed(t *testing.T, c *Conn, lock string) {
+	t.Helper()
+	testwait.Until(t, "the waiter is known", func() bool {
+		return strings.Contains(c.Do("LOCKINFO "+lock+" WAITERS"), "proxy")
+	})
+}
+
+// AsMaps reads an array of maps.
+func AsMaps(t *testing.T, reply any, err error) (list []map[string]any) {
+	t.Helper()
+	elems, ok := reply.([]any)
+	if err != nil || !ok {
+		t.Fatalf("%v, %v", reply, err)
+	}
+	for _, e := range elems {
+		m := map[string]any{}
+		for k, v := range e.(map[any]any) {
+			m[k.(string)] = v
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
 // Token is the token in a LOCK's reply.
 func Token(t *testing.T, reply string) int64 {
 	t.Helper()

@@ -135,7 +135,7 @@ func startOn(
 	if virtualnet.Has(target.Addr) {
 		target.Dialer, patience = virtualnet.Dial, 0
 	}
-	log := &LogBuffer{}
+	log := &testredis.LogBuffer{}
 	cfg := proxy.Config{
 		DialTimeout: patience,
 		Upstream:    target,
@@ -170,7 +170,7 @@ func startOn(
 }
 
 // explain logs what a proxy knows that a test has failed with.
-func (p *Proxy) explain(t testing.TB, log *LogBuffer) {
+func (p *Proxy) explain(t testing.TB, log *testredis.LogBuffer) {
 	t.Helper()
 	t.Logf("the proxy at %s logged:\n%s", p.Addr, log.String())
 	events, _ := p.Server.Locks().Events(30, func(*journal.Event) bool { return true })

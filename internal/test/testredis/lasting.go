@@ -13,7 +13,6 @@ type Lasting struct {
 	mu      sync.Mutex
 	tb      *lastingTB
 	cluster *Cluster
-	server  *Server
 }
 
 // Cluster starts a cluster, as StartCluster does, the first time, and returns the same later. Tests
@@ -28,19 +27,6 @@ func (l *Lasting) Cluster(t testing.TB, masters, replicas int, args ...string) *
 	same := *l.cluster
 	same.t = t
 	return &same
-}
-
-// Server starts a plain server, as Start does without arguments, the first time, and returns the
-// same later. It is for tests that neither change nor count what isn't in keys of their own: each
-// test names its keys and channels after itself.
-func (l *Lasting) Server(t testing.TB) *Server {
-	t.Helper()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.server == nil {
-		l.server = Start(l.life())
-	}
-	return l.server
 }
 
 // TempDir makes a folder for what several tests use.

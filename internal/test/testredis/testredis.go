@@ -30,7 +30,7 @@ type Server struct {
 	args  []string
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when cmd has ended
-	log   lockedBuffer
+	log   LogBuffer
 
 	mu     sync.Mutex
 	down   bool       // killed or paused; guarded by mu
@@ -215,18 +215,19 @@ func (s *Server) Resume() {
 	s.setDown(false)
 }
 
-type lockedBuffer struct {
+// LogBuffer keeps the log of a program. It is safe for concurrent use.
+type LogBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-func (b *lockedBuffer) Write(p []byte) (int, error) {
+func (b *LogBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.Write(p)
 }
 
-func (b *lockedBuffer) String() string {
+func (b *LogBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.String()

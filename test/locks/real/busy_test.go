@@ -17,7 +17,7 @@ import (
 // script, not only at its timeout.
 func TestReleaseAfterBusyScript(t *testing.T) {
 	t.Parallel()
-	server, log := testredis.Start(t), &proxytest.LogBuffer{}
+	server, log := testredis.Start(t), &testredis.LogBuffer{}
 	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
 		cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: log})
 	})

@@ -17,7 +17,7 @@ func TestEvictionIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	for policy, want := range map[string]bool{"noeviction": false, "volatile-lru": true} {
 		server := testredis.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", policy)
-		log := &proxytest.LogBuffer{}
+		log := &testredis.LogBuffer{}
 		p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
 			cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: log, Level: hclog.Debug})
 			cfg.Locks.RequireFsync = true // what is said of it comes last

@@ -27,7 +27,7 @@ func TestRedisWithoutScripts(t *testing.T) {
 		t.Run(renamed, func(t *testing.T) {
 			t.Parallel()
 			server := testredis.Start(t, "--rename-command", renamed, "")
-			log := &proxytest.LogBuffer{}
+			log := &testredis.LogBuffer{}
 			p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
 				cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: log})
 			})

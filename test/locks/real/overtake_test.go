@@ -2,7 +2,6 @@ package real_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,7 +18,7 @@ func TestLockAfterAProxyThatHasEnded(t *testing.T) {
 	holder, waiter := proxytest.Dial(t, p.Addr), proxytest.Dial(t, other.Addr)
 	holder.Lock("job 300")
 	waiter.Send("LOCK job 300 WAIT 300")
-	awaitListed(t, holder, "job")
+	proxytest.AwaitListed(t, holder, "job")
 	other.Cmd.Process.Kill()
 	other.Ends(t)
 	server.Ask("PEXPIRE", "job", "1")
@@ -41,12 +40,4 @@ func TestLockAfterAProxyThatHasEndedAndAStepBack(t *testing.T) {
 		t.Errorf("token %d", token)
 	}
 	c.Expect("LOCKINFO job WAITERS", "*0\r\n")
-}
-
-// awaitListed waits until a proxy can learn from the upstream that clients wait at another.
-func awaitListed(t *testing.T, c *proxytest.Conn, lock string) {
-	t.Helper()
-	testwait.Until(t, "the waiter is known", func() bool {
-		return strings.Contains(c.Do("LOCKINFO "+lock+" WAITERS"), "proxy")
-	})
 }

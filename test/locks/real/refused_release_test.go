@@ -16,7 +16,7 @@ import (
 // is released as soon as Redis takes writes again.
 func TestSessionLockIsReleasedAfterARefusal(t *testing.T) {
 	t.Parallel()
-	server, log := testredis.Start(t), &proxytest.LogBuffer{}
+	server, log := testredis.Start(t), &testredis.LogBuffer{}
 	p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
 		cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: log})
 	})

@@ -43,7 +43,7 @@ func TestLockTopAndLogByUser(t *testing.T) {
 				want = 0
 			}
 			reply, err := ask.Do(proxytest.Ctx, command...).Result()
-			list := asMaps(t, reply, err)
+			list := proxytest.AsMaps(t, reply, err)
 			if len(list) != want ||
 				want == 1 && !strings.HasPrefix(list[0]["key"].(string), "app:") {
 				t.Errorf("%s: %v: %v", user, command, list)
@@ -54,21 +54,4 @@ func TestLockTopAndLogByUser(t *testing.T) {
 	testwait.Until(t, "new clients must log in", func() bool {
 		return strings.HasPrefix(proxytest.Dial(t, p.Addr).Do("LOCKTOP"), "-NOAUTH")
 	})
-}
-
-// asMaps reads an array of maps.
-func asMaps(t *testing.T, reply any, err error) (list []map[string]any) {
-	t.Helper()
-	elems, ok := reply.([]any)
-	if err != nil || !ok {
-		t.Fatalf("%v, %v", reply, err)
-	}
-	for _, e := range elems {
-		m := map[string]any{}
-		for k, v := range e.(map[any]any) {
-			m[k.(string)] = v
-		}
-		list = append(list, m)
-	}
-	return list
 }

@@ -100,7 +100,7 @@ func TestHeldAndAgo(t *testing.T) {
 			}
 		}
 		waiter.Send("LOCK job 60 WAIT 0")
-		awaitListed(t, c, "job")
+		proxytest.AwaitListed(t, c, "job")
 		if got := c.Do("LOCKINFO job"); !strings.Contains(got, "waiters\r\n:0\r\n") ||
 			!strings.HasSuffix(got, "waiters_elsewhere\r\n:1\r\n") {
 			t.Errorf("LOCKINFO: %q", got)

@@ -20,7 +20,7 @@ func TestReleaseTellsTheNextProxy(t *testing.T) {
 		for round := range 10 {
 			token := holder.Lock("job 600")
 			waiter.Send("LOCK job 600 WAIT 0")
-			awaitListed(t, holder, "job")
+			proxytest.AwaitListed(t, holder, "job")
 			time.Sleep(time.Second + time.Duration(round)*23*time.Millisecond)
 			began := time.Now()
 			holder.Expect(proxytest.Unlock("job", token), ":1\r\n")

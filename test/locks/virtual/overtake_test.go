@@ -29,7 +29,7 @@ func TestWaitOvertakesNoWaiterElsewhere(t *testing.T) {
 			holder.Lock("job 0.3")
 			began := time.Now()
 			waiter.Send("LOCK job 30 WAIT 10")
-			awaitListed(t, holder, "job")
+			proxytest.AwaitListed(t, holder, "job")
 			first := make(chan int64)
 			go func() { // ends when the waiter is served
 				token := proxytest.Token(t, waiter.Reply())
@@ -47,14 +47,6 @@ func TestWaitOvertakesNoWaiterElsewhere(t *testing.T) {
 		if overtaken > 0 {
 			t.Errorf("a waiter was overtaken in %d of %d rounds", overtaken, rounds)
 		}
-	})
-}
-
-// awaitListed waits until a proxy can learn from the upstream that clients wait at another.
-func awaitListed(t *testing.T, c *proxytest.Conn, lock string) {
-	t.Helper()
-	testwait.Until(t, "the waiter is known", func() bool {
-		return strings.Contains(c.Do("LOCKINFO "+lock+" WAITERS"), "proxy")
 	})
 }
 
@@ -78,7 +70,7 @@ func TestLockOvertakesNoWaiterElsewhere(t *testing.T) {
 					began := time.Now()
 					asking.Lock("{job} " + asks.held)
 					waiter.Send("LOCK {job} 300 WAIT 300")
-					awaitListed(t, asking, "{job}")
+					proxytest.AwaitListed(t, asking, "{job}")
 					if asks.held == "30" {
 						server.Ask("DEL", "{job}")
 					} else {
@@ -141,7 +133,7 @@ func TestLockAfterAWaiterElsewhereThatGaveUp(t *testing.T) {
 					lock := strings.ReplaceAll(name, " ", "_") + string(rune('0'+i))
 					holder.Lock(lock + " " + end.held)
 					waiter.Send("LOCK " + lock + " 30 " + end.wait)
-					awaitListed(t, holder, lock)
+					proxytest.AwaitListed(t, holder, lock)
 					end.end(t, waiter, lock)
 					isFreeSoon(t, server, holder, lock)
 				}

@@ -36,7 +36,7 @@ func TestLockTopAndLogOfForeignLocks(t *testing.T) {
 		second.SetNX(proxytest.Ctx, short, "two", 50*time.Millisecond)
 		time.Sleep(60 * time.Millisecond)
 		reply, err := ask.Do(proxytest.Ctx, "LOCKTOP", "COUNT", 1).Result()
-		top := asMaps(t, reply, err)[0]
+		top := proxytest.AsMaps(t, reply, err)[0]
 		blame, _ := top["blame"].(map[any]any)
 		wait := top["wait_ms"].(int64)
 		if top["key"] != job || top["acquired"] != int64(2) || top["waits"] != int64(1) || wait < 300 ||
@@ -45,7 +45,7 @@ func TestLockTopAndLogOfForeignLocks(t *testing.T) {
 		}
 		reply, err = ask.Do(proxytest.Ctx, "LOCKLOG").Result()
 		var log []string
-		for _, e := range asMaps(t, reply, err) {
+		for _, e := range proxytest.AsMaps(t, reply, err) {
 			log = append(log, fmt.Sprint(e["event"], " ", e["key"], " ", e["owner"], " ", e["token"]))
 			if waited := e["wait_ms"].(int64) >= 300; waited != (e["key"] == job &&
 				e["event"] == "acquired" && e["owner"] == "second") || e["client"] == "" {
@@ -68,7 +68,7 @@ func TestLockLogHasHolders(t *testing.T) {
 		c.Lock("job 30 OWNER anna")
 		other.Expect("LOCK job 30 WAIT 0.05", "$-1\r\n")
 		reply, err := proxytest.GoRedis(t, p.Addr).Do(proxytest.Ctx, "LOCKLOG").Result()
-		if list := asMaps(t, reply, err); len(list) != 1 || list[0]["owner"] != "anna" {
+		if list := proxytest.AsMaps(t, reply, err); len(list) != 1 || list[0]["owner"] != "anna" {
 			t.Errorf("%v", list)
 		}
 	})
@@ -84,7 +84,7 @@ func TestLockTopOfClaims(t *testing.T) {
 		proxytest.Token(t, c.Do("ONCE report:9 30"))
 		top := func(args ...any) []map[string]any {
 			reply, err := proxytest.GoRedis(t, p.Addr).Do(proxytest.Ctx, args...).Result()
-			return asMaps(t, reply, err)
+			return proxytest.AsMaps(t, reply, err)
 		}
 		made := map[any]bool{}
 		for _, l := range top("LOCKTOP") {
@@ -98,23 +98,6 @@ func TestLockTopOfClaims(t *testing.T) {
 			t.Errorf("shapes: %v", shapes)
 		}
 	})
-}
-
-// asMaps reads an array of maps.
-func asMaps(t *testing.T, reply any, err error) (list []map[string]any) {
-	t.Helper()
-	elems, ok := reply.([]any)
-	if err != nil || !ok {
-		t.Fatalf("%v, %v", reply, err)
-	}
-	for _, e := range elems {
-		m := map[string]any{}
-		for k, v := range e.(map[any]any) {
-			m[k.(string)] = v
-		}
-		list = append(list, m)
-	}
-	return list
 }
 
 // LOCKTOP names the locks that cost most and the holders that others waited for, LOCKLOG what
@@ -136,7 +119,7 @@ func TestLockTopAndLog(t *testing.T) {
 		top := func(args ...any) []map[string]any {
 			t.Helper()
 			reply, err := ask.Do(proxytest.Ctx, append([]any{"LOCKTOP"}, args...)...).Result()
-			return asMaps(t, reply, err)
+			return proxytest.AsMaps(t, reply, err)
 		}
 		list := top()
 		if len(list) != 3 || list[0]["key"] != "order:17" || list[0]["waits"] != int64(1) ||
@@ -163,7 +146,7 @@ func TestLockTopAndLog(t *testing.T) {
 		log := func(args ...any) (text string) {
 			t.Helper()
 			reply, err := ask.Do(proxytest.Ctx, append([]any{"LOCKLOG"}, args...)...).Result()
-			for _, e := range asMaps(t, reply, err) {
+			for _, e := range proxytest.AsMaps(t, reply, err) {
 				text += fmt.Sprintf("%s %s %s; ", e["event"], e["key"], e["owner"])
 				if ms := e["at_ms"].(int64); time.Since(time.UnixMilli(ms)).Abs() > time.Minute {
 					t.Errorf("at %d", ms)
@@ -208,7 +191,7 @@ func TestLockInfoLists(t *testing.T) {
 		info := func(args ...any) []map[string]any {
 			t.Helper()
 			reply, err := ask.Do(proxytest.Ctx, append([]any{"LOCKINFO", "job"}, args...)...).Result()
-			return asMaps(t, reply, err)
+			return proxytest.AsMaps(t, reply, err)
 		}
 		if len(info("holders")) != 0 || len(info("WAITERS")) != 0 {
 			t.Error("a free lock has holders or waiters")

@@ -98,14 +98,14 @@ func (s *Summary) Write(w io.Writer, ran time.Duration) {
 		}
 	}
 	fmt.Fprintf(w,
-		"clients that died or hung up while they asked: %d\n"+
+		"clients that died or disconnected during a request: %d\n"+
 			"locks that porcupine could not decide in time: %d\n"+
-			"longest that a free lock took to be given, where nothing excused it: %v\n",
+			"longest wait for a free lock that no fault excuses: %v\n",
 		s.Hungup, s.Undecided, s.Longest.Round(time.Millisecond))
 }
 
-// Describe is a violation for people, with the times of its
-// operations and of the faults around them.
+// Describe is a violation for people, with the times of its operations and of the faults around
+// them.
 func (r Result) Describe() string {
 	var text strings.Builder
 	for _, v := range r.Report.Violations {

@@ -19,7 +19,6 @@ import (
 const (
 	// EX_UNAVAILABLE: the proxy, or the Redis behind it, can't be reached: nothing was run
 	exitUnreachable   = 69
-	exitHeld          = 75  // EX_TEMPFAIL: another holds the lock: nothing was run
 	exitLost          = 124 // the lock was lost: the command was ended, or had run on without it
 	exitRunFailed     = 125 // the request makes no sense, or was refused: nothing was run
 	exitNotExecutable = 126

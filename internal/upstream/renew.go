@@ -21,9 +21,10 @@ type secrets struct {
 	refused func()
 	asking  sync.Mutex
 	asked   time.Time // guarded by asking; when refused was called last
+	before  [2]string // guarded by asking; the passwords that were in use then
 }
 
-// askAgain is how often the credentials are looked for again while they are refused.
+// askAgain is how often the credentials are looked for again while the same are refused.
 const askAgain = time.Second
 
 // OnRefused sets a function that is called when the URL's credentials are refused. The function may
@@ -99,8 +100,10 @@ func (u *Upstream) LoginAfter(sent [][]string) (next [][]string, again bool) {
 	if !u.isOwn(sent) {
 		return nil, false
 	}
-	u.askAgain()
-	next = u.current(sent)
+	if next = u.current(sent); slices.Equal(next[0], sent[0]) {
+		u.askAgain()
+		next = u.current(sent)
+	}
 	return next, !slices.Equal(next[0], sent[0])
 }
 
@@ -137,12 +140,15 @@ func (u *Upstream) InUse(as Identity) Identity {
 	return as
 }
 
-// askAgain looks for other credentials, unless that was done just now.
+// askAgain looks for other credentials, unless that was done just now because of those in use.
 func (u *Upstream) askAgain() {
 	s := &u.secrets
 	s.asking.Lock()
 	defer s.asking.Unlock()
-	if s.refused != nil && time.Since(s.asked) >= askAgain {
+	_, sentinels := u.sentinelLogin()
+	inUse := [2]string{s.current(u.Initial.Password), sentinels}
+	if s.refused != nil && (inUse != s.before || time.Since(s.asked) >= askAgain) {
+		s.before = inUse
 		s.refused()
 		s.asked = time.Now()
 	}

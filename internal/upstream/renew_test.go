@@ -131,3 +131,32 @@ func TestSameUpstream(t *testing.T) {
 		}
 	}
 }
+
+// A password that has just been looked for rotates again at once: it is looked for again. The same
+// refused password is not looked for all the time.
+func TestPasswordRotatesAgainAtOnce(t *testing.T) {
+	url := func(password string) *upstream.Upstream {
+		u, err := upstream.Parse("redis://app:" + password + "@127.0.0.1:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	u, right, looked := url("one"), "two", 0
+	u.OnRefused(func() {
+		looked++
+		u.Renew(url(right))
+	})
+	refused := func(want string, times int) {
+		t.Helper()
+		next, again := u.LoginAfter(u.Login())
+		if got := next[0][2]; got != want || looked != times {
+			t.Errorf("another password: %t, %s, want %s; looked for %d times", again, got, want, looked)
+		}
+	}
+	refused("two", 1)
+	right = "three"
+	refused("three", 2)
+	refused("three", 3)
+	refused("three", 3)
+}

@@ -36,7 +36,8 @@ func (c *checker) logins() {
 		}
 		c.checked("login")
 		until, ends := removes[as]
-		if refusesLogin(o.Got) && o.Call > from && (!ends || o.Return < until) {
+		known := o.Return != 0 // otherwise its connection was lost, at a time that is not known
+		if refusesLogin(o.Got) && o.Call > from && (!ends || known && o.Return < until) {
 			c.violated("login", []history.Op{o},
 				"client %d asked %s with a password of %s that was right, and had: %s", o.Client, o.Key,
 				o.Owner, o.Got)

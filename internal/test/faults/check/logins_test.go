@@ -36,6 +36,10 @@ func TestUnblockedAndLogins(t *testing.T) {
 		o.Outcome, o.Got = history.Refused, text
 		return o
 	}
+	lost := func(o history.Op, text string) history.Op {
+		o.Outcome, o.Return, o.Got = history.Unknown, 0, text
+		return o
+	}
 	const wrong, noauth = "WRONGPASS invalid username-password pair", "NOAUTH log in"
 	const unblocked = "UNBLOCKED client unblocked via CLIENT UNBLOCK"
 	first := by(history.Accept, "1", 0, 10)
@@ -100,6 +104,8 @@ func TestUnblockedAndLogins(t *testing.T) {
 			refused(by(history.Login, "2", 1000, 1005), wrong)}, nil, "login"},
 		{"a password was refused while it was removed",
 			[]history.Op{first, removed, refused(by(history.Login, "1", 999, 1005), wrong)}, nil, ""},
+		{"a removed password was refused, and the connection lost",
+			[]history.Op{first, removed, lost(by(history.Login, "1", 1020, 0), wrong)}, nil, ""},
 		{"a removed password was right",
 			[]history.Op{first, removed, by(history.Login, "1", 1020, 1030)}, nil, "login"},
 		{"a client was refused later",

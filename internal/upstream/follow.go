@@ -244,7 +244,7 @@ func (u *Upstream) dialSentinel(ctx context.Context, addr string) (net.Conn, err
 	id := Identity{User: user, Password: password, LoggedIn: user+password != ""}
 	conn, err := sentinel.dialServer(ctx, addr, id.Login())
 	if _, refused := errors.AsType[*Refused](err); refused {
-		u.askAgain() // for the next try
+		u.askAgain(nil) // for the next try
 	}
 	return conn, err
 }

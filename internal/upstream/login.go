@@ -20,17 +20,26 @@ import (
 const probe = "PING"
 
 // login sets a new connection up. If setup logs in as the proxy does, login sends the password in
-// use, and after a refusal once more the one that was found then.
+// use, and after a refusal the one that was found then.
 func (u *Upstream) login(nc net.Conn, addr string, setup [][]string) error {
 	setup = u.current(setup)
-	err := u.send(nc, addr, setup)
-	if refused, ok := errors.AsType[*Refused](err); ok && refused.Step == "AUTH" {
-		if next, again := u.LoginAfter(setup); again {
-			return u.send(nc, addr, next)
+	for tries := 1; ; tries++ {
+		err := u.send(nc, addr, setup)
+		refused, ok := errors.AsType[*Refused](err)
+		if !ok || refused.Step != "AUTH" || tries == maxPasswords {
+			return err
 		}
+		next, again := u.LoginAfter(setup)
+		if !again {
+			return err
+		}
+		setup = next
 	}
-	return err
 }
+
+// maxPasswords is how many are tried for a connection: one that was just read can be replaced before
+// it is sent.
+const maxPasswords = 4
 
 // send is login with setup as it is. An AUTH must be the first request: behind others, Redis as of
 // 7.2 can leave out its refusal. Labels can be refused, and nothing else.

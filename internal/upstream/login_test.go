@@ -135,3 +135,26 @@ func TestReplyBehindALogin(t *testing.T) {
 		}
 	}
 }
+
+// While a connection logs in its password is replaced, and so is the one that is found then.
+func TestPasswordRotatesDuringALogin(t *testing.T) {
+	const wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n"
+	addr := answering(t, round{1, wrong}, round{1, wrong}, round{1, "+OK\r\n"})
+	url := func(password string) *Upstream {
+		u, err := Parse("redis://app:" + password + "@" + addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	u, next := url("one"), []string{"two", "three"}
+	u.OnRefused(func() {
+		u.Renew(url(next[0]))
+		next = next[1:]
+	})
+	conn, err := u.Dial(t.Context(), Setup{Identity: u.Initial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+}

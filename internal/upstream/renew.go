@@ -100,10 +100,8 @@ func (u *Upstream) LoginAfter(sent [][]string) (next [][]string, again bool) {
 	if !u.isOwn(sent) {
 		return nil, false
 	}
-	if next = u.current(sent); slices.Equal(next[0], sent[0]) {
-		u.askAgain()
-		next = u.current(sent)
-	}
+	u.askAgain(sent)
+	next = u.current(sent)
 	return next, !slices.Equal(next[0], sent[0])
 }
 
@@ -140,11 +138,15 @@ func (u *Upstream) InUse(as Identity) Identity {
 	return as
 }
 
-// askAgain looks for other credentials, unless that was done just now because of those in use.
-func (u *Upstream) askAgain() {
+// askAgain looks for other credentials, unless that was done just now because of those in use. sent
+// is the login that was refused; nil for one by a Sentinel. Another than that may be in use by now.
+func (u *Upstream) askAgain(sent [][]string) {
 	s := &u.secrets
 	s.asking.Lock()
 	defer s.asking.Unlock()
+	if sent != nil && !slices.Equal(u.current(sent)[0], sent[0]) {
+		return
+	}
 	_, sentinels := u.sentinelLogin()
 	inUse := [2]string{s.current(u.Initial.Password), sentinels}
 	if s.refused != nil && (inUse != s.before || time.Since(s.asked) >= askAgain) {

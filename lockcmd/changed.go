@@ -1,9 +1,11 @@
 package lockcmd
 
 import (
+	"context"
 	"math/rand/v2"
 	"time"
 
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/chain"
@@ -14,77 +16,79 @@ import (
 	"lockproxy/lockcmd/syntax"
 )
 
-// watching is a command that waits in no line: a LOCKINFO … CHANGED … WAIT, or a RELOCK … EXCLUSIVE
-// WAIT. It asks again when it is woken, after a pause, and when its time has expired.
+// watching is a LOCKINFO … CHANGED … WAIT. It ends as soon as the lock's holder has another token
+// than the client knows, or when its time has expired.
 type watching struct {
-	w     *queue.Wait
-	sleep *Step
-	look  func(t *watching, last bool) *Step // asks
-	over  moment
-	ask   moment // when it asks, unless it is woken before
-	woke  bool   // since it last asked
+	*queries
+	s    session
+	id   names.Lock
+	o    syntax.Info
+	w    *queue.Wait
+	over moment
+	ask  moment // when it asks, unless it is woken before
+	woke bool   // since it last asked
 }
 
-// watch begins such a command, for patience; 0 is forever.
-func watch(
-	q queue.Queue, c Client, patience time.Duration, look func(t *watching, last bool) *Step,
-) *Step {
-	return &Step{Finish: func(script.Answer, error) (Reply, *Step) {
-		t := &watching{w: q.Watch(c.Connection, c.Waker.Wake), look: look}
-		t.sleep = &Step{Wait: true, Finish: t.goOn}
-		if patience > 0 {
-			t.over.in(patience)
+func (l *queries) changedStep(c Client, key string, o syntax.Info) *Step {
+	return &Step{Wait: func(_ context.Context, on chain.Upstream, wake func()) chain.Turn {
+		id := names.Lock{DB: c.As.DB, Key: key}
+		t := &watching{queries: l, s: session{c, on}, id: id, o: o,
+			w: l.queues.Of(id).Watch(c.Connection, wake)}
+		if o.Wait > 0 {
+			t.over.in(o.Wait)
 		}
 		t.ask.in(0)
-		return Reply{}, t.sleep
+		return t
 	}}
 }
 
-// goOn takes on a command that sleeps.
-func (t *watching) goOn(_ script.Answer, why error) (Reply, *Step) {
-	t.woke = t.w.TakeWoken() || t.woke
-	switch {
-	case why == failure.ErrGone:
-		return t.end(chain.Failed(failure.ErrGone))
-	case t.w.Lead.State().Err != nil:
-		return t.end(Reply{})
-	case t.woke || t.ask.isDue() || t.over.isDue():
-		t.woke = false
-		return Reply{}, t.look(t, t.over.isDue())
+// Due implements chain.Turn.
+func (t *watching) Due() time.Time {
+	if !t.over.IsZero() && t.over.Before(t.ask.Time) {
+		return t.over.Time
 	}
-	if t.sleep.Until = t.ask.Time; !t.over.IsZero() && t.over.Before(t.ask.Time) {
-		t.sleep.Until = t.over.Time
-	}
-	return Reply{}, t.sleep
+	return t.ask.Time
 }
 
-// end ends it with a reply, unless others have ended it already.
-func (t *watching) end(reply Reply) (Reply, *Step) {
+// Go implements chain.Turn.
+func (t *watching) Go(ctx context.Context, inLoop bool) (reply Reply, progress chain.Progress) {
+	t.woke = t.w.TakeWoken() || t.woke
+	switch {
+	case context.Cause(ctx) == failure.ErrGone:
+		reply = chain.Failed(failure.ErrGone)
+	case t.w.Lead.State().Err != nil:
+	case !t.woke && !t.ask.isDue() && !t.over.isDue():
+		return Reply{}, chain.Sleeps
+	case inLoop:
+		return Reply{}, chain.Asks
+	default:
+		var ended bool
+		if reply, ended = t.look(); !ended {
+			return Reply{}, chain.Sleeps
+		}
+	}
 	if refused := t.w.EndWatch(); refused != nil {
 		reply = waitFailed(refused)
 	}
-	return reply, nil
+	return reply, chain.Ended
 }
 
-// changedStep is LOCKINFO … CHANGED: it ends as soon as the lock's holder has another token than
-// the client knows.
-func (l *queries) changedStep(c Client, key string, o syntax.Info) *Step {
-	id := names.Lock{DB: c.As.DB, Key: key}
-	return watch(l.queues.Of(id), c, o.Wait, func(t *watching, last bool) *Step {
-		info := l.infoCall(key)
-		before, _ := l.tracking.Follows(c.As, key)
-		return &Step{Call: &info, Finish: func(answer script.Answer, err error) (Reply, *Step) {
-			err = answer.Failure(err)
-			changed := err == nil && holdersToken(answer.Value) != o.Token
-			if changed || last || err != nil && !l.isTransient(err) {
-				return t.end(l.infoReply(id, answer.Value, err))
-			}
-			l.tracking.Want(c.As, key)
-			after, _ := l.tracking.Follows(c.As, key)
-			t.ask.in(watchPause(answer.Value, before && after))
-			return Reply{}, t.sleep
-		}}
-	})
+// look asks for the holder.
+func (t *watching) look() (reply Reply, ended bool) {
+	loopguard.MayWait()
+	last, c := t.over.isDue(), t.infoCall(t.id.Key)
+	t.woke = false
+	before, _ := t.tracking.Follows(t.s.As, t.id.Key)
+	answer, err := t.s.Eval(&c)
+	err = answer.Failure(err)
+	changed := err == nil && holdersToken(answer.Value) != t.o.Token
+	if changed || last || err != nil && !t.isTransient(err) {
+		return t.infoReply(t.id, answer.Value, err), true
+	}
+	t.tracking.Want(t.s.As, t.id.Key)
+	after, _ := t.tracking.Follows(t.s.As, t.id.Key)
+	t.ask.in(watchPause(answer.Value, before && after))
+	return Reply{}, false
 }
 
 // watchPause is for how long the holder that info.lua has told of need not be asked for again.

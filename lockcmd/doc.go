@@ -13,8 +13,8 @@
 // Step, which asks for one thing; Step.Finish turns the Answer into a Reply, or into the next Step.
 // Nothing in a Step can wait, so an event loop drives it as well as a goroutine. And the proxy can
 // send the scripts of several requests together, also of several clients: then batch.lua runs them.
-// LOCK … WAIT, LOCKALL … WAIT, and ONCE … WAIT if there is no value, are a turn, which alternates
-// between sleep (Step.Wait) and steps that ask: see wait.go.
+// LOCK … WAIT, LOCKALL … WAIT, and ONCE … WAIT if there is no value, take a goroutine while they ask
+// (Step.Wait). In between they are a turn, which is data: see wait.go.
 //
 // Scripts of a client's commands run on its own connection: as its user, in its database, in its
 // order. Work for a connection that is busy or gone (renewals, releases of
@@ -46,7 +46,7 @@
 //
 // The files are in this order, and know those before them: config, durability, log;
 // observe, history; unlock_call, observe_release, unlock, abandoned, offers; lock, lockall, relock,
-// unlockall; slow, own, wait, claim, poll, place, lockall_wait, once; stats, info, survey, seen_commands,
+// unlockall; slow, own, wait, claim, poll, lockall_wait, once; stats, info, survey, seen_commands,
 // scan; locks. Only unlock and offers know each other.
 //
 // # Shared locks, several locks

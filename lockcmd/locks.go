@@ -67,8 +67,7 @@ func New(
 		common: all, queues: qs, seen: seen, releases: l.releases, renewals: l.renewals,
 		graces: grace.New(all.Jobs),
 	}
-	l.waits = &waits{l.locking, l.notifications, l.tracking, deadlocks,
-		&places{of: map[placeID]*place{}}}
+	l.waits = &waits{l.locking, l.notifications, l.tracking, deadlocks}
 	l.queries = &queries{common: all, queues: qs, seen: seen, traffic: l.Traffic,
 		releases: l.releases, tracking: l.tracking}
 	l.fences = &fence.Fences{Scripts: all.Scripts, Cluster: cfg.Cluster, Can: cfg.CanFence,
@@ -130,7 +129,6 @@ func help() Reply {
 
 // Close ends what runs in the background and waits for its end. No command may be running.
 func (l *Locks) Close() {
-	l.releases.releaseAbandoned(l.places.leave()...)
 	l.common.Timers.Close()
 	l.common.Clients.Close()
 	if n := l.unreleased.Load(); n > 0 && l.releases.seen.hasServed() {

@@ -1,6 +1,8 @@
 package lockcmd
 
 import (
+	"lockproxy/lockcmd/background"
+	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
@@ -25,21 +27,20 @@ func lockOf(w *queue.Waiter, token int64) *held.Lock {
 	return &held.Lock{Request: w.Request, As: w.As, Token: token}
 }
 
-// undoAll is undo for a command that has its reply then.
+// undoAll releases locks one after the other, and offers them to no waiter. Then the command of the
+// connection by (nil for none) has its reply: until its client hears of it, the locks are free
+// again. Otherwise, after a release that has failed, undone is false, and that goes on by itself.
 func (l *releases) undoAll(
 	by *held.Holder, list []rejectedLock, reply func(undone bool) Reply,
 ) (Reply, *Step) {
-	return l.undo(by, list, true, func(undone bool) (Reply, *Step) { return reply(undone), nil })
+	return l.undoRest(by, list, true, reply)
 }
 
-// undo releases locks one after the other, and offers them to no waiter. Then the command of the
-// connection by (nil for none) goes on: until its client hears of it, the locks are free again.
-// Otherwise, after a release that has failed, undone is false, and that goes on by itself.
-func (l *releases) undo(
-	by *held.Holder, list []rejectedLock, undone bool, then func(undone bool) (Reply, *Step),
+func (l *releases) undoRest(
+	by *held.Holder, list []rejectedLock, undone bool, reply func(undone bool) Reply,
 ) (Reply, *Step) {
 	if len(list) == 0 {
-		return then(undone)
+		return reply(undone), nil
 	}
 	lock := list[0]
 	r := l.beginRelease(by, lock.ID(), lock.As, lock.ReleaseProof(), false)
@@ -54,8 +55,18 @@ func (l *releases) undo(
 			}
 			lock.waiter.Signal()
 		}
-		return l.undo(by, list[1:], undone && err == nil, then)
+		return l.undoRest(by, list[1:], undone && err == nil, reply)
 	}}
+}
+
+// undo is undoAll for a lock that a waiter must not get.
+func (l *releases) undo(on background.Evaluator, by *held.Holder, lock *held.Lock) (undone bool) {
+	reply, next := l.undoAll(by, []rejectedLock{{Lock: lock}}, func(all bool) Reply {
+		undone = all
+		return Reply{}
+	})
+	chain.Drive(on, reply, next)
+	return undone
 }
 
 // always is the reply whether all was undone or not.
@@ -75,7 +86,7 @@ func (l *releases) startAbandoned(ends queue.Ends) {
 // requestsOf are what waiters ask for.
 func requestsOf(list []*queue.Waiter) (rs []script.Request) {
 	for _, w := range list {
-		rs = append(rs, w.Asks())
+		rs = append(rs, w.Request)
 	}
 	return rs
 }

@@ -67,8 +67,7 @@ func (l *releases) releaseOf(
 ) script.Release {
 	var next *script.Request
 	if offer.Next != nil {
-		asks := offer.Next.Asks()
-		next = &asks
+		next = &offer.Next.Request
 	}
 	return script.Release{
 		Id: id, Proof: p, Has: has, How: l.queues.WaitsAs(id.Key, offer.Compete, false),

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"time"
 
 	"lockproxy/internal/foreign"
@@ -11,7 +12,6 @@ import (
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/relayed"
-	"lockproxy/lockcmd/script"
 	"lockproxy/passthrough"
 )
 
@@ -42,18 +42,17 @@ func (d *dispatcher) delaySet(cmd *command, req resp.Request) (done bool) {
 	if last := d.lastDelay; last.key == key && since.Sub(last.ended) < delayMemory {
 		since = last.since
 	}
-	d.locks.mayWait()
-	s.line = d.server.locks.DelaySet(state.DB, key, since, d.locks.Wake)
-	s.sleep = &chain.Step{Wait: true, Finish: s.goOn}
-	d.locks.start(batchedLock{question: question{Step: s.sleep, again: true}, cmd: cmd, alone: true,
-		end: func(reply chain.Reply) {
-			s.line.Leave(s.took)
-			d.lastDelay = lastDelay{}
-			if !s.took {
-				d.lastDelay = lastDelay{key, since, time.Now()}
-			}
-			d.x.reply(reply.Raw)
-		}}, nil)
+	w := &waiting{turn: s, woken: make(chan struct{}, 1), end: func(reply chain.Reply) {
+		s.line.Leave(s.took)
+		d.lastDelay = lastDelay{}
+		if !s.took {
+			d.lastDelay = lastDelay{key, since, time.Now()}
+		}
+		d.x.reply(reply.Raw)
+	}}
+	s.line = d.server.locks.DelaySet(state.DB, key, since, w.waker(d.client.reg))
+	d.locks.waits = w
+	d.locks.goOn(nil)
 	return true
 }
 
@@ -73,7 +72,6 @@ type delayedSet struct {
 	args    [][]byte
 	cmd     *command
 	line    *relayed.DelayedSet
-	sleep   *chain.Step
 	delayed bool      // the lock was held at first
 	over    time.Time // when it is answered at the latest
 	again   time.Time // when it asks without a sign
@@ -81,52 +79,51 @@ type delayedSet struct {
 	took    bool
 }
 
-// goOn takes on a SET that sleeps.
-func (s *delayedSet) goOn(_ script.Answer, why error) (chain.Reply, *chain.Step) {
+// Due implements chain.Turn.
+func (s *delayedSet) Due() time.Time {
+	if s.again.Before(s.over) {
+		return s.again
+	}
+	return s.over
+}
+
+// Go implements chain.Turn.
+func (s *delayedSet) Go(ctx context.Context, inLoop bool) (chain.Reply, chain.Progress) {
 	now := time.Now()
 	if s.line.TakeWoken() {
 		s.again = now
 	}
-	ended := s.delayed && (!now.Before(s.over) || s.x.in.start < s.x.in.end || why == failure.ErrGone)
+	ended := s.delayed && (!now.Before(s.over) || s.x.in.start < s.x.in.end ||
+		ctx.Err() == failure.ErrGone)
 	due := !now.Before(s.again) // at first it is
 	asks := due && s.line.First()
 	if ended {
 		asks = s.reply == nil
 	}
-	if !asks {
-		return s.rest(ended, due)
+	if asks && inLoop {
+		return chain.Reply{}, chain.Asks
 	}
-	replied := s.x.observeForeign(s.cmd, s.args)
-	return chain.Reply{}, &chain.Step{Do: [][][]byte{s.args}, Reads: true,
-		Finish: func(a script.Answer, err error) (chain.Reply, *chain.Step) {
-			return s.rest(s.answered(a, err, replied) || ended || !s.delayed && !s.line.SeenHeld(), due)
-		}}
-}
-
-// rest ends the SET, or has it sleep.
-func (s *delayedSet) rest(ended, asked bool) (chain.Reply, *chain.Step) {
+	if asks {
+		ended = s.ask() || ended || !s.delayed && !s.line.SeenHeld()
+	}
 	if ended {
-		return chain.Reply{Kind: chain.RawReply, Raw: s.reply}, nil
+		return chain.Reply{Kind: chain.RawReply, Raw: s.reply}, chain.Ended
 	}
-	if s.delayed = true; asked {
+	if s.delayed = true; due {
 		s.again = time.Now().Add(s.line.Pause())
 	}
-	if s.sleep.Until = s.over; s.again.Before(s.over) {
-		s.sleep.Until = s.again
-	}
-	return chain.Reply{}, s.sleep
+	return chain.Reply{}, chain.Sleeps
 }
 
-// answered takes the upstream's answer. ended says that it is not a nil. A lock that was taken for a
+// ask asks the upstream. ended says that the answer is not a nil. A lock that was taken for a
 // client that is disconnected is released again.
-func (s *delayedSet) answered(
-	a script.Answer, err error, replied func(resp.Head),
-) (ended bool) {
+func (s *delayedSet) ask() (ended bool) {
+	replied := s.x.observeForeign(s.cmd, s.args)
+	raw, err := s.askSet()
 	if err != nil {
 		s.reply = encodeError(err)
 		return true
 	}
-	raw := a.Raw[0]
 	head := resp.Head{Type: raw[0], Line: bytes.TrimSuffix(raw[1:], crlf)}
 	if replied != nil {
 		replied(head)
@@ -135,7 +132,7 @@ func (s *delayedSet) answered(
 		s.reply = raw
 		return !bytes.HasPrefix(raw, nilReply) && raw[0] != '_'
 	}
-	if s.delayed && s.x.in.gone() {
+	if s.delayed && s.x.command.gone() {
 		s.x.server.locks.UndoSet(s.as, string(s.args[1]), string(s.args[2]))
 		state, _ := s.x.pipe.State()
 		s.reply = appendReply(nil, chain.Reply{Kind: chain.NullReply}, state.Proto)
@@ -143,6 +140,14 @@ func (s *delayedSet) answered(
 	}
 	s.reply, s.took = raw, true
 	return true
+}
+
+// askSet is one SET, in the order of the session's requests.
+func (s *delayedSet) askSet() ([]byte, error) {
+	if err := s.x.retryRoute(passthrough.Shared); err != nil {
+		return nil, err
+	}
+	return s.x.ask(resp.AppendCommand(nil, s.args...)).Raw()
 }
 
 var (

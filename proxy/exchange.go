@@ -13,9 +13,10 @@ import (
 // exchange is how a session asks the upstream and answers its client, on the session's goroutine.
 type exchange struct {
 	*common
-	in    *input
-	ctx   context.Context // ends with the session
-	timer *time.Timer     // of await; nil until it is needed
+	in      *input
+	command commandContext
+	ctx     context.Context // ends with the session
+	timer   *time.Timer     // of await; nil until it is needed
 }
 
 // route is passthrough.Pipe.Route.
@@ -40,10 +41,16 @@ func (x *exchange) awaitJudgement(it *eventloop.Iteration) {
 
 // watchWaiting watches the client while its requests wait for a connection.
 func (x *exchange) watchWaiting() (end func()) {
-	if x.in.readErr != nil {
+	if x.command.watch != nil || x.in.readErr != nil {
 		return func() {}
 	}
 	return x.in.startWatch(watchAfter).end
+}
+
+// retryRoute is route that forgets an earlier failure: a waiter asks again and again.
+func (x *exchange) retryRoute(way passthrough.Way) error {
+	x.pipe.Flush(nil)
+	return x.route(way, nil)
 }
 
 // reply gives the client a reply of the proxy's own, in its turn.
@@ -96,6 +103,10 @@ const (
 	// watchAfter is how long a session waits for the upstream before it watches its client. A watch
 	// costs a goroutine, and most answers come sooner.
 	watchAfter = 5 * time.Millisecond
+	// watchWaiterAfter is how long a lock command waits before its client is watched. Where a lock
+	// changes hands quickly most waits are over by then. A client that is disconnected before is
+	// found out when its turn comes, see commandContext.Err.
+	watchWaiterAfter = 20 * time.Millisecond
 )
 
 // await returns when the answer has arrived. If that takes long, it reads on from the client until
@@ -113,7 +124,8 @@ func (x *exchange) patience() time.Duration {
 	return goneTimeout
 }
 
-// awaitUntil is await that gives up at a time, and returns false then. A zero time is never. With
+// awaitUntil is await that gives up at a time, and returns false then. A zero time is never. It
+// does not give up while the client is owed another answer, since its answers come in order. With
 // orInput it also returns false when it has read more from the client.
 func (x *exchange) awaitUntil(
 	answer *passthrough.Answer, until time.Time, orInput bool,
@@ -142,7 +154,7 @@ func (x *exchange) awaitUntil(
 		over = timer.C
 	}
 	expired := false
-	if x.in.readErr == nil {
+	if x.in.readErr == nil && x.command.watch == nil {
 		w, had := x.in.startWatch(0), x.in.watched
 		var came <-chan struct{}
 		if orInput {
@@ -160,22 +172,26 @@ func (x *exchange) awaitUntil(
 			return answer.Arrived()
 		}
 	}
-	if x.in.readErr != nil && !expired {
+	if x.in.readErr != nil {
 		x.timer.Reset(x.patience())
 		select {
 		case <-answer.Done:
-		case <-over:
-			expired = true
+			x.timer.Stop()
 		case <-x.timer.C:
 			x.pipe.End(passthrough.ClientGone)
 		}
-		x.timer.Stop()
+		over, expired = nil, false
 	}
 	if !expired {
 		select {
 		case <-answer.Done:
+			return true
 		case <-over:
 		}
 	}
-	return answer.Arrived()
+	if !x.pipe.Status().Owes {
+		return false
+	}
+	<-answer.Done
+	return true
 }

@@ -5,29 +5,30 @@ import (
 
 	"lockproxy/internal/commands"
 	"lockproxy/internal/eventloop"
+	"lockproxy/lockcmd/chain"
 	"lockproxy/passthrough"
 )
 
 // handle handles every whole request in the buffer, and those that a watch puts there while it waits.
 // It returns false when the session has no further requests.
 func (d *dispatcher) handle() (more bool) {
+	if d.locks.waits != nil && d.locks.goOn(nil) != chain.Ended {
+		return true
+	}
 	more = true
-	for again := true; more && again; {
-		had := d.in.watched
-		next := d.handleWhole(nil)
-		if next == ends {
+	for had := -1; more && had != d.in.watched; {
+		had = d.in.watched
+		if d.handleWhole(nil) == ends {
 			return false
 		}
 		d.locks.finishLocks(true)
-		if d.locks.begun.asleep() {
+		if d.locks.waits != nil {
 			break
 		}
 		if len(d.locks.begun) == 0 {
 			d.relayBatch(nil) // can wait for a connection
 		}
-		// More may have come, or a wait in front of more may have ended only now: then makeRoom must not
-		// see that before the framer.
-		if again = next == waits || had != d.in.watched; !again {
+		if had == d.in.watched { // otherwise more has come, which makeRoom must not see before the framer
 			more = d.makeRoom() // can wait, too
 		}
 	}
@@ -55,9 +56,7 @@ type verdict uint8
 const (
 	goesOn verdict = iota
 	ends           // it has no further requests
-	// waits says that the request is still in the buffer: only the session's goroutine can handle it,
-	// or it stands behind a command that waits.
-	waits
+	waits          // only its goroutine can handle the request, which is still in the buffer
 )
 
 // handleWhole dispatches the whole requests in the buffer, but leaves the last batch open, of lock
@@ -66,14 +65,14 @@ const (
 // first, and where a batch is full: a goroutine gives way to others.
 func (d *dispatcher) handleWhole(it *eventloop.Iteration) verdict {
 	// A batch that is open has not been relayed yet.
-	for d.in.start < d.in.end && (it == nil || !d.locks.begun.alone()) &&
+	for d.in.start < d.in.end && d.locks.waits == nil &&
 		(it != nil || d.batch.requests > 0 || !d.pipe.Status().Lost) {
 		if it != nil && d.batch.requests == maxBatch {
 			break
 		}
-		if it == nil && d.locks.begun.alone() {
-			if d.locks.finishLocks(false); d.locks.begun.asleep() {
-				return waits
+		if it == nil && d.locks.begun.canWait() {
+			if d.locks.finishLocks(false); d.locks.waits != nil {
+				break
 			}
 		}
 		req, whole, err := d.in.framer.Next(d.in.buf[d.in.start:d.in.end])

@@ -7,16 +7,14 @@ timeout    ms
 unit       of what is written at the lock, "ms" or "s"
 retention  how long the record outlives the lock, ms
 purpose    "extend"; "renew" to never shorten it: a renewal may run after a RELOCK or LOCK that gave
-           the lock more time; "share", whereby an exclusive lock becomes a shared one; "exclude",
-           whereby a shared one becomes exclusive if nobody else shares it; or "take", whereby the
-           lock of a place in the line becomes its client's. The first request is that of the
-           holder then, and for "share" those of the waiters here are behind it
-wanted, proxy, how, db, tag  for "share", as for unlock.lua. For "exclude", wanted is 1 if the holder
-           waits until nobody else shares the lock: then nobody else is let in
+           the lock more time; "share", whereby an exclusive lock becomes a shared one; or "exclude",
+           whereby a shared one becomes exclusive if nobody else shares it. The first request is
+           that of the holder then, and for "share" those of the waiters here are behind it
+wanted, proxy, how, db, tag  for "share", as for unlock.lua
 
 Returns 1, or 0 if the token does not hold the lock. For "share" it returns what unlock.lua does for
-a holder that leaves others; for "exclude" the new token, or the old one if the lock
-is exclusive already, or -1 if others share the lock, or -2 if one of them waits for the same. WRONGTYPE if a key holds something else.
+a holder that leaves others; for "exclude" the new token, or -1 if others share the lock, or the old
+token if the lock is exclusive already. WRONGTYPE if a key holds something else.
 ]]
 local given, timeout, unit, retention, purpose, wanted, proxy, how, db, tag = unpack(words)
 retention = tonumber(retention)
@@ -25,35 +23,12 @@ if malformed then return redis.error_reply(WRONGTYPE) end
 local at, text = expiry(tonumber(timeout), unit)
 local h = sorted and holder_with(given)
 if h and purpose == 'exclude' then
-  -- Who waits for that is in front of the waiting proxies, as its token and a "^".
-  local mine = given .. '^'
-  local list = waiting_proxies(mine)
-  if count_holders() > 1 then
-    if wanted == '1' then
-      for _, entry in ipairs(list) do
-        if string.sub(entry.proxy, -1) == '^' then return -2 end
-      end
-      table.insert(list, 1, seen_now(mine, how, 0))
-    end
-    if wanted == '1' or string.find(waiting, mine .. ':', 1, true) then
-      write_waiting(join(list), unit, retention)
-    end
-    return -1
-  end
+  if count_holders() > 1 then return -1 end
   check_rights()
   local new = next_token()
-  write_given(requests[1], new, at, text, grace_end(), join(list), retention)
+  write_given(requests[1], new, at, text, grace_end(), waiting, retention)
   write_lock(text, at + guard - now)
   return tonumber(new)
-end
-if h and purpose == 'take' then
-  check_rights()
-  local r = requests[1]
-  h.connections, h.request, h.client, h.session = r.connection, r.request, r.client, r.session
-  h.expires = at
-  replace_holder(h)
-  write_shared(token, waiting, unit, grace, retention)
-  return 1
 end
 if h then
   if purpose == 'renew' and at <= h.expires then return 1 end
@@ -92,10 +67,6 @@ if purpose == 'share' then
 end
 if purpose == 'renew' and at <= expires then return 1 end
 write_lock(text, at + guard - now)
-if purpose == 'take' then
-  write_given(requests[1], token, at, text, grace_end(), waiting, retention)
-  return 1
-end
 write_record({token = token, expires = at, value = text, grace = grace, acquired = acquired,
   session = session, state = 'held', connection = connections, request = request, client = client,
   waiting = waiting, owner = owner}, retention)

@@ -60,15 +60,9 @@ func ParseTimeout(arg []byte, limit time.Duration) (time.Duration, error) {
 
 // parsePositive is parseSeconds for a time that must be more than 0.
 func parsePositive(name string, arg []byte, limit time.Duration) (time.Duration, error) {
-	return parseAtLeast(name, arg, time.Millisecond, limit, "greater than 0, ")
-}
-
-// parseAtLeast is parseSeconds for a time that must not be shorter than another.
-func parseAtLeast(
-	name string, arg []byte, least, limit time.Duration, want string,
-) (time.Duration, error) {
+	const want = "greater than 0, "
 	d, err := parseSeconds(name, arg, limit, want)
-	if err == nil && d < least {
+	if err == nil && d == 0 {
 		err = secondsError(name, arg, want+atMost(limit))
 	}
 	return d, err
@@ -104,11 +98,9 @@ type Relock struct {
 	Proof   script.Proof
 	Timeout time.Duration
 	Mode    string // SHARED or EXCLUSIVE, what the lock is to be; "" leaves it as it is
-	Waits   bool
-	Wait    time.Duration // 0 is forever
 }
 
-// ParseRelock reads "token timeout [SHARED | EXCLUSIVE [WAIT seconds]]".
+// ParseRelock reads "token timeout [SHARED | EXCLUSIVE]".
 func ParseRelock(args [][]byte, maxTimeout time.Duration) (o Relock, err error) {
 	if o.Proof, err = ParseToken(args[0], WantToken); err != nil {
 		return o, err
@@ -116,20 +108,12 @@ func ParseRelock(args [][]byte, maxTimeout time.Duration) (o Relock, err error) 
 	if o.Timeout, err = ParseTimeout(args[1], maxTimeout); err != nil {
 		return o, err
 	}
-	for r := (optionReader{known: relockOptions, args: args[2:]}); r.more() && err == nil; {
-		arg, word, value := r.args[0], "", []byte(nil)
-		switch word, value, err = r.next(); {
-		case err != nil:
-		case word != "WAIT":
-			o.Mode = word
-		case o.Mode != "EXCLUSIVE":
-			err = syntaxError(arg, "WAIT is for EXCLUSIVE")
-		default:
-			o.Waits = true
-			o.Wait, err = parseWait(value)
+	for r := (optionReader{known: relockOptions, args: args[2:]}); r.more(); {
+		if o.Mode, _, err = r.next(); err != nil {
+			return o, err
 		}
 	}
-	return o, err
+	return o, nil
 }
 
 // Lock are the arguments of LOCK after the key.
@@ -137,7 +121,6 @@ type Lock struct {
 	script.Request // Holder.request sets the other fields
 	Waits          bool
 	Wait           time.Duration // 0 is forever
-	Place          time.Duration // 0 is none
 }
 
 // longestWait is the largest WAIT, as for BLPOP: what fits into 64 bits of nanoseconds.
@@ -188,9 +171,6 @@ func parseLock(args [][]byte, maxTimeout time.Duration, known optionSet) (o Lock
 		case "WAIT":
 			o.Waits = true
 			o.Wait, err = parseWait(value)
-		case "PLACE":
-			// A longer one keeps others from the lock for longer if its client never asks again.
-			o.Place, err = parseAtLeast("PLACE", value, 100*time.Millisecond, time.Minute, "at least 0.1, ")
 		case "EARLY":
 			o.Early, err = parsePositive("EARLY", value, longestWait)
 		case "MAX":

@@ -106,7 +106,7 @@ func TestASharedLockBecomesExclusive(t *testing.T) {
 				t.Errorf("token %d after %d", after, exclusive)
 			}
 			if got := a.Do("RELOCK doc 1 60 LIMIT"); !strings.HasPrefix(got,
-				`-ERR syntax error near "LIMIT": want SHARED, EXCLUSIVE or WAIT seconds`) {
+				`-ERR syntax error near "LIMIT": want SHARED or EXCLUSIVE`) {
 				t.Errorf("LIMIT: %q", got)
 			}
 		})

@@ -172,15 +172,16 @@ func (x *exchange) awaitUntil(
 			return answer.Arrived()
 		}
 	}
-	if x.in.readErr != nil {
+	if x.in.readErr != nil && !expired {
 		x.timer.Reset(x.patience())
 		select {
 		case <-answer.Done:
-			x.timer.Stop()
+		case <-over:
+			expired = true
 		case <-x.timer.C:
 			x.pipe.End(passthrough.ClientGone)
 		}
-		over, expired = nil, false
+		x.timer.Stop()
 	}
 	if !expired {
 		select {

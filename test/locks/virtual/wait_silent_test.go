@@ -218,9 +218,15 @@ func TestAWaiterLeavesDuringItsPoll(t *testing.T) {
 		link := proxytest.LinkTo(t, server)
 		p := proxytest.Start(t, "redis://"+link.Addr(), nil)
 		elsewhere := proxytest.Dial(t, proxytest.Start(t, server.URL(), nil).Addr)
-		for _, command := range []string{
+		const bound = 2 * time.Second // then its poll is asked again
+		for i, command := range []string{
+			"LOCK job 600", "LOCK job 600 OWNER me", "LOCK job 600 SHARED", "LOCKALL 600 1 job",
 			"LOCK job 600", "LOCK job 600 OWNER me", "LOCK job 600 SHARED", "LOCKALL 600 1 job",
 		} {
+			asked := bound
+			if i >= 4 {
+				asked = 500 * time.Millisecond
+			}
 			token := elsewhere.Lock("job 600")
 			waiter := proxytest.Dial(t, p.Addr)
 			waiter.Send(command + " WAIT 0")
@@ -228,12 +234,12 @@ func TestAWaiterLeavesDuringItsPoll(t *testing.T) {
 			time.Sleep(time.Second)
 			link.HoldReplies()
 			elsewhere.Expect(proxytest.Unlock("job", token), ":1\r\n")
-			time.Sleep(2 * time.Second) // its poll has taken the lock, and is asked again
+			time.Sleep(asked) // its poll has taken the lock
 			if elsewhere.Do("LOCKINFO job") == "$-1\r\n" {
 				t.Errorf("%s: no poll has taken the lock", command)
 			}
 			waiter.Close()
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(bound - asked + 100*time.Millisecond)
 			if n := p.Server.Stats().Locks.Waiters; n != 0 {
 				t.Errorf("%s: %d clients wait", command, n)
 			}

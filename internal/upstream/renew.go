@@ -139,7 +139,7 @@ func (u *Upstream) InUse(as Identity) Identity {
 }
 
 // askAgain looks for other credentials, unless that was done just now because of those in use. sent
-// is the login that was refused; nil for one by a Sentinel. Another than that may be in use by now.
+// is the login that was refused; nil is a Sentinel's. If another is in use by now, nothing is done.
 func (u *Upstream) askAgain(sent [][]string) {
 	s := &u.secrets
 	s.asking.Lock()

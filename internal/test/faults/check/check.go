@@ -92,7 +92,7 @@ func Check(h history.History, bounds Bounds) Report {
 	for key, ops := range c.locks {
 		grants := grantsOf(ops)
 		c.tokens(key, ops)
-		c.stale(key, ops)
+		c.stale(key, ops, grants)
 		c.exclusion(key, ops, grants)
 		c.fifo(key, ops)
 		c.order(key, ops)

@@ -34,6 +34,12 @@ func with(o history.Op, changes ...func(*history.Op)) history.Op {
 	return o
 }
 
+// missed is a LOCK whose wait has ended without the lock.
+func missed(client int, call, back int64) history.Op {
+	return history.Op{Client: client, Kind: history.Lock, Key: "job", Wait: true, Call: ms(call),
+		Return: ms(back), Outcome: history.Null, Timeout: ms(500)}
+}
+
 func waited(o *history.Op)  { o.Wait = true }
 func session(o *history.Op) { o.Session = true }
 func shared(o *history.Op)  { o.Shared = true }
@@ -188,6 +194,12 @@ func TestRules(t *testing.T) {
 		{"another's lock released, data lost",
 			ops{took(1, 0, 10, 10, 500), did(2, history.Unlock, 20, 30, 0, 1)},
 			faults{fault(0, 15, history.Breaks{Writes: true})}, "stale"},
+		{"another's lock released after a wait",
+			ops{took(1, 0, 10, 10, 500), missed(2, 12, 18), did(2, history.Unlock, 20, 30, 0, 1)},
+			nil, "stale"},
+		{"a lock released that came after its wait",
+			ops{took(1, 0, 10, 10, 500), missed(2, 12, 600),
+				did(2, history.Unlock, 620, 630, 0, 1)}, nil, ""},
 		{"a release lost, and repeated",
 			ops{took(1, 0, 10, 10, 500), did(1, history.Unlock, 20, 30, 10, 1),
 				did(1, history.Unlock, 60, 70, 0, 1)},

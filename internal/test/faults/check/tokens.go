@@ -59,13 +59,16 @@ func retaken(o history.Op, ops []history.Op) bool {
 }
 
 // stale finds commands accepted although a greater token had been given before they were sent.
-func (c *checker) stale(key string, ops []history.Op) {
+func (c *checker) stale(key string, ops []history.Op, grants []grant) {
 	shared := sharedTokens(ops)
-	for _, o := range ops {
+	for i, o := range ops {
 		if o.Kind == history.Unlock && o.Token == 0 && o.Outcome == history.OK && o.Result != 0 &&
 			!c.restored(o, ops) {
-			c.violated("stale", []history.Op{o},
-				"lock %s was released for client %d, which didn't hold it", key, o.Client)
+			asked := lastAsked(o, ops[:i])
+			if !asked.Wait || c.heldByOther(o, grants) {
+				c.violated("stale", []history.Op{asked, o},
+					"lock %s was released for client %d, which didn't hold it", key, o.Client)
+			}
 		}
 		if !accepted(o) {
 			continue
@@ -81,6 +84,25 @@ func (c *checker) stale(key string, ops []history.Op) {
 			}
 		}
 	}
+}
+
+// lastAsked is the last LOCK of o's client before o, whose wait has ended without the lock. The lock
+// can have been given to it late: then its proxy gives the lock back, unless o has done so before.
+func lastAsked(o history.Op, before []history.Op) (asked history.Op) {
+	for _, e := range before {
+		if e.Client == o.Client && e.Kind == history.Lock {
+			asked = e
+		}
+	}
+	return asked
+}
+
+// heldByOther reports whether another client has certainly held the lock alone throughout o.
+func (c *checker) heldByOther(o history.Op, grants []grant) bool {
+	return slices.ContainsFunc(grants, func(g grant) bool {
+		g = c.trim(g)
+		return !g.op.Shared && g.op.Client != o.Client && g.from <= o.Call && g.to >= o.Return
+	})
 }
 
 // restored reports whether a lock that o's client had released, or held for too long, can be held

@@ -37,6 +37,14 @@ func (p *Pipe) Blocks() bool {
 	return p.c.pending.blocks()
 }
 
+// AsksItself reports whether what Redis runs for the client is what the proxy asks it.
+func (p *Pipe) AsksItself() bool {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	head := p.c.pending.head()
+	return head != nil && head.kind == internal
+}
+
 // BlockedUntil is when the last request was answered that can have waited for what another client
 // does. It is the present if one has no reply yet, and zero if there was none.
 func (p *Pipe) BlockedUntil() time.Time {

@@ -16,7 +16,9 @@ import (
 
 // answerUnblock is CLIENT UNBLOCK id [TIMEOUT|ERROR]. A client whose number is that of one which
 // waits here for a lock is unblocked here. Redis does not know that it waits: it is only asked
-// whether the caller may unblock anybody. All others Redis unblocks.
+// whether the caller may unblock anybody. The same goes for a client whose script Redis may hold back
+// (CLIENT PAUSE): Redis would take it for blocked, and before its pull request 14164 would end by a
+// fault of its own. All others Redis unblocks.
 func answerUnblock(x *exchange, req resp.Request) (done bool) {
 	ask := req.Args
 	var id int64
@@ -29,7 +31,7 @@ func answerUnblock(x *exchange, req resp.Request) (done bool) {
 	}
 	relayed := &relayedUnblock{since: time.Now()}
 	switch {
-	case waits != nil:
+	case waits != nil || known && x.server.asksItselfFor(id):
 		ask = x.server.unblockRights(waits, req.Args)
 	case known:
 		defer x.server.blocked.relays(relayed, x.server.blockedNameOf(id))()
@@ -56,10 +58,20 @@ func answerUnblock(x *exchange, req resp.Request) (done bool) {
 // CLIENT UNBLOCK otherwise: no client has the number 0. In a cluster it goes where the lock is that
 // the client waits for, since the other nodes can be silent.
 func (s *Server) unblockRights(waits *common, args [][]byte) [][]byte {
-	if key, ok := s.locks.WaitsFor(&waits.client.holder); ok && s.cfg.Locks.Cluster {
-		return append([][]byte{[]byte("LOCKPROXY.UNBLOCK"), []byte(key)}, args[3:]...)
+	if waits != nil && s.cfg.Locks.Cluster {
+		if key, ok := s.locks.WaitsFor(&waits.client.holder); ok {
+			return append([][]byte{[]byte("LOCKPROXY.UNBLOCK"), []byte(key)}, args[3:]...)
+		}
 	}
 	return append([][]byte{args[0], args[1], []byte("0")}, args[3:]...)
+}
+
+// asksItselfFor reports whether what Redis runs for the client with a number is the proxy's.
+func (s *Server) asksItselfFor(id int64) bool {
+	name := s.blockedNameOf(id)
+	return name != nil && slices.ContainsFunc(s.roster.list(), func(one *session) bool {
+		return one.knownName() == name && one.pipe.AsksItself()
+	})
 }
 
 // blockedClients are the clients that wait for others here, or for replicas that are to confirm a
@@ -155,17 +167,23 @@ func (b *blockedClients) name(c *common, inTurn bool) {
 
 // number is the name of a client. asks says that Redis is asked for it, or cannot be asked yet.
 func (c *common) number(inTurn bool) (name any, asks bool) {
-	if c.server.cfg.Locks.Cluster {
-		if conn := c.pipe.HomeConn(); conn != nil {
-			return conn, false
-		}
-		return nil, false
-	}
-	if id := c.pipe.ClientID(); id != 0 {
-		return id, false
+	if name = c.knownName(); name != nil || c.server.cfg.Locks.Cluster {
+		return name, false
 	}
 	known, busy := c.pipe.LearnID(inTurn)
 	return nil, known != nil || busy
+}
+
+// knownName is number that asks nothing.
+func (c *common) knownName() any {
+	if c.server.cfg.Locks.Cluster {
+		if conn := c.pipe.HomeConn(); conn != nil {
+			return conn
+		}
+	} else if id := c.pipe.ClientID(); id != 0 {
+		return id
+	}
+	return nil
 }
 
 func (b *blockedClients) forgetLocked(c *common, one blockedName) {

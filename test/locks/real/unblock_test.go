@@ -140,3 +140,26 @@ func TestUnblockOnceWhileScriptsAreHeldBack(t *testing.T) {
 		return admin.Do("CLIENT UNBLOCK "+id) == ":1\r\n"
 	})
 }
+
+// Nor is a client blocked whose lock command waits for nobody. Redis would end by a fault of its own,
+// if it is older than 2025.
+func TestUnblockOfNoWaitWhileScriptsAreHeldBack(t *testing.T) {
+	t.Parallel()
+	server, p := proxytest.StartBoth(t)
+	c, admin := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	id := clientID(c)
+	for _, command := range []string{"LOCK job 600", "UNLOCK job"} {
+		server.Ask("CLIENT", "PAUSE", "600000", "WRITE")
+		c.Send(command)
+		testwait.Until(t, "its script is held back", func() bool {
+			return strings.Contains(server.Ask("CLIENT", "LIST"), "cmd=eval")
+		})
+		for _, how := range []string{"", " TIMEOUT", " ERROR"} {
+			admin.Expect("CLIENT UNBLOCK "+id+how, ":0\r\n")
+		}
+		server.Ask("CLIENT", "UNPAUSE")
+		if got := c.Reply(); got[0] != ':' || got == ":0\r\n" {
+			t.Errorf("%s: %q", command, got)
+		}
+	}
+}

@@ -22,15 +22,19 @@ func idleSuite(quick bool) *suite {
 			{"KB of Redis", "%.1f", false}, {"requests/s before", "%.0f", false},
 			{"among", "%.0f", false}, {"among ÷ before", "%.2f", false}},
 		cases: func(l *lab) (list []benchCase) {
-			name := count(l.most(clients-usualClients), "idle client")
+			n := l.idleClients(clients)
+			name := count(n, "idle client")
 			for _, way := range l.waysWith(viaDirect, viaHAProxy) {
 				list = append(list, benchCase{name, way, func(b *bench) (figures, error) {
-					return b.idle(way, l.most(clients-usualClients))
+					return b.idle(way, n)
 				}})
 			}
 			return list
 		}}
 }
+
+// idleClients leaves room for the active clients, and for those whose end a proxy has not seen yet.
+func (l *lab) idleClients(wanted int) int { return l.most(wanted) - 2*usualClients }
 
 func (b *bench) idle(way string, n int) (figures, error) {
 	var only []proxyBinary

@@ -11,7 +11,7 @@ import (
 type usage struct {
 	scripts, commands int // commands includes those inside scripts
 	gets, sets        int
-	misses            int // reads of keys that do not exist
+	found             int // reads of keys that exist
 	connections       int
 	cpu               time.Duration
 }
@@ -20,7 +20,7 @@ func (u usage) plus(other usage, times int) usage {
 	return usage{
 		scripts: u.scripts + times*other.scripts, commands: u.commands + times*other.commands,
 		gets: u.gets + times*other.gets, sets: u.sets + times*other.sets,
-		misses:      u.misses + times*other.misses,
+		found:       u.found + times*other.found,
 		connections: u.connections + times*other.connections,
 		cpu:         u.cpu + time.Duration(times)*other.cpu,
 	}
@@ -48,8 +48,8 @@ func parseUsage(info string) (u usage) {
 			continue
 		}
 		switch name {
-		case "keyspace_misses":
-			u.misses, _ = strconv.Atoi(value)
+		case "keyspace_hits":
+			u.found, _ = strconv.Atoi(value)
 		case "total_connections_received":
 			u.connections, _ = strconv.Atoi(value)
 		case "used_cpu_sys", "used_cpu_user":

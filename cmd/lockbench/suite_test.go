@@ -52,6 +52,16 @@ func TestSuites(t *testing.T) {
 	}
 }
 
+// Next to the idle clients the active ones find room in every proxy, however few files it may open.
+func TestIdleClientsLeaveRoom(t *testing.T) {
+	for _, files := range []int{1024, 20000, 1 << 20} {
+		l := &lab{files: files}
+		if n := l.idleClients(10000); n <= 0 || n+usualClients >= l.most(maxClients) {
+			t.Errorf("%d files: %d idle clients of %d", files, n, l.most(maxClients))
+		}
+	}
+}
+
 func TestTable(t *testing.T) {
 	s := &suite{name: "relay", title: "Title", about: "About.", base: viaDirect,
 		columns: []column{{"rate", "%.0f", true}, {"p99", "%.1f", false}}}

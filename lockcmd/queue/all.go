@@ -61,7 +61,7 @@ func (g *All) SettleLate(a script.Attempt, err error, mayHaveRun bool) (list []H
 	}
 	for _, w := range g.Waiters {
 		if !a.Before {
-			list = append(list, Handed{w, a.Token})
+			list = append(list, w.abandons(a.Token, a.Renewed))
 		}
 	}
 	return list

@@ -172,7 +172,7 @@ func (w *Waiter) SettleLate(
 			}
 		case i > 0 && i >= a.Given:
 		case !one.settle(a, err) && !a.Before:
-			list = append(list, Handed{one, a.Token})
+			list = append(list, one.abandons(a.Token, a.Renewed))
 		}
 		one.Signal()
 	}

@@ -89,6 +89,16 @@ type Handed struct {
 	Token int64
 }
 
+// abandons is what w was given and may not keep, since it has ended. Its client may have asked again as
+// the same owner, and may rely on the same lock by now. A release by the token would take that away. So
+// an owner's lock is released as what this request may have been given, unless the owner had it before.
+func (w *Waiter) abandons(token int64, renewed bool) Handed {
+	if w.Owner != "" && !renewed {
+		token = 0
+	}
+	return Handed{w, token}
+}
+
 // endOffers ends one script's offers to waiters. It has given the lock to the first ones, as many
 // as given, with tokens from token on. missing is why they must not keep it; err is why the outcome
 // is unknown.
@@ -106,7 +116,7 @@ func (q *waitQueue) endOffers(
 				ends.Rejected = append(ends.Rejected, Handed{w, t})
 			}
 		case !q.endOffer(w, t):
-			ends.Abandoned = append(ends.Abandoned, Handed{w, t})
+			ends.Abandoned = append(ends.Abandoned, w.abandons(t, false))
 		}
 		if err != nil {
 			w.unknown = true

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/test/badlink"
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/virtualtest"
 	"lockproxy/proxy"
@@ -246,6 +247,50 @@ func TestAWaiterLeavesDuringItsPoll(t *testing.T) {
 			link.Release()
 			time.Sleep(time.Second)
 			elsewhere.Expect("LOCKINFO job", "$-1\r\n")
+		}
+	})
+}
+
+// The wait of an owner ends since connections to Redis are silent. Its client asks again, and is given
+// by another connection what a poll or a release has given to the first wait. When the answer to that
+// comes the lock stays the client's, which relies on it.
+func TestAnOwnerAsksAgainBeforeALateAnswer(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		server := virtualtest.StartStore(t)
+		link := proxytest.LinkTo(t, server)
+		p := proxytest.Start(t, "redis://"+link.Addr(), nil)
+		elsewhere := proxytest.Dial(t, proxytest.Start(t, server.URL(), nil).Addr)
+		test := func(command string, here bool) {
+			holder := elsewhere
+			if here {
+				holder = proxytest.Dial(t, p.Addr)
+			}
+			token := holder.Lock("job 600")
+			waiter := proxytest.Dial(t, p.Addr)
+			waiter.Send(command + " WAIT 1.6")
+			proxytest.AwaitWaiters(t, p, "job", 1)
+			time.Sleep(time.Second)
+			link.Set(badlink.State{HoldUp: true})
+			holder.Send(proxytest.Unlock("job", token))
+			time.Sleep(300 * time.Millisecond)
+			link.Freeze()
+			link.Release() // what is on its way comes to Redis, and is not answered
+			if got := waiter.Reply(); got[0] == ':' {
+				t.Errorf("%s: %q", command, got)
+			}
+			token = proxytest.Token(t, waiter.Do(command+" WAIT 5"))
+			link.Thaw()
+			time.Sleep(time.Second)
+			holder.WantReply(":1\r\n")
+			elsewhere.Expect(proxytest.Unlock("job", token), ":1\r\n")
+			waiter.Close()
+			time.Sleep(time.Second)
+		}
+		for _, command := range []string{
+			"LOCK job 600 OWNER me", "LOCK job 600 OWNER me SHARED", "LOCKALL 600 1 job OWNER me",
+		} {
+			test(command, false)
+			test(command, true)
 		}
 	})
 }

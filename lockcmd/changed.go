@@ -1,11 +1,9 @@
 package lockcmd
 
 import (
-	"context"
 	"math/rand/v2"
 	"time"
 
-	"lockproxy/internal/loopguard"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/chain"
@@ -20,75 +18,71 @@ import (
 // than the client knows, or when its time has expired.
 type watching struct {
 	*queries
-	s    session
-	id   names.Lock
-	o    syntax.Info
-	w    *queue.Wait
-	over moment
-	ask  moment // when it asks, unless it is woken before
-	woke bool   // since it last asked
+	c     Client
+	id    names.Lock
+	o     syntax.Info
+	w     *queue.Wait
+	sleep *Step
+	over  moment
+	ask   moment // when it asks, unless it is woken before
+	woke  bool   // since it last asked
 }
 
 func (l *queries) changedStep(c Client, key string, o syntax.Info) *Step {
-	return &Step{Wait: func(_ context.Context, on chain.Upstream, wake func()) chain.Turn {
+	return &Step{Finish: func(script.Answer, error) (Reply, *Step) {
 		id := names.Lock{DB: c.As.DB, Key: key}
-		t := &watching{queries: l, s: session{c, on}, id: id, o: o,
-			w: l.queues.Of(id).Watch(c.Connection, wake)}
+		t := &watching{queries: l, c: c, id: id, o: o,
+			w: l.queues.Of(id).Watch(c.Connection, c.Waker.Wake)}
+		t.sleep = &Step{Wait: true, Finish: t.goOn}
 		if o.Wait > 0 {
 			t.over.in(o.Wait)
 		}
 		t.ask.in(0)
-		return t
+		return Reply{}, t.sleep
 	}}
 }
 
-// Due implements chain.Turn.
-func (t *watching) Due() time.Time {
-	if !t.over.IsZero() && t.over.Before(t.ask.Time) {
-		return t.over.Time
-	}
-	return t.ask.Time
-}
-
-// Go implements chain.Turn.
-func (t *watching) Go(ctx context.Context, inLoop bool) (reply Reply, progress chain.Progress) {
+// goOn takes on a command that sleeps.
+func (t *watching) goOn(_ script.Answer, why error) (Reply, *Step) {
 	t.woke = t.w.TakeWoken() || t.woke
 	switch {
-	case context.Cause(ctx) == failure.ErrGone:
-		reply = chain.Failed(failure.ErrGone)
+	case why == failure.ErrGone:
+		return t.end(chain.Failed(failure.ErrGone))
 	case t.w.Lead.State().Err != nil:
-	case !t.woke && !t.ask.isDue() && !t.over.isDue():
-		return Reply{}, chain.Sleeps
-	case inLoop:
-		return Reply{}, chain.Asks
-	default:
-		var ended bool
-		if reply, ended = t.look(); !ended {
-			return Reply{}, chain.Sleeps
-		}
+		return t.end(Reply{})
+	case t.woke || t.ask.isDue() || t.over.isDue():
+		return Reply{}, t.look()
 	}
+	if t.sleep.Until = t.ask.Time; !t.over.IsZero() && t.over.Before(t.ask.Time) {
+		t.sleep.Until = t.over.Time
+	}
+	return Reply{}, t.sleep
+}
+
+// end ends it with a reply, unless others have ended it already.
+func (t *watching) end(reply Reply) (Reply, *Step) {
 	if refused := t.w.EndWatch(); refused != nil {
 		reply = waitFailed(refused)
 	}
-	return reply, chain.Ended
+	return reply, nil
 }
 
 // look asks for the holder.
-func (t *watching) look() (reply Reply, ended bool) {
-	loopguard.MayWait()
+func (t *watching) look() *Step {
 	last, c := t.over.isDue(), t.infoCall(t.id.Key)
 	t.woke = false
-	before, _ := t.tracking.Follows(t.s.As, t.id.Key)
-	answer, err := t.s.Eval(&c)
-	err = answer.Failure(err)
-	changed := err == nil && holdersToken(answer.Value) != t.o.Token
-	if changed || last || err != nil && !t.isTransient(err) {
-		return t.infoReply(t.id, answer.Value, err), true
-	}
-	t.tracking.Want(t.s.As, t.id.Key)
-	after, _ := t.tracking.Follows(t.s.As, t.id.Key)
-	t.ask.in(watchPause(answer.Value, before && after))
-	return Reply{}, false
+	before, _ := t.tracking.Follows(t.c.As, t.id.Key)
+	return &Step{Call: &c, Finish: func(answer script.Answer, err error) (Reply, *Step) {
+		err = answer.Failure(err)
+		changed := err == nil && holdersToken(answer.Value) != t.o.Token
+		if changed || last || err != nil && !t.isTransient(err) {
+			return t.end(t.infoReply(t.id, answer.Value, err))
+		}
+		t.tracking.Want(t.c.As, t.id.Key)
+		after, _ := t.tracking.Follows(t.c.As, t.id.Key)
+		t.ask.in(watchPause(answer.Value, before && after))
+		return Reply{}, t.sleep
+	}}
 }
 
 // watchPause is for how long the holder that info.lua has told of need not be asked for again.

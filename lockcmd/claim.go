@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/chain"
+	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
@@ -42,39 +44,61 @@ const errIsLock = script.ServerError("WRONGTYPE Key is a lock (of LOCK): " +
 // readForAll reads the value for which w waits. If it is there, w has it, and all that wait here
 // with w's login, but for those that have come since: a DEL that they know of may be later than
 // what was read. Otherwise w asks for the claim at once, unless that is what it has just done.
-func (l *waits) readForAll(s session, w *queue.Waiter) (there bool, err error) {
-	asked, until := time.Now(), l.answerBy(s, w.Wait)
-	value, there, err := valueOf(s.Get(w.Value, until))
-	if !there {
-		return false, err
-	}
-	if mayBeLock(value) {
-		record, err := s.Get(keyname.Record([]byte(w.Value)), until)
-		if err == nil {
-			err = lockAt(value, record)
+func (l *waits) readForAll(
+	t *turn, w *queue.Waiter, then func(there bool, err error) (Reply, *Step),
+) (Reply, *Step) {
+	asked := time.Now()
+	serve := func(value string) (Reply, *Step) {
+		given, refused := w.Serve(&value, asked)
+		if !given {
+			return then(true, refused)
 		}
-		if err != nil {
-			return false, err
+		// By a release, while the value was read.
+		return t.release([]*held.Lock{lockOf(w, w.Token)}, func() (Reply, *Step) { return then(true, refused) })
+	}
+	return t.get(w.Value, func(v resp.Value, failed error) (Reply, *Step) {
+		value, there, err := valueOf(v, failed)
+		switch {
+		case !there:
+			return then(false, err)
+		case !mayBeLock(value):
+			return serve(value)
 		}
-	}
-	given, refused := w.Serve(&value, asked)
-	if given { // by a release, while the value was read
-		l.releases.releaseAbandoned(lockOf(w, w.Token))
-	}
-	return true, refused
+		return t.get(keyname.Record([]byte(w.Value)), func(record resp.Value, err error) (Reply, *Step) {
+			if err == nil {
+				err = lockAt(value, record)
+			}
+			if err != nil {
+				return then(false, err)
+			}
+			return serve(value)
+		})
+	})
 }
 
-// handedClaim follows a wait that has ended with err. A waiter that was handed the claim looks
-// whether others have stored a value meanwhile: only the script of a poll knows.
-func (l *waits) handedClaim(s session, w *queue.Waiter, err error) error {
-	if !w.State().Has || !w.WasHanded() {
-		return err
-	}
-	if _, err = l.readForAll(s, w); err != nil {
-		w.GiveUp()
-		if !w.Before {
-			l.releases.releaseAbandoned(lockOf(w, w.Token))
+// get asks for the value of a key.
+func (t *turn) get(key string, then func(resp.Value, error) (Reply, *Step)) (Reply, *Step) {
+	return t.through(Reply{}, &Step{Do: [][][]byte{chain.Words("GET", key)}, Reads: true,
+		Finish: func(a script.Answer, err error) (Reply, *Step) {
+			var v resp.Value
+			if err == nil {
+				v, err = resp.ParseValue(a.Raw[0])
+			}
+			return then(v, err)
+		}})
+}
+
+// handedClaim is when a wait ends with a claim that w was handed. It looks whether others have
+// stored a value meanwhile: only the script of a poll knows.
+func (l *waits) handedClaim(t *turn, w *queue.Waiter) (Reply, *Step) {
+	return l.readForAll(t, w, func(_ bool, err error) (Reply, *Step) {
+		if err == nil {
+			return t.departed(nil)
 		}
-	}
-	return err
+		var list []*held.Lock
+		if w.GiveUp(); !w.Before {
+			list = append(list, lockOf(w, w.Token))
+		}
+		return t.release(list, func() (Reply, *Step) { return t.departed(err) })
+	})
 }

@@ -47,12 +47,6 @@ type waits struct {
 	deadlocks     *search.Deadlocks
 }
 
-// session is a Client whose command waits in a goroutine, which asks for scripts.
-type session struct {
-	Client
-	chain.Upstream
-}
-
 // beginTry makes a call of lock.lua, which can give a shared lock to others that wait behind, too.
 // tracks is Queues.WaitsAs's, ends Maker.Lock's. It fails in the hold-off after a failover. LOCK
 // without WAIT takes no lock for which clients wait here.
@@ -122,22 +116,28 @@ func (t *lockCall) claimRecord(answer script.Answer, err error) (key string, ok 
 }
 
 // tryStep tries once to take a lock, and goes on with then.
-func (l *locking) tryStep(
-	c Client, r script.Request, then func(script.Attempt, error) (Reply, *Step),
-) *Step {
+func (l *locking) tryStep(c Client, r script.Request, then attempted) *Step {
 	t, held := l.beginTry(names.Lock{DB: c.As.DB, Key: r.Key}, r, script.ModeTry, nil, false, 0)
 	if held != nil {
 		return &Step{Finish: func(script.Answer, error) (Reply, *Step) { return then(script.Attempt{}, held) }}
 	}
 	return &Step{Call: &t.Call, Finish: func(answer script.Answer, err error) (Reply, *Step) {
-		var look []string
-		if key, ok := t.claimRecord(answer, err); ok {
-			look = append(look, key)
-		}
-		return l.lookForClaims(look, func(claims []resp.Value) (Reply, *Step) {
-			return then(l.finishTry(t, answer, slices.ContainsFunc(claims, isRecord), err))
-		})
+		return l.tookPlace(t, answer, err, then)
 	}}
+}
+
+// tookPlace goes on with what the answer to a call says, and where it can be the claim to a value,
+// what that is.
+func (l *locking) tookPlace(
+	t *lockCall, answer script.Answer, err error, then attempted,
+) (Reply, *Step) {
+	var look []string
+	if key, ok := t.claimRecord(answer, err); ok {
+		look = append(look, key)
+	}
+	return l.lookForClaims(look, func(claims []resp.Value) (Reply, *Step) {
+		return then(l.finishTry(t, answer, slices.ContainsFunc(claims, isRecord), err))
+	})
 }
 
 // lookForClaims reads the records of claims, if there are any, and goes on with then.

@@ -1,7 +1,6 @@
 package lockcmd
 
 import (
-	"context"
 	"time"
 
 	"lockproxy/internal/resp"
@@ -27,9 +26,7 @@ func (l *waits) beginLockAll(c Client, args [][]byte) *Step {
 		rs[i].Number = rs[0].Number
 	}
 	if o.Waits {
-		return &Step{Wait: func(ctx context.Context, on chain.Upstream, wake func()) chain.Turn {
-			return l.waitAll(ctx, session{c, on}, rs, o.Wait, wake)
-		}}
+		return &Step{Finish: func(script.Answer, error) (Reply, *Step) { return l.waitAll(c, rs, o.Wait) }}
 	}
 	t, held := l.beginTryAll(c, rs, script.ModeTry, "", 0, 0)
 	if held != nil {
@@ -38,47 +35,50 @@ func (l *waits) beginLockAll(c Client, args [][]byte) *Step {
 		}}
 	}
 	return &Step{Call: &t.Call, Finish: func(answer script.Answer, err error) (Reply, *Step) {
-		return l.lookForClaims(t.claimRecords(answer, err), func(claims []resp.Value) (Reply, *Step) {
-			a, err := l.finishTryAll(t, answer, claims, err)
+		return l.tookAll(t, answer, err, func(a script.Attempt, err error) (Reply, *Step) {
 			return l.tried(c, rs, a, err)
 		})
 	}}
 }
 
+// tookAll is tookPlace for a LOCKALL.
+func (l *locking) tookAll(
+	t *allCall, answer script.Answer, err error, then attempted,
+) (Reply, *Step) {
+	return l.lookForClaims(t.claimRecords(answer, err), func(claims []resp.Value) (Reply, *Step) {
+		return then(l.finishTryAll(t, answer, claims, err))
+	})
+}
+
 // allLocks is a LOCKALL … WAIT.
 type allLocks struct {
 	*waits
-	s      session
 	g      *queue.All
 	rs     lockRequests
 	polled script.Attempt // the last poll
 }
 
 // waitAll begins a LOCKALL … WAIT for patience; 0 is forever.
-func (l *waits) waitAll(
-	ctx context.Context, s session, rs lockRequests, patience time.Duration, wake func(),
-) *turn {
-	g := l.queues.JoinAll(rs, s.As, patience, time.Now())
-	by := &allLocks{waits: l, s: s, g: g, rs: rs}
-	pause, err := by.pollAll(g.Places())
-	by.s = l.own(ctx, s, &g.Wait)
-	return l.beginTurn(by.s, &g.Wait, by, patience, pause, wake, err)
+func (l *waits) waitAll(c Client, rs lockRequests, patience time.Duration) (Reply, *Step) {
+	g := l.queues.JoinAll(rs, c.As, patience, time.Now())
+	t, by := l.newTurn(c, &g.Wait, patience), &allLocks{waits: l, g: g, rs: rs}
+	t.by = by
+	return by.pollAll(t, g.Places(), t.begin)
 }
 
 // look implements asks.
-func (l *allLocks) look(t *turn, paused, inLoop bool) (chain.Progress, error) {
+func (l *allLocks) look(t *turn, paused bool) (Reply, *Step) {
 	at := l.g.Places()
-	asks := at.All && at.PollNow || at.Any && paused || at.Untold || l.g.Lead.State().Checks
 	switch {
-	case asks && inLoop:
-		return chain.Asks, nil
-	case asks:
+	case at.All && at.PollNow || at.Any && paused || at.Untold || l.g.Lead.State().Checks:
 		l.g.TakeOwnerHolds()
-		pause, err := l.pollAll(at)
-		if err != nil || l.polled.Token != 0 {
-			return chain.Ended, err
-		}
-		t.poll.in(pause)
+		return l.pollAll(t, at, func(pause time.Duration, err error) (Reply, *Step) {
+			if err != nil || l.polled.Token != 0 {
+				return t.leave(err)
+			}
+			t.poll.in(pause)
+			return t.stay()
+		})
 	case paused:
 		t.poll.in(queue.IdlePause())
 	case at.All && t.woken:
@@ -86,20 +86,22 @@ func (l *allLocks) look(t *turn, paused, inLoop bool) (chain.Progress, error) {
 			t.poll.sooner(l.pollInterval(w, w.State().Lease))
 		}
 	}
-	return chain.Sleeps, nil
+	t.woken = false
+	return t.rest()
 }
 
 // lastLook implements asks.
-func (l *allLocks) lastLook() error {
+func (l *allLocks) lastLook(t *turn) (Reply, *Step) {
 	err, stale := l.g.Outage(time.Now())
 	if !stale {
-		return err
+		return t.leave(err)
 	}
-	_, err = l.pollAll(l.g.Places())
-	if err == nil && l.polled.Token == 0 {
-		err, _ = l.g.Outage(time.Now()) // after a transient failure
-	}
-	return err
+	return l.pollAll(t, l.g.Places(), func(_ time.Duration, err error) (Reply, *Step) {
+		if err == nil && l.polled.Token == 0 {
+			err, _ = l.g.Outage(time.Now()) // after a transient failure
+		}
+		return t.leave(err)
+	})
 }
 
 // toUndo implements asks.
@@ -113,23 +115,34 @@ func concernsOneKey(err error) bool {
 }
 
 // pollAll tries to take the locks, if g is first everywhere. Otherwise it checks, as check does. It
-// tells the upstream where g is first. Unless that ends the wait, it returns the time to the next
+// tells the upstream where g is first. Unless that ends the wait, then gets the time to the next
 // poll.
-func (l *allLocks) pollAll(at queue.Places) (pause time.Duration, err error) {
+func (l *allLocks) pollAll(
+	t *turn, at queue.Places, then func(pause time.Duration, err error) (Reply, *Step),
+) (Reply, *Step) {
 	mode := script.ModeCheck
 	if at.All {
 		mode = script.ModeFirst
 		l.g.BeginPoll(time.Now())
 	}
 	l.g.PollBegan(time.Now())
-	defer l.g.PollEnded() // once the queues know how the poll ended
-	a, err := l.tryAll(mode, at)
+	return l.tryAll(t, mode, at, func(a script.Attempt, err error) (Reply, *Step) {
+		pause, err := l.endPoll(t, at, a, err)
+		l.g.PollEnded() // now the queues know how the poll ended
+		return then(pause, err)
+	})
+}
+
+// endPoll notes what a poll has found.
+func (l *allLocks) endPoll(
+	t *turn, at queue.Places, a script.Attempt, err error,
+) (pause time.Duration, failed error) {
 	l.polled = a
 	switch {
 	case failure.IsStopped(err):
 		return 0, err
 	case err != nil && a.Token == 0 && l.goesOn(&l.g.Wait, err):
-		return l.g.PollAfter(err), nil
+		return t.pauseAfter(err), nil
 	case err != nil:
 		if a.Token == 0 && !concernsOneKey(err) {
 			l.g.PollFailed(err, time.Now())
@@ -147,22 +160,20 @@ func (l *allLocks) pollAll(at queue.Places) (pause time.Duration, err error) {
 }
 
 // tryAll runs all.lua once.
-func (l *allLocks) tryAll(mode string, at queue.Places) (script.Attempt, error) {
-	var t *allCall
-	answer, err := l.inTime(l.s, &l.g.Wait, func(ends int64) (c *script.Call, err error) {
-		t, err = l.beginTryAll(l.s.Client, l.rs, mode, at.Flags(), l.g.FirstKnown(), ends)
-		return &t.Call, err
+func (l *allLocks) tryAll(
+	t *turn, mode string, at queue.Places, then attempted,
+) (Reply, *Step) {
+	var c *allCall
+	return t.inTime(maxTold, func(ends int64) (_ *script.Call, err error) {
+		c, err = l.beginTryAll(t.c, l.rs, mode, at.Flags(), l.g.FirstKnown(), ends)
+		return &c.Call, err
+	}, func(answer script.Answer, err error) (Reply, *Step) {
+		l.lateAnswer(err, l.rs[0].Key, c.askedAt, func(answer script.Answer, err error) []queue.Handed {
+			a, err := l.finishTryAll(c, answer, nil, err)
+			return l.g.SettleLate(a, err, failure.MayHaveRun(err))
+		})
+		return t.through(l.tookAll(c, answer, err, then))
 	})
-	l.lateAnswer(err, l.rs[0].Key, t.askedAt, func(answer script.Answer, err error) []queue.Handed {
-		a, err := l.finishTryAll(t, answer, nil, err)
-		return l.g.SettleLate(a, err, failure.MayHaveRun(err))
-	})
-	var claims []resp.Value
-	for _, key := range t.claimRecords(answer, err) {
-		claim, _ := l.s.Get(key, t.Until)
-		claims = append(claims, claim)
-	}
-	return l.finishTryAll(t, answer, claims, err)
 }
 
 // pollAllInterval is the time to the next poll of g, if its locks end after remaining. Where

@@ -1,8 +1,6 @@
 package lockcmd
 
 import (
-	"lockproxy/lockcmd/background"
-	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
@@ -27,20 +25,21 @@ func lockOf(w *queue.Waiter, token int64) *held.Lock {
 	return &held.Lock{Request: w.Request, As: w.As, Token: token}
 }
 
-// undoAll releases locks one after the other, and offers them to no waiter. Then the command of the
-// connection by (nil for none) has its reply: until its client hears of it, the locks are free
-// again. Otherwise, after a release that has failed, undone is false, and that goes on by itself.
+// undoAll is undo for a command that has its reply then.
 func (l *releases) undoAll(
 	by *held.Holder, list []rejectedLock, reply func(undone bool) Reply,
 ) (Reply, *Step) {
-	return l.undoRest(by, list, true, reply)
+	return l.undo(by, list, true, func(undone bool) (Reply, *Step) { return reply(undone), nil })
 }
 
-func (l *releases) undoRest(
-	by *held.Holder, list []rejectedLock, undone bool, reply func(undone bool) Reply,
+// undo releases locks one after the other, and offers them to no waiter. Then the command of the
+// connection by (nil for none) goes on: until its client hears of it, the locks are free again.
+// Otherwise, after a release that has failed, undone is false, and that goes on by itself.
+func (l *releases) undo(
+	by *held.Holder, list []rejectedLock, undone bool, then func(undone bool) (Reply, *Step),
 ) (Reply, *Step) {
 	if len(list) == 0 {
-		return reply(undone), nil
+		return then(undone)
 	}
 	lock := list[0]
 	r := l.beginRelease(by, lock.ID(), lock.As, lock.ReleaseProof(), false)
@@ -55,18 +54,8 @@ func (l *releases) undoRest(
 			}
 			lock.waiter.Signal()
 		}
-		return l.undoRest(by, list[1:], undone && err == nil, reply)
+		return l.undo(by, list[1:], undone && err == nil, then)
 	}}
-}
-
-// undo is undoAll for a lock that a waiter must not get.
-func (l *releases) undo(on background.Evaluator, by *held.Holder, lock *held.Lock) (undone bool) {
-	reply, next := l.undoAll(by, []rejectedLock{{Lock: lock}}, func(all bool) Reply {
-		undone = all
-		return Reply{}
-	})
-	chain.Drive(on, reply, next)
-	return undone
 }
 
 // always is the reply whether all was undone or not.

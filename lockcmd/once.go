@@ -102,7 +102,7 @@ func (l *waits) readStep(c Client, r script.Request, o syntax.Lock, withRecord b
 		case there && !soonGone:
 			return l.hit(value), nil
 		case !there && o.Waits:
-			return Reply{}, l.waitStep(c, r, o.Wait)
+			return l.waitStep(c, r, o.Wait)
 		}
 		var present *string
 		if there {

@@ -26,9 +26,9 @@ type valueSession struct {
 	read  func()
 }
 
-func (s *valueSession) Get(string, time.Time) (resp.Value, error) {
+func (s *valueSession) Get(string) resp.Value {
 	s.read()
-	return resp.Value{Type: '$', Text: []byte(s.value)}, nil
+	return resp.Value{Type: '$', Text: []byte(s.value)}
 }
 
 // A value is deleted after it has been read for those who wait. Who asks after that, and joins them
@@ -44,8 +44,13 @@ func TestDeletedValueIsNotShared(t *testing.T) {
 	first, second := join(), join()
 	var late *queue.Waiter
 	s := &valueSession{value: "deleted", read: func() { late = join() }}
-	there, err := l.readForAll(session{Client{Holder: &s.holder}, s}, first)
-	if !there || err != nil || !first.State().Ended || !second.State().Ended {
+	turn, _ := s.turnOf(l, first)
+	there, err := false, error(nil)
+	reply, step := l.readForAll(turn, first, func(is bool, failed error) (Reply, *Step) {
+		there, err = is, failed
+		return chain.Null, nil
+	})
+	if run(t.Context(), turn.c, s, reply, step); !there || err != nil || !first.State().Ended || !second.State().Ended {
 		t.Fatalf("%t, %v: those who waited are not served", there, err)
 	}
 	if at := late.State(); !at.Waits || !at.PollNow {
@@ -63,12 +68,11 @@ func TestClaimHandedAsTheWaitEnds(t *testing.T) {
 		r := script.Request{Key: "k:once:x", Once: true, Value: "k", Connection: "c", Number: "1",
 			Timeout: time.Hour}
 		s := &valueSession{value: "stored", read: func() {}}
-		by := session{Client{Holder: &s.holder}, s}
 		w, _ := l.queues.Join(r, names.Identity{}, time.Millisecond, time.Now())
 		offer := l.queues.Of(w.ID()).Offer(names.Identity{}, true, time.Now())
 		offer.End(queue.Released{Done: true, Token: 200, Given: 1}, time.Now())
-		reply := endTurn(t.Context(),
-			&turn{waits: l.waits, s: by, w: w.Wait, by: oneLock{l.waits, by, w}})
+		turn, _ := s.turnOf(l, w)
+		reply := endTurn(t.Context(), turn, s)
 		if reply.Text != "stored" || reply.Given != nil || released.Load() == 0 {
 			t.Errorf("its client is told %+v, and %d releases", reply, released.Load())
 		}
@@ -81,7 +85,6 @@ func TestServedWaiterHasNotGivenUp(t *testing.T) {
 		func(names.Identity) *redis.Client { return nil }, hclog.NewNullLogger())
 	defer l.Close()
 	s := &slowSession{}
-	by := session{Client{Holder: &s.holder}, s}
 	for _, served := range []bool{true, false} {
 		r := script.Request{Key: "k:once:x", Once: true, Value: "k", Connection: "c", Number: "1",
 			Client: "client"}
@@ -90,8 +93,8 @@ func TestServedWaiterHasNotGivenUp(t *testing.T) {
 		if l.waits.seen.journal.WaitBegan(w.ID(), 0, 0); served {
 			w.Serve(&value, time.Now())
 		}
-		endTurn(t.Context(),
-			&turn{waits: l.waits, s: by, w: w.Wait, by: oneLock{l.waits, by, w}})
+		turn, _ := s.turnOf(l, w)
+		endTurn(t.Context(), turn, s)
 		events, _ := l.waits.seen.journal.Events(-1<<62, 10, func(e *journal.Event) bool {
 			return e.Kind == journal.GaveUp
 		})
@@ -102,10 +105,11 @@ func TestServedWaiterHasNotGivenUp(t *testing.T) {
 }
 
 // endTurn ends a turn whose time has expired.
-func endTurn(ctx context.Context, t *turn) Reply {
+func endTurn(ctx context.Context, t *turn, on upstream) Reply {
 	t.queued = true
-	t.leave(nil)
-	return goOn(ctx, func(func()) chain.Turn { return t })
+	t.w.WakeBy(t.c.Waker.Wake)
+	reply, step := t.leave(nil)
+	return run(ctx, t.c, on, reply, step)
 }
 
 // A value that can be the timestamp of a lock costs a second round trip once. From then on the lock

@@ -6,83 +6,116 @@ import (
 	"net"
 	"time"
 
-	"lockproxy/internal/names"
-	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/background"
-	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 )
 
-// ownUpstream is how the queues ask for those that wait: by the client's connection as long as that
-// answers, and by connections of the proxy's own, with the client's login, once it is silent. So
-// neither what a client does nor what happens to its connection keeps a free lock from the others.
-// Each question has a bound: see queue.Wait.AnswerBy. A connection that is silent for longer is not
-// asked again.
-type ownUpstream struct {
-	*background.Jobs
-	ctx    context.Context // the command's
-	as     names.Identity
-	w      *queue.Wait
-	client chain.Upstream // the client's connection: new ones may not be let in any more
-	silent *bool          // that was silent
+// The queues ask for those that wait by the client's connection as long as that answers, and by
+// connections of the proxy's own, with the client's login, once it is silent. So neither what a
+// client does nor what happens to its connection keeps a free lock from the others. Each question
+// has a bound: see queue.Wait.AnswerBy. A connection that is silent for longer is not asked again.
+
+// through has what a step asks for, and those that follow, asked as the queues ask. What is no
+// question of the queues releases what a client must not keep.
+func (t *turn) through(reply Reply, step *Step) (Reply, *Step) {
+	switch {
+	case step == nil, step.Wait, !step.Until.IsZero():
+		return reply, step
+	case step.Call != nil:
+		return t.ask(step, t.w.AnswerBy(time.Now(), true))
+	case len(step.Do) > 0:
+		return t.ask(step, t.answerBy())
+	}
+	return t.through(step.Finish(script.Answer{}, nil))
 }
 
-// own is where the queue asks for a client that waits.
-func (l *waits) own(ctx context.Context, s session, w *queue.Wait) session {
-	return session{s.Client, ownUpstream{l.Jobs, ctx, s.As, w, s.Upstream, new(bool)}}
+// ask asks for what a step asks for, until a time.
+func (t *turn) ask(step *Step, until time.Time) (Reply, *Step) {
+	asked := *step
+	asked.Until = until
+	if t.silent || !t.w.Answers() { // new connections may not be let in any more
+		return t.askOwn(&asked)
+	}
+	asked.Finish = func(a script.Answer, err error) (Reply, *Step) {
+		t.silent = failure.IsSilence(err)
+		return t.through(step.Finish(a, err))
+	}
+	return Reply{}, &asked
 }
 
-// Eval implements chain.Upstream. It does not wait for a lock that its client no longer needs.
-func (o ownUpstream) Eval(c *script.Call) (script.Answer, error) {
-	if !c.GivesLocks() { // it releases what its client must not keep
-		c.Until = o.w.AnswerBy(time.Now(), true)
+// ownAnswer is what a connection of the proxy's own has answered, once came is closed.
+type ownAnswer struct {
+	script.Answer
+	err  error
+	on   *background.OnClient
+	came chan struct{}
+}
+
+// askOwn asks by a connection of the proxy's own. Meanwhile t sleeps. It does not wait for a lock
+// that its client no longer needs, or has been given by a release.
+func (t *turn) askOwn(step *Step) (Reply, *Step) {
+	got, stop := &ownAnswer{came: make(chan struct{})}, make(chan struct{})
+	as, stopped := t.w.As, step.Call == nil || !step.Call.GivesLocks()
+	t.Timers.After(0, func(ctx context.Context) {
+		if got.on = t.Clients.ForQueue(ctx, as, keyOf(step), step.Until); step.Call != nil {
+			got.on.Stop = stop
+			got.Answer, got.err = got.on.Eval(step.Call)
+		}
+		for i := 0; i < len(step.Do) && got.err == nil; i++ {
+			var raw []byte
+			raw, got.err = got.on.Get(string(step.Do[i][1]))
+			got.Raw = append(got.Raw, raw)
+		}
+		close(got.came)
+		t.c.Waker.Wake()
+	})
+	return t.until(time.Time{}, func(gone bool) bool {
+		at := t.w.Lead.State()
+		if !stopped && (gone || at.Ended || at.Err != nil) {
+			stopped = true
+			close(stop)
+		}
+		select {
+		case <-got.came:
+			return true
+		default:
+			return false
+		}
+	}, func() (Reply, *Step) { return t.takeOwn(step, got) })
+}
+
+// keyOf is the lock, or the key, that a step asks for.
+func keyOf(step *Step) string {
+	if step.Call != nil {
+		return step.Keys[0]
 	}
-	on := o.Clients.ForQueue(o.Timers.Ctx, o.as, c.Keys[0], c.Until)
-	if o.asksClient() {
-		a, err := o.client.Eval(c)
-		*o.silent = failure.IsSilence(err)
-		return a, err
-	}
-	if c.GivesLocks() {
-		on.Stops = [2]<-chan struct{}{o.ctx.Done(), o.w.Refused()}
-	}
-	a, err := on.Eval(c)
+	return string(step.Do[0][1])
+}
+
+// takeOwn goes on with what has been answered by a connection of the proxy's own.
+func (t *turn) takeOwn(step *Step, got *ownAnswer) (Reply, *Step) {
+	err := got.err
 	var unfinished background.UnfinishedError
 	if errors.As(err, &unfinished) {
 		late := failure.LateError{Answered: unfinished.Done(), Late: unfinished}
-		if unfinished.Stopped {
-			return a, failure.StoppedError{LateError: late, Why: o.w.PollStopped()}
+		if err = late; unfinished.Stopped {
+			err = failure.StoppedError{LateError: late, Why: t.w.PollStopped()}
+		} else {
+			got.on.Renew()
 		}
-		on.Renew()
-		return a, late
+	} else if refused := refusal(err); refused != nil {
+		finish := step.Finish
+		step.Finish = func(a script.Answer, err error) (Reply, *Step) {
+			return t.through(finish(a, orRefused(err, refused)))
+		}
+		return Reply{}, step
+	} else {
+		err = unanswered(got.on, err)
 	}
-	if refused := refusal(err); refused != nil {
-		a, err = o.client.Eval(c)
-		return a, orRefused(err, refused)
-	}
-	return a, unanswered(on, err)
+	return t.through(step.Finish(got.Answer, err))
 }
-
-// Get implements chain.Upstream.
-func (o ownUpstream) Get(key string, until time.Time) (resp.Value, error) {
-	on := o.Clients.ForQueue(o.Timers.Ctx, o.as, key, until)
-	if o.asksClient() {
-		v, err := o.client.Get(key, until)
-		*o.silent = failure.IsSilence(err)
-		return v, err
-	}
-	v, err := on.Get(key)
-	if refused := refusal(err); refused != nil {
-		v, err = o.client.Get(key, until)
-		return v, orRefused(err, refused)
-	}
-	return v, unanswered(on, err)
-}
-
-// asksClient reports whether the client's connection is asked: as long as it answers.
-func (o ownUpstream) asksClient() bool { return !*o.silent && o.w.Answers() }
 
 // refusal is err, if the upstream has refused a login.
 func refusal(err error) error {
@@ -107,39 +140,42 @@ func orRefused(err, refused error) error {
 	return err
 }
 
-// answerBy is until when a question that is asked now for w must be answered.
-func (l *waits) answerBy(s session, w *queue.Wait) time.Time {
-	_, own := s.Upstream.(ownUpstream)
-	return w.AnswerBy(time.Now(), own && !w.Answers() &&
-		l.Clients.ForQueue(l.Timers.Ctx, w.As, w.Lead.Key, time.Time{}).Opens)
+// answerBy is until when a question that is asked now must be answered.
+func (t *turn) answerBy() time.Time {
+	return t.w.AnswerBy(time.Now(), t.phase != asksFirst && !t.w.Answers() &&
+		t.Clients.ForQueue(t.Timers.Ctx, t.w.As, t.w.Lead.Key, time.Time{}).Opens)
 }
 
-// inTime asks for w's locks, by a call that takes none after its end. Only the first script of a
+// inTime asks for t's locks, by a call that takes none after its end. Only the first script of a
 // wait has no end: it goes by the client's connection, where its answer comes or the connection
-// ends. If the upstream's clock is not known yet, or has been changed, it tells it.
-func (l *waits) inTime(
-	s session, w *queue.Wait, call func(ends int64) (*script.Call, error),
-) (a script.Answer, err error) {
-	_, own := s.Upstream.(ownUpstream)
-	for range 3 {
-		until, ends := l.answerBy(s, w), int64(0)
-		if own {
-			ends = l.Clients.Ways.Clock(w.Lead.Key, until)
-		}
-		c, err := call(ends)
-		if err != nil {
-			return a, err
-		}
-		c.Until = until
-		a, err = s.Eval(c)
+// ends. If the upstream's clock is not known yet, or has been changed, it tells it: then it is asked
+// again, as often as again says.
+func (t *turn) inTime(
+	again int, call func(ends int64) (*script.Call, error),
+	then func(script.Answer, error) (Reply, *Step),
+) (Reply, *Step) {
+	until, ends, key := t.answerBy(), int64(0), t.w.Lead.Key
+	if t.phase != asksFirst {
+		ends = t.Clients.Ways.Clock(key, until)
+	}
+	c, err := call(ends)
+	if err != nil {
+		return then(script.Answer{}, err)
+	}
+	return t.ask(&Step{Call: c, Finish: func(a script.Answer, err error) (Reply, *Step) {
 		now, late := script.Late(a.Failure(err))
 		if !late {
-			return a, err
+			return then(a, err)
 		}
-		l.Clients.Ways.Told(w.Lead.Key, now)
-	}
-	return script.Answer{}, failure.ErrUnanswered
+		if t.Clients.Ways.Told(key, now); again == 0 {
+			return then(script.Answer{}, failure.ErrUnanswered)
+		}
+		return t.inTime(again-1, call, then)
+	}}, until)
 }
+
+// maxTold is how often a script is asked again because the upstream's clock was not known.
+const maxTold = 2
 
 // unanswered is why there is no answer. If the question was sent, it is asked again by a new
 // connection.

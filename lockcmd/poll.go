@@ -1,11 +1,10 @@
 package lockcmd
 
 import (
-	"context"
+	"cmp"
 	"math/rand/v2"
 	"time"
 
-	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/queue"
@@ -24,7 +23,7 @@ func (l *waits) beginLock(c Client, args [][]byte) *Step {
 	}
 	r := c.Request(string(args[0]), o.Request)
 	if o.Waits {
-		return l.waitStep(c, r, o.Wait)
+		return &Step{Finish: func(script.Answer, error) (Reply, *Step) { return l.waitStep(c, r, o.Wait) }}
 	}
 	return l.tryStep(c, r, func(a script.Attempt, err error) (Reply, *Step) {
 		return l.tried(c, lockRequests{r}, a, err)
@@ -32,79 +31,82 @@ func (l *waits) beginLock(c Client, args [][]byte) *Step {
 }
 
 // waitStep is LOCK … WAIT, or ONCE … WAIT, for patience; 0 is forever.
-func (l *waits) waitStep(c Client, r script.Request, patience time.Duration) *Step {
-	return &Step{Wait: func(ctx context.Context, on chain.Upstream, wake func()) chain.Turn {
-		return l.wait(ctx, session{c, on}, r, patience, wake)
-	}}
+func (l *waits) waitStep(
+	c Client, r script.Request, patience time.Duration,
+) (Reply, *Step) {
+	w, at := l.queues.Join(r, c.As, patience, time.Now())
+	t := l.newTurn(c, w.Wait, patience)
+	by := oneLock{l, w}
+	t.by = by
+	begin := func(pause time.Duration, err error) (Reply, *Step) {
+		if at := w.State(); at.First && pause == notPolled {
+			pause = l.pollInterval(w, at.Lease)
+		}
+		return t.begin(pause, err)
+	}
+	switch {
+	case at.First && !at.ForeignTurn: // the lock is probably free
+		return by.pollOrPause(t, begin)
+	case at.First || !at.Permitted || r.Owner != "":
+		return by.check(t, func(err error) (Reply, *Step) {
+			if err != nil && l.isTransient(err) {
+				return begin(t.pauseAfter(err), nil)
+			}
+			return begin(notPolled, err)
+		})
+	}
+	return begin(notPolled, nil)
 }
 
 // oneLock is a LOCK … WAIT.
 type oneLock struct {
 	*waits
-	s session
 	w *queue.Waiter
 }
 
-// wait begins a LOCK … WAIT for patience; 0 is forever.
-func (l *waits) wait(
-	ctx context.Context, s session, r script.Request, patience time.Duration, wake func(),
-) *turn {
-	w, at := l.queues.Join(r, s.As, patience, time.Now())
-	err, pause := error(nil), notPolled
-	switch {
-	case at.First && !at.ForeignTurn: // the lock is probably free
-		pause, err = l.pollOrPause(s, w)
-	case at.First || !at.Permitted || r.Owner != "":
-		if err = l.check(s, w); err != nil && l.isTransient(err) {
-			pause, err = w.PollAfter(err), nil
-		}
-	}
-	if at := w.State(); at.First && pause == notPolled {
-		pause = l.pollInterval(w, at.Lease)
-	}
-	s = l.own(ctx, s, w.Wait)
-	return l.beginTurn(s, w.Wait, oneLock{l, s, w}, patience, pause, wake, err)
-}
-
 // look implements asks.
-func (l oneLock) look(t *turn, paused, inLoop bool) (chain.Progress, error) {
+func (l oneLock) look(t *turn, paused bool) (Reply, *Step) {
 	w, at := l.w, l.w.State()
-	if inLoop && (at.Checks || at.First && (paused || at.PollNow)) {
-		return chain.Asks, nil
-	}
-	if at.Checks && w.TakeOwnerHolds() {
-		err := l.check(l.s, w)
-		if err != nil && !l.isTransient(err) || w.State().Ended {
-			return chain.Ended, err
-		}
-	}
-	if at.First && (paused || at.PollNow) {
-		pause, err := l.pollOrPause(l.s, w)
-		if err != nil || w.State().Ended {
-			return chain.Ended, err
-		}
-		l.seen.findHolder(w)
-		t.poll.in(pause)
-	} else if paused {
+	switch {
+	case at.Checks && w.TakeOwnerHolds():
+		return l.check(t, func(err error) (Reply, *Step) {
+			if err != nil && !l.isTransient(err) {
+				return t.leave(err)
+			}
+			return t.stay()
+		})
+	case at.First && (paused || at.PollNow):
+		return l.pollOrPause(t, func(pause time.Duration, err error) (Reply, *Step) {
+			if err != nil || w.State().Ended {
+				return t.leave(err)
+			}
+			l.seen.findHolder(w)
+			t.poll.in(pause)
+			return t.stay()
+		})
+	case paused:
 		t.poll = moment{}
 	}
-	if at := w.State(); at.First && (t.woken || t.poll.IsZero()) {
+	if at.First && (t.woken || t.poll.IsZero()) {
 		t.poll.sooner(l.pollInterval(w, at.Lease))
 	}
-	return chain.Sleeps, nil
+	t.woken = false
+	return t.rest()
 }
 
 // lastLook implements asks.
-func (l oneLock) lastLook() error {
+func (l oneLock) lastLook(t *turn) (Reply, *Step) {
 	err, stale := l.w.Outage(time.Now())
 	if !stale {
-		return err
+		return t.leave(err)
 	}
 	asked := time.Now()
-	if err = l.check(l.s, l.w); failure.IsSilence(err) {
-		err = failure.SilentError(time.Since(asked))
-	}
-	return err
+	return l.check(t, func(err error) (Reply, *Step) {
+		if failure.IsSilence(err) {
+			err = failure.SilentError(time.Since(asked))
+		}
+		return t.leave(err)
+	})
 }
 
 // toUndo implements asks: settle has undone it.
@@ -115,34 +117,46 @@ func (l oneLock) toUndo() script.Attempt { return script.Attempt{} }
 // end is known. But a connection can be dead without a sign.
 const maxTrustedPoll = 5500 * time.Millisecond
 
-// pollOrPause polls. Unless that ends the wait, it returns the time to the next poll.
-func (l *waits) pollOrPause(s session, w *queue.Waiter) (pause time.Duration, err error) {
+// pollOrPause polls. Unless that ends the wait, then gets the time to the next poll.
+func (l oneLock) pollOrPause(
+	t *turn, then func(pause time.Duration, err error) (Reply, *Step),
+) (Reply, *Step) {
+	w := l.w
 	again, quiet := w.HasPolled(), w.Quiet(time.Now())
 	before, _ := l.tracking.Follows(w.As, w.Key)
 	w.PollBegan(time.Now())
-	defer w.PollEnded() // once the queue knows how the poll ended
-	a, err := l.poll(s, w, quiet && before)
-	switch {
-	case failure.IsStopped(err):
-		return 0, err
-	case err == nil:
-		after, _ := l.tracking.Follows(w.As, w.Key)
-		trusted := (a.Foreign || quiet) && before && after
-		w.Answered(trusted)
-		if trusted {
-			pause := maxTrustedPoll - rand.N(maxTrustedPoll/10) // they do not poll all at once
-			return min(pause, a.Remaining+time.Millisecond), nil
+	return l.poll(t, quiet && before, func(a script.Attempt, err error) (Reply, *Step) {
+		pause := time.Duration(0)
+		switch {
+		case failure.IsStopped(err):
+		case err == nil:
+			pause = l.pauseAfter(a, quiet, before, again)
+		case l.goesOn(w.Wait, err):
+			pause, err = t.pauseAfter(err), nil
+		default:
+			w.PollFailed(err, time.Now())
 		}
-		if a.Remaining > 0 && (quiet || again && a.Foreign ||
-			l.queues.Of(w.ID()).ForeignCompete(time.Now())) {
-			l.tracking.Want(w.As, w.Key)
-		}
-		return l.pollInterval(w, a.Remaining), nil
-	case l.goesOn(w.Wait, err):
-		return w.PollAfter(err), nil
+		w.PollEnded() // now the queue knows how the poll ended
+		return then(pause, err)
+	})
+}
+
+// pauseAfter is the time to the next poll behind one that has found a. quiet, before and again are
+// what Quiet, Tracking.Follows and HasPolled said before it.
+func (l oneLock) pauseAfter(a script.Attempt, quiet, before, again bool) time.Duration {
+	w := l.w
+	after, _ := l.tracking.Follows(w.As, w.Key)
+	trusted := (a.Foreign || quiet) && before && after
+	w.Answered(trusted)
+	if trusted {
+		pause := maxTrustedPoll - rand.N(maxTrustedPoll/10) // they do not poll all at once
+		return min(pause, a.Remaining+time.Millisecond)
 	}
-	w.PollFailed(err, time.Now())
-	return 0, err
+	if a.Remaining > 0 && (quiet || again && a.Foreign ||
+		l.queues.Of(w.ID()).ForeignCompete(time.Now())) {
+		l.tracking.Want(w.As, w.Key)
+	}
+	return l.pollInterval(w, a.Remaining)
 }
 
 // goesOn reports whether w waits on although its poll has failed with err.
@@ -150,44 +164,60 @@ func (l *waits) goesOn(w *queue.Wait, err error) bool {
 	return l.isTransient(err) && (l.cfg.Moves || !w.SilentTooLong(err, time.Now()))
 }
 
-// poll tries to take the lock for w, which is first. If another client has the lock, it returns
-// what it found. tracks says that it may poll seldom from now on.
-func (l *waits) poll(s session, w *queue.Waiter, tracks bool) (found script.Attempt, err error) {
-	if w.Once && w.HasPolled() { // otherwise it has just been read
-		if there, err := l.readForAll(s, w); there || err != nil {
-			return script.Attempt{}, err
-		}
+// attempted goes on with what a script has found: another client's lock, or an error.
+type attempted = func(script.Attempt, error) (Reply, *Step)
+
+// poll tries to take the lock for the waiter, which is first. tracks says that it may poll seldom
+// from now on.
+func (l oneLock) poll(t *turn, tracks bool, then attempted) (Reply, *Step) {
+	if !l.w.Once || !l.w.HasPolled() { // otherwise it has just been read
+		return l.take(t, tracks, then)
 	}
-	mode := script.ModeFirst
+	return l.readForAll(t, l.w, func(there bool, err error) (Reply, *Step) {
+		if there || err != nil {
+			return then(script.Attempt{}, err)
+		}
+		return l.take(t, tracks, then)
+	})
+}
+
+// take is poll, once it is known that there is no value.
+func (l oneLock) take(t *turn, tracks bool, then attempted) (Reply, *Step) {
+	w, mode := l.w, script.ModeFirst
 	again, others, behind := w.BeginPoll(time.Now())
 	if again {
 		mode = script.ModeAgain
 	}
-	a, err := l.try(s, w, mode, others, behind, tracks)
-	defer l.endShared(s, w, others, a, err)
-	if a.Made { // it must be read; if it is gone again, the next poll is soon
-		_, err := l.readForAll(s, w)
-		return script.Attempt{}, err
-	}
-	if a.Token != 0 {
-		// A release that has given w the lock must end before the poll that found it.
-		l.awaitOffer(w)
-	}
-	if rejected := l.settle(s, w, a, err); rejected != nil {
-		return script.Attempt{}, rejected
-	}
-	if w.EndPoll(a, time.Now()) {
-		return script.Attempt{}, nil
-	}
-	return a, err
+	return l.try(t, mode, others, behind, tracks, func(a script.Attempt, err error) (Reply, *Step) {
+		taken := func() (Reply, *Step) {
+			return l.settle(t, a, err, func(rejected error) (Reply, *Step) {
+				found, failed := a, err
+				if rejected != nil || w.EndPoll(a, time.Now()) {
+					found, failed = script.Attempt{}, rejected
+				}
+				return l.endShared(t, others, a, err, func() (Reply, *Step) { return then(found, failed) })
+			})
+		}
+		switch {
+		case a.Made: // it must be read; if it is gone again, the next poll is soon
+			return l.readForAll(t, w, func(_ bool, err error) (Reply, *Step) {
+				return then(script.Attempt{}, err)
+			})
+		case a.Token != 0 && w.State().Offered:
+			// A release that has given w the lock must end before the poll that found it.
+			return t.until(time.Now().Add(l.offerPatience(w)),
+				func(bool) bool { return !w.State().Offered }, taken)
+		}
+		return taken()
+	})
 }
 
-// EndShared ends the offers to waiters behind w of a poll for a shared lock.
-func (l *waits) endShared(
-	s session, w *queue.Waiter, others []*queue.Waiter, a script.Attempt, err error,
-) {
-	if !w.Shared {
-		return
+// endShared ends the offers to waiters behind of a poll for a shared lock.
+func (l oneLock) endShared(
+	t *turn, others []*queue.Waiter, a script.Attempt, err error, then func() (Reply, *Step),
+) (Reply, *Step) {
+	if !l.w.Shared {
+		return then()
 	}
 	var missing, unknown error
 	switch {
@@ -196,54 +226,58 @@ func (l *waits) endShared(
 	case err != nil && failure.MayHaveRun(err):
 		unknown = err
 	}
-	ends := w.EndShared(others, a, missing, unknown)
+	ends := l.w.EndShared(others, a, missing, unknown)
 	l.releases.startAbandoned(ends)
-	reply, next := l.releases.undoAll(s.Holder, rejectedLocks(ends.Rejected), always(Reply{}))
-	chain.Drive(s, reply, next)
+	return t.through(l.releases.undo(t.c.Holder, rejectedLocks(ends.Rejected), true,
+		func(bool) (Reply, *Step) { return then() }))
 }
 
 // check finds out whether a waiter that does not poll yet may lock here at all, and whether its
 // owner has the lock already.
-func (l *waits) check(s session, w *queue.Waiter) error {
-	a, err := l.try(s, w, script.ModeCheck, nil, nil, false)
-	if rejected := l.settle(s, w, a, err); rejected != nil {
-		return rejected
-	}
-	return err
-}
-
-// try runs lock.lua once for a waiter. If an error comes with a token, the caller must undo that,
-// unless the connection had it before.
-func (l *waits) try(
-	s session, w *queue.Waiter, mode string, others []*queue.Waiter, behind *queue.Waiter,
-	tracks bool,
-) (script.Attempt, error) {
-	var t *lockCall
-	answer, err := l.inTime(s, w.Wait, func(ends int64) (c *script.Call, err error) {
-		t, err = l.beginTry(w.ID(), w.Request, mode, offersOf(others, behind), tracks, ends)
-		return &t.Call, err
+func (l oneLock) check(t *turn, then func(err error) (Reply, *Step)) (Reply, *Step) {
+	return l.try(t, script.ModeCheck, nil, nil, false, func(a script.Attempt, err error) (Reply, *Step) {
+		return l.settle(t, a, err, func(rejected error) (Reply, *Step) {
+			return then(cmp.Or(rejected, err))
+		})
 	})
-	l.lateAnswer(err, w.Key, t.askedAt, func(answer script.Answer, err error) []queue.Handed {
-		a, err := l.finishTry(t, answer, false, err)
-		return w.SettleLate(a, others, err, failure.MayHaveRun(err))
+}
+
+// try runs lock.lua once. If an error comes with a token, what follows must undo that, unless the
+// connection had it before.
+func (l oneLock) try(
+	t *turn, mode string, others []*queue.Waiter, behind *queue.Waiter, tracks bool, then attempted,
+) (Reply, *Step) {
+	var c *lockCall
+	return t.inTime(maxTold, func(ends int64) (_ *script.Call, err error) {
+		c, err = l.beginTry(l.w.ID(), l.w.Request, mode, offersOf(others, behind), tracks, ends)
+		return &c.Call, err
+	}, func(answer script.Answer, err error) (Reply, *Step) {
+		l.lateAnswer(err, l.w.Key, c.askedAt, func(answer script.Answer, err error) []queue.Handed {
+			a, err := l.finishTry(c, answer, false, err)
+			return l.w.SettleLate(a, others, err, failure.MayHaveRun(err))
+		})
+		return t.through(l.tookPlace(c, answer, err, then))
 	})
-	var claim resp.Value
-	if key, ok := t.claimRecord(answer, err); ok {
-		claim, _ = s.Get(key, t.Until)
-	}
-	return l.finishTry(t, answer, isRecord(claim), err)
 }
 
-// settle is Waiter.Settle, and takes back what w must not keep.
-func (l *waits) settle(s session, w *queue.Waiter, a script.Attempt, err error) error {
-	kept, refused := w.Settle(a, err)
-	if !kept && a.Token != 0 && !a.Before && !l.releases.undo(s, s.Holder, lockOf(w, a.Token)) {
-		refused = w.NotUndone()
+// settle is Waiter.Settle, and takes back what the waiter must not keep.
+func (l oneLock) settle(
+	t *turn, a script.Attempt, err error, then func(refused error) (Reply, *Step),
+) (Reply, *Step) {
+	kept, refused := l.w.Settle(a, err)
+	if kept || a.Token == 0 || a.Before {
+		return then(refused)
 	}
-	return refused
+	undo := []rejectedLock{{Lock: lockOf(l.w, a.Token)}}
+	return t.through(l.releases.undo(t.c.Holder, undo, true, func(undone bool) (Reply, *Step) {
+		if !undone {
+			refused = l.w.NotUndone()
+		}
+		return then(refused)
+	}))
 }
 
-// PollInterval is the time to the next poll of w, which is first, if the lock ends after remaining.
+// pollInterval is the time to the next poll of w, which is first, if the lock ends after remaining.
 func (l *waits) pollInterval(w *queue.Waiter, remaining time.Duration) time.Duration {
 	_, followed := l.tracking.Follows(w.As, w.Key)
 	return w.PollInterval(remaining, followed, time.Now())

@@ -194,9 +194,9 @@ func (s *keptSession) Eval(c *script.Call) (script.Answer, error) {
 	return s.fixedSession.Eval(c)
 }
 
-func (s *keptSession) Get(key string, until time.Time) (resp.Value, error) {
+func (s *keptSession) Get(key string) resp.Value {
 	fmt.Fprintln(s.asked, key)
-	return s.fixedSession.Get(key, until)
+	return s.fixedSession.Get(key)
 }
 
 // A session that is parked reads on into the buffer in which the arguments of its command stand. So
@@ -238,7 +238,8 @@ func (l *Locks) follow(ctx context.Context, on *keptSession, text, raw string) {
 	spec := &syntax.Specs[slices.IndexFunc(syntax.Specs, func(s syntax.Spec) bool {
 		return strings.EqualFold(s.Name, string(args[0]))
 	})]
-	step := l.Begin(spec, Client{Holder: &held.Holder{LockLost: func(string, int64) {}}}, args)
+	c := clientOf(&held.Holder{LockLost: func(string, int64) {}})
+	step := l.Begin(spec, c, args)
 	for _, arg := range args {
 		copy(arg, strings.Repeat("\x00", len(arg)))
 	}
@@ -246,8 +247,8 @@ func (l *Locks) follow(ctx context.Context, on *keptSession, text, raw string) {
 		if step == nil {
 			return
 		}
-		if step.Wait != nil {
-			goOn(ctx, func(wake func()) chain.Turn { return step.Wait(ctx, on, wake) })
+		if step.Wait {
+			run(ctx, c, on, Reply{}, step)
 			return
 		}
 		var a script.Answer

@@ -1,11 +1,10 @@
 package lockcmd
 
 import (
-	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
-	"lockproxy/internal/loopguard"
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/held"
@@ -16,12 +15,12 @@ import (
 // asks is how a wait asks for its locks: a LOCK's by lock.lua (oneLock), a LOCKALL's by all.lua
 // (allLocks).
 type asks interface {
-	// look follows a wake, or the end of the pause. It polls if it is time to, which it leaves to a
-	// goroutine in a loop, and sets t.poll. The wait has Ended with the locks or with an error.
-	look(t *turn, paused, inLoop bool) (chain.Progress, error)
-	// lastLook is when the wait's time has expired. Its error is why the locks were not taken, if
-	// that is not because others hold them.
-	lastLook() error
+	// look follows a wake, or the end of the pause. It polls if it is time to, and otherwise sets
+	// t.poll. The wait has Ended with the locks, or t.leave is told why not.
+	look(t *turn, paused bool) (Reply, *Step)
+	// lastLook is when the wait's time has expired. It has t leave with why the locks were not
+	// taken, if that is not because others hold them.
+	lastLook(t *turn) (Reply, *Step)
 	// toUndo is what the last poll has taken if it came with an error.
 	toUndo() script.Attempt
 }
@@ -43,16 +42,22 @@ func (m *moment) isDue() bool { return !m.IsZero() && !time.Now().Before(m.Time)
 // notPolled is the pause of a waiter that has not polled, and need not until it is woken.
 const notPolled = time.Duration(-1)
 
-// turn is a LOCK … WAIT, LOCKALL … WAIT or ONCE … WAIT that has joined its queues. It is data. Only
-// Go changes it, which its session calls.
+// turn is a LOCK … WAIT, LOCKALL … WAIT or ONCE … WAIT that has joined its queues. It is data, and
+// alternates between sleep and steps that ask. Only goOn, which finishes sleep, and what follows
+// those steps change it, one at a time.
 type turn struct {
 	*waits
-	s        session
+	c        Client
 	w        *queue.Wait
 	by       asks
+	sleep    *Step
+	patience time.Duration // how long it may wait; 0 is forever
 	phase    turnPhase
 	queued   bool  // it was not given its locks at once
+	silent   bool  // the client's connection was
 	woken    bool  // since the last look
+	backsOff bool  // the last poll has failed, transiently: nothing is asked until the next is due
+	why      error // why it is useless, as sleep was told
 	err      error // why it leaves without its locks
 	end      queue.Departure
 	endWatch func() // of Deadlocks
@@ -66,116 +71,115 @@ type turn struct {
 type turnPhase uint8
 
 const (
-	inQueue turnPhase = iota
-	leaving           // its wait has ended, but for a release that may still give it the locks
-	outside           // end says how it has left its queues
+	asksFirst turnPhase = iota
+	inQueue
+	leaving // its wait has ended, but for a release that may still give it the locks
+	outside // end says how it has left its queues
 )
 
-// beginTurn begins what follows when w has joined the queues and asked for the first time, with err.
-// It lasts for patience, 0 is forever. pause is the time to the next poll.
-func (l *waits) beginTurn(
-	s session, w *queue.Wait, by asks, patience, pause time.Duration, wake func(), err error,
-) *turn {
-	t := &turn{waits: l, s: s, w: w, by: by}
-	w.WakeBy(wake)
-	if err != nil || w.Lead.State().Ended {
-		t.leave(err)
-		return t
+func (l *waits) newTurn(c Client, w *queue.Wait, patience time.Duration) *turn {
+	t := &turn{waits: l, c: c, w: w, patience: patience}
+	t.sleep = &Step{Wait: true, Finish: t.goOn}
+	w.WakeBy(c.Waker.Wake) // also while it asks for the first time: a release can name it
+	return t
+}
+
+// begin is what follows when t has joined the queues and asked for the first time, with err. pause
+// is the time to the next poll.
+func (t *turn) begin(pause time.Duration, err error) (Reply, *Step) {
+	if err != nil || t.w.Lead.State().Ended {
+		return t.leave(err)
 	}
-	for _, one := range w.Waiters {
-		l.seen.waitBegan(one)
-		l.notifications.Listen(w.As, one.Key)
+	t.phase, t.queued = inQueue, true
+	for _, one := range t.w.Waiters {
+		t.seen.waitBegan(one)
+		t.notifications.Listen(t.w.As, one.Key)
 	}
-	t.queued, t.endWatch = true, l.deadlocks.Watch(w)
-	if slow := time.Duration(l.seen.slowWait.Load()); slow > 0 {
+	t.endWatch = t.deadlocks.Watch(t.w)
+	if slow := time.Duration(t.seen.slowWait.Load()); slow > 0 {
 		t.slow.in(slow)
 	}
 	if pause != notPolled {
 		t.poll.in(pause)
 	}
-	if patience > 0 {
-		t.over.in(patience)
-		if time.Since(w.Joined) >= patience {
+	if t.patience > 0 {
+		t.over.in(t.patience)
+		if time.Since(t.w.Joined) >= t.patience {
 			// To ask once more would take as long again.
-			if err, _ := w.Outage(time.Now()); err != nil {
-				t.leave(err)
+			if err, _ := t.w.Outage(time.Now()); err != nil {
+				return t.leave(err)
 			}
 		}
 	}
-	return t
+	return t.rest()
 }
 
-// Due implements chain.Turn.
-func (t *turn) Due() (due time.Time) {
+// rest has t sleep until it is woken, or due.
+func (t *turn) rest() (Reply, *Step) {
+	due := time.Time{}
 	for _, m := range []moment{t.over, t.slow, t.poll} {
 		if due.IsZero() || !m.IsZero() && m.Before(due) {
 			due = m.Time
 		}
 	}
-	return due
+	t.sleep.Until = due
+	return Reply{}, t.sleep
 }
 
-// Go implements chain.Turn.
-func (t *turn) Go(ctx context.Context, inLoop bool) (Reply, chain.Progress) {
-	gone := t.queued && context.Cause(ctx) == failure.ErrGone
+// goOn takes on a turn that sleeps.
+func (t *turn) goOn(_ script.Answer, why error) (Reply, *Step) {
+	t.why, t.woken = why, t.w.TakeWoken() || t.woken
 	if t.phase == inQueue {
-		if progress := t.stay(gone, inLoop); progress != chain.Ended {
-			return Reply{}, progress
+		if reply, next := t.stay(); t.phase == inQueue || next != t.sleep {
+			return reply, next
 		}
-		gone = context.Cause(ctx) == failure.ErrGone
 	}
-	if t.phase == leaving {
-		at := t.w.Lead.State()
-		handed := t.w.Lead.Once && at.Has && t.w.Lead.WasHanded()
-		switch {
-		case at.Offered && !t.over.isDue() && context.Cause(ctx) != failure.ErrGone:
-			return Reply{}, chain.Sleeps
-		case inLoop && (gone || t.err != nil || !at.Ended || handed):
-			return Reply{}, chain.Asks
-		}
-		t.depart(ctx)
-	}
-	if inLoop && !t.end.Won && (t.end.Found == nil || t.end.Unknown) {
-		return Reply{}, chain.Asks
-	}
-	return t.reply(gone), chain.Ended
+	return t.depart()
 }
 
-// stay takes on a turn that is inQueue. Ended says that it leaves.
-func (t *turn) stay(gone, inLoop bool) chain.Progress {
-	t.woken = t.w.TakeWoken() || t.woken
+// isGone reports whether the client of a command that waits is disconnected. If the command was
+// given its locks at once, a client that has closed its side is answered, as by LOCK without WAIT:
+// it may still read.
+func (t *turn) isGone() bool { return t.queued && t.why == failure.ErrGone }
+
+// stay takes on a turn that is inQueue.
+func (t *turn) stay() (Reply, *Step) {
 	at := t.w.Lead.State()
 	switch {
-	case gone:
+	case t.isGone():
 		return t.leave(failure.ErrGone)
 	case at.Ended, at.Err != nil:
 		return t.leave(at.Err)
-	case t.over.isDue() && inLoop:
-		return chain.Asks
 	case t.over.isDue():
-		return t.leave(t.by.lastLook())
+		return t.by.lastLook(t)
 	case t.slow.isDue():
 		t.slow = moment{}
 		t.warnSlow(t.w.Lead)
 	}
-	progress, err := t.by.look(t, t.poll.isDue(), inLoop)
-	switch progress {
-	case chain.Ended:
-		return t.leave(err)
-	case chain.Sleeps:
-		t.woken = false
+	if t.backsOff && !t.poll.isDue() {
+		return t.rest()
 	}
-	return progress
+	t.backsOff = false
+	return t.by.look(t, t.poll.isDue())
+}
+
+// pauseAfter is the time to the next poll behind one that has failed with err, transiently.
+func (t *turn) pauseAfter(err error) time.Duration {
+	t.backsOff = true
+	return t.w.PollAfter(err)
 }
 
 // leave ends the wait with err.
-func (t *turn) leave(err error) chain.Progress {
+func (t *turn) leave(err error) (Reply, *Step) {
 	t.phase, t.err, t.slow, t.poll = leaving, err, moment{}, moment{}
 	t.over.in(t.offerPatience(t.w.Lead))
 	if t.endWatch != nil {
 		t.endWatch()
 	}
-	return chain.Ended
+	if t.queued { // its client may be gone by now
+		return t.rest()
+	}
+	return t.depart()
 }
 
 // offerPatience is how long a waiter whose time has expired stays for a release that may give it
@@ -186,32 +190,55 @@ func (l *waits) offerPatience(w *queue.Waiter) time.Duration {
 	return offerPatience + l.cfg.ReplicaTimeout + l.Clients.Ways.RoundTrip(w.Key)
 }
 
-// awaitOffer waits until no release that names w is under way, or for offerPatience: a later one
-// finds that w has left.
-func (l *waits) awaitOffer(w *queue.Waiter) {
-	loopguard.MayWait()
-	ended := w.OfferEnded()
-	if ended == nil {
-		return
+// until sleeps until done, or until a time, zero is never, and goes on with then.
+func (t *turn) until(
+	over time.Time, done func(gone bool) bool, then func() (Reply, *Step),
+) (Reply, *Step) {
+	step := &Step{Wait: true, Until: over}
+	step.Finish = func(_ script.Answer, why error) (Reply, *Step) {
+		t.woken = t.w.TakeWoken() || t.woken
+		if !done(why == failure.ErrGone) && (over.IsZero() || time.Now().Before(over)) {
+			return Reply{}, step
+		}
+		return then()
 	}
-	patience := time.NewTimer(l.offerPatience(w))
-	defer patience.Stop()
-	select {
-	case <-ended:
-	case <-patience.C:
-	}
+	return Reply{}, step
 }
 
-// depart takes a turn that leaves out of its queues. If it was given its locks at once, a client
-// that has closed its side is answered, as by LOCK without WAIT: it may still read.
-func (t *turn) depart(ctx context.Context) {
-	w, err := t.w, t.err
+// release releases locks that the client must not get, and goes on with then when that is done, or
+// takes too long.
+func (t *turn) release(list []*held.Lock, then func() (Reply, *Step)) (Reply, *Step) {
+	left := &atomic.Int64{}
+	left.Store(int64(len(list)))
+	for _, lock := range list {
+		t.releases.startRelease(lock, func() {
+			if left.Add(-1) == 0 {
+				t.c.Waker.Wake()
+			}
+		})
+	}
+	return t.until(time.Now().Add(t.Clients.Patience()), func(bool) bool { return left.Load() == 0 }, then)
+}
+
+// depart takes a turn that leaves out of its queues, once no release is under way that names it: a
+// later one finds that it has left.
+func (t *turn) depart() (Reply, *Step) {
+	at, lead, err := t.w.Lead.State(), t.w.Lead, t.err
+	if at.Offered && !t.over.isDue() && t.why != failure.ErrGone {
+		return t.rest()
+	}
 	if stopped, is := err.(failure.StoppedError); is {
 		err = stopped.Why
 	}
-	if w.Lead.Once && err != failure.ErrGone && context.Cause(ctx) == nil {
-		err = t.handedClaim(t.s, w.Lead, err)
+	if lead.Once && at.Has && lead.WasHanded() && err != failure.ErrGone && t.why == nil {
+		return t.handedClaim(t, lead)
 	}
+	return t.departed(err)
+}
+
+// departed is what follows when the turn is to end with err.
+func (t *turn) departed(err error) (Reply, *Step) {
+	w := t.w
 	t.phase, t.end = outside, w.End(err)
 	won, err := t.end.Won, t.end.Err
 	healthy := err == nil || err == failure.ErrGone || failure.IsDeadlock(err) ||
@@ -227,17 +254,25 @@ func (t *turn) depart(ctx context.Context) {
 		}
 	}
 	t.seen.observeWaited(w.Lead, won || t.end.Found != nil, err)
+	if !won && t.end.Unknown {
+		return t.releaseUnknown()
+	}
+	return t.reply()
 }
 
 // releaseUnknown releases what the turn may have been given without an answer.
-func (t *turn) releaseUnknown() {
+func (t *turn) releaseUnknown() (Reply, *Step) {
 	list, silent := t.locks(0), failure.SilentError(0)
-	if !failure.IsStopped(t.err) && !errors.As(t.end.Err, &silent) { // or it takes as long again
-		t.releases.releaseAbandoned(list...)
+	twice := func() (Reply, *Step) {
+		for _, lock := range list {
+			t.releases.releaseTwice(lock, t.w.MayRunUntil())
+		}
+		return t.reply()
 	}
-	for _, lock := range list {
-		t.releases.releaseTwice(lock, t.w.MayRunUntil())
+	if failure.IsStopped(t.err) || errors.As(t.end.Err, &silent) { // it would take as long again
+		return twice()
 	}
+	return t.release(list, twice)
 }
 
 // locks are those of the turn with a token.
@@ -246,30 +281,27 @@ func (t *turn) locks(token int64) []*held.Lock {
 }
 
 // reply makes the reply of a turn that is outside.
-func (t *turn) reply(gone bool) Reply {
-	if !t.end.Won && t.end.Unknown {
-		t.releaseUnknown()
-	}
+func (t *turn) reply() (Reply, *Step) {
 	a := t.w.Lead.Attempt
 	switch {
 	case t.end.Found != nil:
 		t.seen.counters.onceShared.Add(1)
-		return chain.Bulk(*t.end.Found)
-	case t.end.Won && (gone || t.end.Err == failure.ErrGone):
+		return chain.Bulk(*t.end.Found), nil
+	case t.end.Won && (t.isGone() || t.end.Err == failure.ErrGone):
 		// The client was disconnected while the locks were on their way.
+		var list []*held.Lock
 		if !a.Before {
-			t.releases.releaseAbandoned(t.locks(a.Token)...)
+			list = t.locks(a.Token)
 		}
-		return chain.Failed(failure.ErrGone)
+		return t.release(list, func() (Reply, *Step) { return chain.Failed(failure.ErrGone), nil })
 	case t.end.Won:
 		if t.queued {
 			a.Waited = time.Since(t.w.Joined)
 		}
-		return t.acquired(t.s.Holder, t.locks(a.Token), a)
+		return t.acquired(t.c.Holder, t.locks(a.Token), a), nil
 	case t.end.Err != nil:
 		rs := lockRequests(requestsOf(t.w.Waiters))
-		reply, next := t.failed(t.s.Client, rs, t.by.toUndo(), t.end.Err)
-		return chain.Drive(t.s, reply, next)
+		return t.through(t.failed(t.c, rs, t.by.toUndo(), t.end.Err))
 	}
-	return chain.Null
+	return chain.Null, nil
 }

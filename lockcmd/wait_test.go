@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,7 +18,6 @@ import (
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/test/virtualnet"
-	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/deadlock"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/held"
@@ -48,13 +48,8 @@ func (s *slowSession) Eval(*script.Call) (a script.Answer, err error) {
 	return a, s.err
 }
 
-// Get implements chain.Upstream: there is no value.
-func (s *slowSession) Get(string, time.Time) (resp.Value, error) {
-	return resp.Value{Type: '_'}, nil
-}
-
-// session is what a command that waits sees of it.
-func (s *slowSession) session() session { return session{Client{Holder: &s.holder}, s} }
+// Get implements upstream: there is no value.
+func (s *slowSession) Get(string) resp.Value { return resp.Value{Type: '_'} }
 
 // A release gives the lock to a waiter while its poll is under way, and the lease ends before the
 // poll runs and takes the lock again. Then the waiter has the second token: the first is worth
@@ -75,9 +70,8 @@ func TestPollBehindGrant(t *testing.T) {
 		l := newTestLocks()
 		id := names.Lock{DB: 0, Key: "job"}
 		r := script.Request{Key: id.Key, Connection: "c", Number: "1"}
-		for name, step := range map[string]func(s session, w *queue.Waiter) error{
-			"poll":  func(s session, w *queue.Waiter) error { _, err := l.poll(s, w, false); return err },
-			"check": func(s session, w *queue.Waiter) error { return l.check(s, w) },
+		for name, step := range map[string]func(s *slowSession, l *Locks, w *queue.Waiter) error{
+			"poll": (*slowSession).poll, "check": (*slowSession).check,
 		} {
 			w, _ := l.queues.Join(r, names.Identity{}, 0, time.Now())
 			s := &slowSession{meanwhile: func() []int64 {
@@ -89,7 +83,7 @@ func TestPollBehindGrant(t *testing.T) {
 				return []int64{c.polled, 0}
 			}}
 			want := max(c.granted, c.polled)
-			if err := step(s.session(), w); err != nil || !w.State().Has || w.Token != want {
+			if err := step(s, l, w); err != nil || !w.State().Has || w.Token != want {
 				t.Errorf("%s: %s: error %v, has it: %t, token %d, want %d",
 					c.what, name, err, w.State().Has, w.Token, want)
 			}
@@ -128,7 +122,7 @@ func TestOutageAsAPollFails(t *testing.T) {
 			time.Sleep(time.Minute)
 			return nil
 		}}
-		if _, err := l.pollOrPause(s.session(), w); err == nil || asked == 0 {
+		if err := s.pollOrPause(l, w); err == nil || asked == 0 {
 			t.Errorf("%v, and asked %d times", err, asked)
 		}
 		ask()
@@ -143,7 +137,7 @@ func TestCheckFindsGracePeriod(t *testing.T) {
 	r := script.Request{Key: "job", Connection: "c", Number: "1", Owner: "o"}
 	w, _ := l.queues.Join(r, names.Identity{}, 0, time.Now())
 	s := &slowSession{meanwhile: func() []int64 { return []int64{200, 2, 1} }}
-	if err := l.check(s.session(), w); err != nil || w.Token != 200 || !w.TakenOver || !w.Renewed {
+	if err := s.check(l, w); err != nil || w.Token != 200 || !w.TakenOver || !w.Renewed {
 		t.Errorf("error %v, %+v", err, w.Attempt)
 	}
 }
@@ -190,39 +184,10 @@ func TestForeignAnswers(t *testing.T) {
 
 // runAll runs a command that asks for scripts.
 func runAll(
-	ctx context.Context, l *Locks, spec *syntax.Spec, on chain.Upstream, args [][]byte,
+	ctx context.Context, l *Locks, spec *syntax.Spec, on upstream, args [][]byte,
 ) Reply {
-	step := l.Begin(spec, Client{Holder: &held.Holder{LockLost: func(string, int64) {}}}, args)
-	if step.Wait != nil {
-		return goOn(ctx, func(wake func()) chain.Turn { return step.Wait(ctx, on, wake) })
-	}
-	return chain.Drive(on, Reply{}, step)
-}
-
-// goOn takes a turn on to its reply.
-func goOn(ctx context.Context, begin func(wake func()) chain.Turn) Reply {
-	woken := make(chan struct{}, 1)
-	t := begin(func() {
-		select {
-		case woken <- struct{}{}:
-		default:
-		}
-	})
-	for {
-		reply, progress := t.Go(ctx, false)
-		if progress == chain.Ended {
-			return reply
-		}
-		var due <-chan time.Time
-		if at := t.Due(); !at.IsZero() {
-			due = time.After(time.Until(at))
-		}
-		select {
-		case <-woken:
-		case <-due:
-		case <-ctx.Done():
-		}
-	}
+	c := clientOf(&held.Holder{LockLost: func(string, int64) {}})
+	return run(ctx, c, on, Reply{}, l.Begin(spec, c, args))
 }
 
 // fixedSession gives each script the same answer.
@@ -255,7 +220,7 @@ func TestDeadlockFoundAsPollTakes(t *testing.T) {
 			runtime.Gosched()
 			return []int64{200, 0}
 		}}
-		_, err := l.poll(s.session(), w, false)
+		err := s.poll(l, w)
 		if no := <-refused; no != (err != nil) || no != released || no == w.State().Has {
 			t.Fatalf("refused: %v, released: %v, error %v, has it: %t", no, released, err,
 				w.State().Has)
@@ -284,10 +249,9 @@ func TestServedWhileItChecks(t *testing.T) {
 			maker.End(nil)
 			return answer
 		}}
-		ctx := t.Context()
-		reply := goOn(ctx, func(wake func()) chain.Turn {
-			return l.wait(ctx, s.session(), request("waiter"), 0, wake)
-		})
+		c := clientOf(&s.holder)
+		first, step := l.waitStep(c, request("waiter"), 0)
+		reply := run(t.Context(), c, s, first, step)
 		if string(reply.Text) != value || reply.Err != nil {
 			t.Errorf("%v: the client is told %+v", answer, reply)
 		}
@@ -315,7 +279,7 @@ func TestReplacedAsPollTakes(t *testing.T) {
 		}
 		return []int64{1, 0, 0}
 	}}
-	_, err := l.pollOrPause(s.session(), w)
+	err := s.pollOrPause(l, w)
 	if err == nil || strings.Contains(err.Error(), "nothing was sent") || failure.MayHaveRun(err) {
 		t.Errorf("error %v", err)
 	}
@@ -340,9 +304,9 @@ func TestHangUpCrossesWithGrant(t *testing.T) {
 			ctx, hangUp := context.WithCancelCause(context.Background())
 			replied := make(chan Reply, 1)
 			go func() { // ends with ctx
-				replied <- goOn(ctx, func(wake func()) chain.Turn {
-					return l.wait(ctx, s.session(), r, 0, wake)
-				})
+				c := clientOf(&s.holder)
+				reply, step := l.waitStep(c, r, 0)
+				replied <- run(ctx, c, s, reply, step)
 			}()
 			synctest.Wait()
 			offer := l.queues.Of(names.Lock{Key: r.Key}).Offer(names.Identity{}, true, time.Now())
@@ -395,12 +359,98 @@ func TestLockAllIsGivenItsLocksLate(t *testing.T) {
 	s := &slowSession{}
 	rs := lockRequests{{Key: "a", Connection: "c"}, {Key: "b", Connection: "c"}}
 	g := l.queues.JoinAll(rs, names.Identity{}, 0, time.Now())
-	by := &allLocks{waits: l.waits, s: s.session(), g: g, rs: rs}
-	woken := 0
-	turn := l.beginTurn(by.s, &g.Wait, by, 0, time.Hour, func() { woken++ }, nil)
+	c := clientOf(&s.holder)
+	turn := l.newTurn(c, &g.Wait, 0)
+	turn.by = &allLocks{waits: l.waits, g: g, rs: rs}
+	_, step := turn.begin(time.Hour, nil)
 	g.SettleLate(script.Attempt{Token: 200}, nil, false)
-	reply, progress := turn.Go(t.Context(), true)
-	if woken == 0 || progress != chain.Ended || reply.Int != 200 {
+	woken := len(c.Waker.(waker))
+	if reply := run(t.Context(), c, s, Reply{}, step); woken == 0 || reply.Int != 200 {
 		t.Errorf("it is woken %d times, and told %+v", woken, reply)
+	}
+}
+
+// A release names a waiter whose first poll is under way. The poll's answer, which finds the lock that
+// the release has given, comes before the release's. The waiter has its lock as soon as that has
+// come.
+func TestHandedOverDuringTheFirstPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, end := silentLocks(Config{MaxTimeout: time.Hour})
+		defer end()
+		r := script.Request{Key: "job", Timeout: time.Hour, Connection: "c", Number: "1"}
+		const later = 10 * time.Millisecond
+		s := &slowSession{meanwhile: func() []int64 {
+			offer := l.queues.Of(names.Lock{Key: r.Key}).Offer(names.Identity{}, true, time.Now())
+			time.AfterFunc(later, func() {
+				offer.End(queue.Released{Done: true, Token: 200, Given: 1}, time.Now())
+			})
+			return []int64{200, 0}
+		}}
+		c, began := clientOf(&s.holder), time.Now()
+		reply, step := l.waitStep(c, r, 0)
+		reply = run(t.Context(), c, s, reply, step)
+		if took := time.Since(began); reply.Int != 200 || took != later {
+			t.Errorf("after %v the client is told %+v", took, reply)
+		}
+	})
+}
+
+// refusingSession refuses all scripts and reads, as a server that is loading, after a round trip.
+type refusingSession struct {
+	slowSession
+	asked int
+}
+
+var loading = resp.Value{Type: '-', Text: []byte("LOADING Redis is loading the dataset in memory")}
+
+func (s *refusingSession) Eval(*script.Call) (script.Answer, error) {
+	return script.Answer{Value: s.Get("")}, nil
+}
+
+func (s *refusingSession) Get(string) resp.Value {
+	time.Sleep(time.Millisecond)
+	s.asked++
+	return loading
+}
+
+// While all that a waiter asks is refused for the moment, it asks some 20 times a second, whatever
+// tells it meanwhile that a lock may be free. While no lock is given out at all it asks for nothing.
+func TestRefusedWaitersPause(t *testing.T) {
+	request := func(key string) script.Request {
+		return script.Request{Key: key, Connection: "c", Number: "1"}
+	}
+	once := request("a")
+	once.Once, once.Value = true, "page"
+	for what, wait := range map[string]func(l *Locks, c Client) (Reply, *Step){
+		"LOCK": func(l *Locks, c Client) (Reply, *Step) { return l.waitStep(c, request("a"), 0) },
+		"ONCE": func(l *Locks, c Client) (Reply, *Step) { return l.waitStep(c, once, 0) },
+		"LOCKALL": func(l *Locks, c Client) (Reply, *Step) {
+			return l.waitAll(c, lockRequests{request("a"), request("b")}, 0)
+		},
+	} {
+		for _, held := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				l, end := silentLocks(Config{MaxTimeout: time.Hour, Moves: true,
+					Durability: Durability{FailoverHold: time.Hour}})
+				defer end()
+				most := 40
+				if held {
+					most = 0
+					l.FailedOver()
+				}
+				defer debug.SetMaxStack(debug.SetMaxStack(16 << 20))
+				s := &refusingSession{}
+				ctx, hangUp := context.WithCancelCause(t.Context())
+				time.AfterFunc(100*time.Millisecond, func() {
+					l.queues.Of(names.Lock{Key: "a"}).MayBeFree()
+				})
+				time.AfterFunc(time.Second, func() { hangUp(failure.ErrGone) })
+				c := clientOf(&s.holder)
+				reply, step := wait(l, c)
+				if reply = run(ctx, c, s, reply, step); reply.Err == nil || s.asked > most {
+					t.Errorf("%s, held off %t: asked %d times, and told %+v", what, held, s.asked, reply)
+				}
+			})
+		}
 	}
 }

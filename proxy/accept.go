@@ -61,8 +61,7 @@ func newSession(s *Server, raw net.Conn) *session {
 	all, in, x := &sess.common, &sess.in, &sess.x
 	*in = input{client: c, framer: resp.NewFramer(s.cfg.Limits), quota: &s.buffers}
 	in.framer.Unauthenticated(true) // it may have to log in
-	*x = exchange{common: all, in: in, command: commandContext{common: all, in: in,
-		locks: &sess.locks}}
+	*x = exchange{common: all, in: in}
 	x.ctx, sess.cancel = context.WithCancel(s.ctx)
 	sess.locks = locker{common: all, x: x, steps: lockSession{common: all, x: x}}
 	sess.requests = dispatcher{common: all, in: in, x: x, locks: &sess.locks,

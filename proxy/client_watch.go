@@ -13,13 +13,13 @@ type clientWatch struct {
 	in       *input
 	start    *time.Timer   // runs it
 	came     chan struct{} // closed when the first bytes have come
-	gone     chan struct{} // closed if the client is disconnected, before ended
 	stop     chan struct{} // closed when it must end
 	ended    chan struct{} // closed when it has run
 	limit    int           // of read, bytes
 	read     []byte        // what has come meanwhile
 	reserved int64         // of the quota
 	err      error
+	hungUp   bool      // the client is disconnected
 	at       time.Time // when the reading ended
 }
 
@@ -34,8 +34,7 @@ const hangupPoll = 50 * time.Millisecond
 func (in *input) startWatch(after time.Duration) *clientWatch {
 	w := &clientWatch{
 		in: in, limit: maxSessionBuf - (in.end - in.start),
-		came: make(chan struct{}), gone: make(chan struct{}),
-		stop: make(chan struct{}), ended: make(chan struct{}),
+		came: make(chan struct{}), stop: make(chan struct{}), ended: make(chan struct{}),
 	}
 	w.start = time.AfterFunc(after, w.watch)
 	return w
@@ -59,19 +58,19 @@ func (w *clientWatch) watch() {
 		w.read = w.read[:len(w.read)+n]
 	}
 	w.at = time.Now()
-	drained := isTimeout(w.err) && w.in.client.drains()
-	if drained || w.err != nil && !isTimeout(w.err) || w.err == nil && w.awaitHangup() {
-		close(w.gone)
-	}
+	w.hungUp = w.err != nil && !isTimeout(w.err) || w.err == nil && w.awaitHangup()
 }
 
-// awaitHangup returns true when the client has closed or the server shuts down, and false when stop
-// is closed. It reads nothing.
+// awaitHangup returns true when the client has closed, and false when stop is closed or the server
+// shuts down. It reads nothing.
 func (w *clientWatch) awaitHangup() bool {
 	loopguard.MayWait()
 	poll := time.NewTicker(hangupPoll)
 	defer poll.Stop()
-	for !w.in.client.drains() && !hungUp(w.in.client.control) {
+	for !hungUp(w.in.client.control) {
+		if w.in.client.drains() {
+			return false
+		}
 		select {
 		case <-w.stop:
 			return false
@@ -91,6 +90,7 @@ func (w *clientWatch) end() {
 	close(w.stop)
 	in.client.interruptRead()
 	<-w.ended
+	in.hungUp = in.hungUp || w.hungUp
 	in.quota.reserve(-w.reserved)
 	in.client.SetReadDeadline(time.Time{})
 	if in.client.drains() { // drain may have set its deadline just before it was taken back

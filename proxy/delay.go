@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bytes"
-	"context"
 	"time"
 
 	"lockproxy/internal/foreign"
@@ -12,6 +11,7 @@ import (
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/relayed"
+	"lockproxy/lockcmd/script"
 	"lockproxy/passthrough"
 )
 
@@ -42,17 +42,18 @@ func (d *dispatcher) delaySet(cmd *command, req resp.Request) (done bool) {
 	if last := d.lastDelay; last.key == key && since.Sub(last.ended) < delayMemory {
 		since = last.since
 	}
-	w := &waiting{turn: s, woken: make(chan struct{}, 1), end: func(reply chain.Reply) {
-		s.line.Leave(s.took)
-		d.lastDelay = lastDelay{}
-		if !s.took {
-			d.lastDelay = lastDelay{key, since, time.Now()}
-		}
-		d.x.reply(reply.Raw)
-	}}
-	s.line = d.server.locks.DelaySet(state.DB, key, since, w.waker(d.client.reg))
-	d.locks.waits = w
-	d.locks.goOn(nil)
+	d.locks.mayWait()
+	s.line = d.server.locks.DelaySet(state.DB, key, since, d.locks.Wake)
+	s.sleep = &chain.Step{Wait: true, Finish: s.goOn}
+	d.locks.start(batchedLock{question: question{Step: s.sleep, again: true}, cmd: cmd, alone: true,
+		end: func(reply chain.Reply) {
+			s.line.Leave(s.took)
+			d.lastDelay = lastDelay{}
+			if !s.took {
+				d.lastDelay = lastDelay{key, since, time.Now()}
+			}
+			d.x.reply(reply.Raw)
+		}}, nil)
 	return true
 }
 
@@ -72,6 +73,7 @@ type delayedSet struct {
 	args    [][]byte
 	cmd     *command
 	line    *relayed.DelayedSet
+	sleep   *chain.Step
 	delayed bool      // the lock was held at first
 	over    time.Time // when it is answered at the latest
 	again   time.Time // when it asks without a sign
@@ -79,51 +81,52 @@ type delayedSet struct {
 	took    bool
 }
 
-// Due implements chain.Turn.
-func (s *delayedSet) Due() time.Time {
-	if s.again.Before(s.over) {
-		return s.again
-	}
-	return s.over
-}
-
-// Go implements chain.Turn.
-func (s *delayedSet) Go(ctx context.Context, inLoop bool) (chain.Reply, chain.Progress) {
+// goOn takes on a SET that sleeps.
+func (s *delayedSet) goOn(_ script.Answer, why error) (chain.Reply, *chain.Step) {
 	now := time.Now()
 	if s.line.TakeWoken() {
 		s.again = now
 	}
-	ended := s.delayed && (!now.Before(s.over) || s.x.in.start < s.x.in.end ||
-		ctx.Err() == failure.ErrGone)
+	ended := s.delayed && (!now.Before(s.over) || s.x.in.start < s.x.in.end || why == failure.ErrGone)
 	due := !now.Before(s.again) // at first it is
 	asks := due && s.line.First()
 	if ended {
 		asks = s.reply == nil
 	}
-	if asks && inLoop {
-		return chain.Reply{}, chain.Asks
+	if !asks {
+		return s.rest(ended, due)
 	}
-	if asks {
-		ended = s.ask() || ended || !s.delayed && !s.line.SeenHeld()
-	}
-	if ended {
-		return chain.Reply{Kind: chain.RawReply, Raw: s.reply}, chain.Ended
-	}
-	if s.delayed = true; due {
-		s.again = time.Now().Add(s.line.Pause())
-	}
-	return chain.Reply{}, chain.Sleeps
+	replied := s.x.observeForeign(s.cmd, s.args)
+	return chain.Reply{}, &chain.Step{Do: [][][]byte{s.args}, Reads: true,
+		Finish: func(a script.Answer, err error) (chain.Reply, *chain.Step) {
+			return s.rest(s.answered(a, err, replied) || ended || !s.delayed && !s.line.SeenHeld(), due)
+		}}
 }
 
-// ask asks the upstream. ended says that the answer is not a nil. A lock that was taken for a
+// rest ends the SET, or has it sleep.
+func (s *delayedSet) rest(ended, asked bool) (chain.Reply, *chain.Step) {
+	if ended {
+		return chain.Reply{Kind: chain.RawReply, Raw: s.reply}, nil
+	}
+	if s.delayed = true; asked {
+		s.again = time.Now().Add(s.line.Pause())
+	}
+	if s.sleep.Until = s.over; s.again.Before(s.over) {
+		s.sleep.Until = s.again
+	}
+	return chain.Reply{}, s.sleep
+}
+
+// answered takes the upstream's answer. ended says that it is not a nil. A lock that was taken for a
 // client that is disconnected is released again.
-func (s *delayedSet) ask() (ended bool) {
-	replied := s.x.observeForeign(s.cmd, s.args)
-	raw, err := s.askSet()
+func (s *delayedSet) answered(
+	a script.Answer, err error, replied func(resp.Head),
+) (ended bool) {
 	if err != nil {
 		s.reply = encodeError(err)
 		return true
 	}
+	raw := a.Raw[0]
 	head := resp.Head{Type: raw[0], Line: bytes.TrimSuffix(raw[1:], crlf)}
 	if replied != nil {
 		replied(head)
@@ -132,7 +135,7 @@ func (s *delayedSet) ask() (ended bool) {
 		s.reply = raw
 		return !bytes.HasPrefix(raw, nilReply) && raw[0] != '_'
 	}
-	if s.delayed && s.x.command.gone() {
+	if s.delayed && s.x.in.gone() {
 		s.x.server.locks.UndoSet(s.as, string(s.args[1]), string(s.args[2]))
 		state, _ := s.x.pipe.State()
 		s.reply = appendReply(nil, chain.Reply{Kind: chain.NullReply}, state.Proto)
@@ -140,14 +143,6 @@ func (s *delayedSet) ask() (ended bool) {
 	}
 	s.reply, s.took = raw, true
 	return true
-}
-
-// askSet is one SET, in the order of the session's requests.
-func (s *delayedSet) askSet() ([]byte, error) {
-	if err := s.x.retryRoute(passthrough.Shared); err != nil {
-		return nil, err
-	}
-	return s.x.ask(resp.AppendCommand(nil, s.args...)).Raw()
 }
 
 var (

@@ -42,7 +42,7 @@ func (d *dispatcher) dispatch(req resp.Request, it *eventloop.Iteration) verdict
 	}
 	d.began(cmd, cmd.For(req.Args))
 	if cmd.lock != nil {
-		d.locks.runLock(cmd.lock, req)
+		d.locks.runLock(cmd, req)
 		return goesOn
 	}
 	if answer := cmd.answers(req.Args); answer != nil && answer(d.x, req) {
@@ -161,15 +161,14 @@ func (d *dispatcher) send(r passthrough.Request) (sent bool) {
 
 // addLock begins a lock command together with those before it. If one of them concerns the same
 // lock, they are answered first. It reports false, and begins nothing, if the command must run by
-// itself: if it can wait, or the state of the connection is not known to allow it. In an event
+// itself: if the state of the connection is not known to allow it. In an event
 // loop, where it is not nil, it also reports false if others must be answered first.
 func (d *dispatcher) addLock(req resp.Request, it *eventloop.Iteration) bool {
 	if len(req.Args) == 0 || d.streaming {
 		return false
 	}
 	cmd := d.batch.lookup(req.Args[0])
-	if cmd.lock == nil || cmd.lock.CheckArity(req.Args) != nil ||
-		cmd.lock.Waits(req.Args) && !cmd.lock.ReadsFirst || it != nil && cmd.lock.Heavy ||
+	if cmd.lock == nil || cmd.lock.CheckArity(req.Args) != nil || it != nil && cmd.lock.Heavy ||
 		d.client.drains() {
 		return false
 	}
@@ -183,7 +182,9 @@ func (d *dispatcher) addLock(req resp.Request, it *eventloop.Iteration) bool {
 		if !d.relayBatch(it) {
 			return false
 		}
-		if d.pipe.Blocks() { // a release that begins keeps a waiter
+		joins := cmd.lock.Waits(req.Args) && !cmd.lock.ReadsFirst
+		// A release that begins keeps a waiter, and a wait begins when those before it have ended.
+		if d.pipe.Blocks() || joins && d.pipe.Status().Owes {
 			if it != nil {
 				return false
 			}
@@ -197,6 +198,6 @@ func (d *dispatcher) addLock(req resp.Request, it *eventloop.Iteration) bool {
 	}
 	d.began(cmd, cmd.Command)
 	d.in.start += len(req.Raw)
-	d.locks.startLock(cmd, req.Args, it)
+	d.locks.startLock(cmd, req.Args, false, it)
 	return true
 }

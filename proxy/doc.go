@@ -22,10 +22,10 @@
 //
 // The session's goroutine reads its client until there is nothing to read. Then the session is
 // parked: the goroutine ends, and an event loop reads the client. The loop relays in place whatever
-// needs no waiting, in the order in which clients' requests arrive. It also runs the lock commands
-// that never wait, and reads on for more of them while their scripts run (park.go). For anything
-// else, such as a question of LOCK with WAIT, a goroutine resumes the session. A session whose
-// command waits for other clients is parked as well (turn.go). Where there are no event loops, or
+// needs no waiting, in the order in which clients' requests arrive. It also runs lock commands, and
+// reads on for more of them while their scripts run (park.go). For anything else, such as a dial, a
+// goroutine resumes the session. A session whose command waits for other clients is parked as well
+// (turn.go). Where there are no event loops, or
 // behind a PROXY header, the goroutine stays.
 //
 // A session's goroutine that waits for the upstream watches its client meanwhile (clientWatch): if

@@ -13,10 +13,9 @@ import (
 // exchange is how a session asks the upstream and answers its client, on the session's goroutine.
 type exchange struct {
 	*common
-	in      *input
-	command commandContext
-	ctx     context.Context // ends with the session
-	timer   *time.Timer     // of await; nil until it is needed
+	in    *input
+	ctx   context.Context // ends with the session
+	timer *time.Timer     // of await; nil until it is needed
 }
 
 // route is passthrough.Pipe.Route.
@@ -41,16 +40,10 @@ func (x *exchange) awaitJudgement(it *eventloop.Iteration) {
 
 // watchWaiting watches the client while its requests wait for a connection.
 func (x *exchange) watchWaiting() (end func()) {
-	if x.command.watch != nil || x.in.readErr != nil {
+	if x.in.readErr != nil {
 		return func() {}
 	}
 	return x.in.startWatch(watchAfter).end
-}
-
-// retryRoute is route that forgets an earlier failure: a waiter asks again and again.
-func (x *exchange) retryRoute(way passthrough.Way) error {
-	x.pipe.Flush(nil)
-	return x.route(way, nil)
 }
 
 // reply gives the client a reply of the proxy's own, in its turn.
@@ -103,10 +96,6 @@ const (
 	// watchAfter is how long a session waits for the upstream before it watches its client. A watch
 	// costs a goroutine, and most answers come sooner.
 	watchAfter = 5 * time.Millisecond
-	// watchWaiterAfter is how long a lock command waits before its client is watched. Where a lock
-	// changes hands quickly most waits are over by then. A client that is disconnected before is
-	// found out when its turn comes, see commandContext.Err.
-	watchWaiterAfter = 20 * time.Millisecond
 )
 
 // await returns when the answer has arrived. If that takes long, it reads on from the client until
@@ -154,7 +143,7 @@ func (x *exchange) awaitUntil(
 		over = timer.C
 	}
 	expired := false
-	if x.in.readErr == nil && x.command.watch == nil {
+	if x.in.readErr == nil {
 		w, had := x.in.startWatch(0), x.in.watched
 		var came <-chan struct{}
 		if orInput {

@@ -5,16 +5,12 @@ import (
 
 	"lockproxy/internal/commands"
 	"lockproxy/internal/eventloop"
-	"lockproxy/lockcmd/chain"
 	"lockproxy/passthrough"
 )
 
 // handle handles every whole request in the buffer, and those that a watch puts there while it waits.
 // It returns false when the session has no further requests.
 func (d *dispatcher) handle() (more bool) {
-	if d.locks.waits != nil && d.locks.goOn(nil) != chain.Ended {
-		return true
-	}
 	more = true
 	for had := -1; more && had != d.in.watched; {
 		had = d.in.watched
@@ -22,7 +18,7 @@ func (d *dispatcher) handle() (more bool) {
 			return false
 		}
 		d.locks.finishLocks(true)
-		if d.locks.waits != nil {
+		if d.locks.begun.asleep() {
 			break
 		}
 		if len(d.locks.begun) == 0 {
@@ -65,13 +61,13 @@ const (
 // first, and where a batch is full: a goroutine gives way to others.
 func (d *dispatcher) handleWhole(it *eventloop.Iteration) verdict {
 	// A batch that is open has not been relayed yet.
-	for d.in.start < d.in.end && d.locks.waits == nil &&
+	for d.in.start < d.in.end && (it == nil || !d.locks.begun.alone()) &&
 		(it != nil || d.batch.requests > 0 || !d.pipe.Status().Lost) {
 		if it != nil && d.batch.requests == maxBatch {
 			break
 		}
-		if it == nil && d.locks.begun.canWait() {
-			if d.locks.finishLocks(false); d.locks.waits != nil {
+		if it == nil && d.locks.begun.alone() {
+			if d.locks.finishLocks(false); d.locks.begun.asleep() {
 				break
 			}
 		}

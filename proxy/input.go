@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"net"
 	"os"
 	"syscall"
 	"time"
@@ -30,6 +31,7 @@ type input struct {
 	reserved    int64     // of quota
 	watched     int       // bytes that client watches have read
 	socketEmpty bool      // the last read has left nothing in the socket
+	hungUp      bool      // the client has closed, though not all that it has sent could be read
 	unhandled   bool      // an event loop has read something that it leaves to the goroutine
 	readErr     error     // what ended the reading, once something has
 	readEnded   time.Time // when it came; zero if that is not known
@@ -102,6 +104,17 @@ func (in *input) peek() (n int, err error) {
 		in.readErr, in.readEnded = err, time.Now()
 	}
 	return n, err
+}
+
+// gone reports whether the client is known to have closed: whether the kernel has its FIN or reset,
+// and nothing sent before it is left to read. It reads nothing.
+func (in *input) gone() bool {
+	if in.readErr != nil || in.hungUp {
+		return true
+	}
+	n, err := in.peek()
+	return n == 0 && err == nil || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, net.ErrClosed)
 }
 
 // reserve reports whether the buffer can have size bytes, and accounts for them if so. It may

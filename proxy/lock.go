@@ -19,23 +19,23 @@ type locker struct {
 	*common
 	x     *exchange
 	steps lockSession
-	waits *waiting    // a command that waits for other clients; nil for none
+	waker waker
 	begun lockBatch   // commands that are asked together
 	done  lockReplies // to those that have been finished
 }
 
 // runLock runs a lock command in its turn and gives the client its answer. Nothing that follows is
 // sent before.
-func (l *locker) runLock(spec *syntax.Spec, req resp.Request) {
+func (l *locker) runLock(cmd *command, req resp.Request) {
+	spec := cmd.lock
 	l.pipe.AwaitRoom()
 	if l.pipe.Blocks() || spec.Waits(req.Args) && l.pipe.Status().Owes {
 		l.x.await(l.pipe.Barrier()) // it begins when those before it have ended
 	}
-	way := lookup(req.Args[0]).way
 	state, settled := l.pipe.State()
 	// A command that waits joins the queue before there is a way to the upstream.
 	if !spec.Waits(req.Args) || !settled || !state.Shareable() {
-		if err := l.x.route(way, nil); err != nil {
+		if err := l.x.route(cmd.way, nil); err != nil {
 			l.x.reply(encodeError(err))
 			return
 		}
@@ -60,17 +60,12 @@ func (l *locker) runLock(spec *syntax.Spec, req resp.Request) {
 		l.x.reply(l.x.unlessNoAuth(state, encodeError(err)))
 		return
 	}
-	if way == passthrough.Home {
-		l.pipe.Pin(passthrough.Pinned)
-		defer l.pipe.Pin(passthrough.Unpinned)
-	}
-	l.timed(spec, l.runsAs(state), req.Args)
+	l.startLock(cmd, req.Args, true, nil)
+	l.finishLocks(false)
 }
 
 // give gives the client the answer to a lock command that has run by itself.
 func (l *locker) give(spec *syntax.Spec, reply chain.Reply) {
-	l.client.guard.Start()    // it may have acquired a session lock
-	l.client.corkIfDraining() // the server may have begun to shut down meanwhile
 	state, _ := l.pipe.State()
 	text := encodeReply(spec.Name, reply, state.Proto)
 	isLate := l.steps.isLate()
@@ -83,27 +78,6 @@ func (l *locker) give(spec *syntax.Spec, reply chain.Reply) {
 	// A reply in its turn would come behind the answer that is late.
 	if !isLate || state.Muted() || !l.pipe.Reply(text, passthrough.Now) {
 		l.x.reply(text)
-	}
-}
-
-// timed runs a lock command, and tells the Observer how long it took. It does not wait for one that
-// waits for other clients.
-func (l *locker) timed(spec *syntax.Spec, client chain.Client, args [][]byte) {
-	l.client.publish() // it can take long
-	began := time.Now()
-	q := question{Step: l.server.locks.Begin(spec, client, args), began: began, again: true}
-	for {
-		reply, ended := l.steps.goOn(&q, nil)
-		switch {
-		case ended:
-			l.observeLock(spec, began)
-			l.give(spec, reply)
-			return
-		case q.Wait != nil:
-			l.beginTurn(spec, q.Step)
-			return
-		}
-		l.x.await(q.answer)
 	}
 }
 
@@ -134,7 +108,7 @@ var abortMulti = resp.AppendCommand(nil, "GET")
 // runsAs is what a lock command runs as on a connection in this state.
 func (l *locker) runsAs(state passthrough.State) chain.Client {
 	l.client.holder.SetName(state.Name)
-	return chain.Client{Holder: &l.client.holder, As: state.AnyProto()}
+	return chain.Client{Holder: &l.client.holder, As: state.AnyProto(), Waker: l}
 }
 
 // login is the client's present login, according to the replies so far.

@@ -1,9 +1,8 @@
 package proxy
 
-// Lock commands, as far as they do not wait for others. Each is a chain of steps: see chain.Step,
-// and question. Consecutive commands of a client are asked together: its threads may share the
-// connection. So are those of several clients. Each needs the answer to its own script, but none
-// needs another's.
+// Lock commands. Each is a chain of steps: see chain.Step, and question. Consecutive commands of a
+// client are asked together: its threads may share the connection. So are those of several clients.
+// Each needs the answer to its own script, but none needs another's.
 
 import (
 	"slices"
@@ -27,14 +26,23 @@ type batchedLock struct {
 	question
 	cmd   *command
 	key   string // of the lock that it is about, if that is one
-	waits bool   // it can wait for other clients
+	alone bool   // nothing that follows is sent before it has its reply: it can wait, or need more care
+	left  bool   // an event loop has left it to the goroutine, although its answer has arrived
+	slept bool   // it has waited for others: then its time is that of a wait, not of a command
+	// end gives the client its reply, if that takes more than a lock command's; nil for these.
+	end func(chain.Reply)
 }
 
 // stuck reports whether only a goroutine can go on with the first command.
-func (b lockBatch) stuck() bool { return len(b) > 0 && b[0].answer == nil }
+func (b lockBatch) stuck() bool {
+	return len(b) > 0 && !b[0].asleep && (b[0].answer == nil || b[0].left)
+}
 
-// canWait reports whether the only command can wait for other clients.
-func (b lockBatch) canWait() bool { return len(b) > 0 && b[0].waits }
+// asleep reports whether the only command waits for other clients.
+func (b lockBatch) asleep() bool { return len(b) > 0 && b[0].asleep }
+
+// alone reports whether there is only one command, which nothing may follow.
+func (b lockBatch) alone() bool { return len(b) > 0 && b[0].alone }
 
 // takes reports whether a command can be asked together with these: all are about one lock, each
 // about another, and none can wait for other clients.
@@ -43,7 +51,7 @@ func (b lockBatch) takes(spec *syntax.Spec, args [][]byte) bool {
 		return true
 	}
 	return len(b) < maxLockBatch && spec.OneLock && b[0].cmd.lock.OneLock &&
-		b[len(b)-1].answer != nil && !b[0].confirms() && !b.canWait() && !spec.Waits(args) &&
+		b[len(b)-1].answer != nil && !b[0].confirms() && !b.alone() && !spec.Waits(args) &&
 		!slices.ContainsFunc(b, func(one batchedLock) bool {
 			return one.key == string(args[1])
 		})
@@ -68,20 +76,38 @@ func (r *lockReplies) add(reply chain.Reply, text []byte) {
 	}
 }
 
-// startLock begins a lock command, and asks what it asks for. In an event loop, where it is not
-// nil, it does no more than needs no waiting.
-func (l *locker) startLock(cmd *command, args [][]byte, it *eventloop.Iteration) {
+// startLock begins a lock command, and asks what it asks for. alone says that nothing may go with
+// it. In an event loop, where it is not nil, it does no more than needs no waiting.
+func (l *locker) startLock(cmd *command, args [][]byte, alone bool, it *eventloop.Iteration) {
 	l.client.publish() // it can take long
 	state, _ := l.pipe.State()
-	one := batchedLock{cmd: cmd, waits: cmd.lock.Waits(args)}
-	one.began, one.shares = time.Now(), cmd.lock.OneLock
+	one := batchedLock{cmd: cmd, alone: alone}
+	one.began, one.shares, one.again = time.Now(), cmd.lock.OneLock && !alone, alone
 	if cmd.lock.OneLock {
 		one.key = string(args[1])
+	}
+	if cmd.lock.Waits(args) {
+		one.alone, one.again = true, true
+		l.mayWait()
+		l.steps.waits = true
+		l.server.blocked.begin(l.common, it == nil)
 	}
 	one.Step = l.server.locks.Begin(cmd.lock, l.runsAs(state), args)
 	if cmd.way == passthrough.Home {
 		l.pipe.Pin(passthrough.Pinned) // until it is done
 	}
+	l.start(one, it)
+}
+
+// mayWait is for a command that can wait for other clients.
+func (l *locker) mayWait() {
+	if l.waker.woken == nil {
+		l.waker.woken = make(chan struct{}, 1)
+	}
+}
+
+// start is startLock for any command that is made of steps.
+func (l *locker) start(one batchedLock, it *eventloop.Iteration) {
 	if !one.asksNothing() {
 		l.steps.settle(&one.question, it)
 	}
@@ -97,7 +123,7 @@ func (l *locker) startLock(cmd *command, args [][]byte, it *eventloop.Iteration)
 
 // finishLocks waits for the lock commands that have begun, and gives the client their answers. With
 // orInput it returns when it has read more from the client: that can be asked, too. It does not wait
-// for one that waits for other clients.
+// for one that is asleep.
 func (l *locker) finishLocks(orInput bool) {
 	if len(l.begun) == 0 {
 		return
@@ -106,14 +132,10 @@ func (l *locker) finishLocks(orInput bool) {
 	if !l.begun.stuck() { // otherwise a failed route must be remembered
 		l.pipe.Flush(nil)
 	}
-	for l.advance(nil); len(l.begun) > 0; l.advance(nil) {
+	for l.advance(nil); len(l.begun) > 0 && !l.begun.asleep(); l.advance(nil) {
 		one := &l.begun[0]
-		if one.Wait != nil { // it is alone
-			l.begun = l.begun[:0]
-			l.beginTurn(one.cmd.lock, one.Step)
-			return
-		}
-		if !l.x.awaitUntil(one.answer, time.Time{}, orInput) {
+		if due := one.due(); !l.x.awaitUntil(one.answer, due, orInput) &&
+			(due.IsZero() || time.Now().Before(due)) {
 			return
 		}
 	}
@@ -130,22 +152,55 @@ func (l *locker) advance(it *eventloop.Iteration) {
 	done := 0
 	for ; done < len(l.begun); done++ {
 		one := &l.begun[done]
+		state, _ := l.pipe.State()
+		one.asleep = false
+		if one.left = one.alone && it != nil && !state.Admitted; one.left { // see give
+			break
+		}
 		reply, ended := l.steps.goOn(&one.question, it)
 		if !ended {
 			break
 		}
-		if one.cmd.way == passthrough.Home {
-			l.pipe.Pin(passthrough.Unpinned)
+		if done == 0 {
+			l.client.guard.Start()    // an UNLOCK that failed has left a session lock
+			l.client.corkIfDraining() // the server may have begun to shut down meanwhile
 		}
-		l.observeLock(one.cmd.lock, one.began)
-		state, _ := l.pipe.State()
-		l.done.add(reply, encodeReply(one.cmd.lock.Name, reply, state.Proto))
+		l.ended(one, reply, state)
 	}
-	if l.begun = slices.Delete(l.begun, 0, done); done > 0 {
-		l.client.guard.Start()    // an UNLOCK that failed has left a session lock
-		l.client.corkIfDraining() // the server may have begun to shut down meanwhile
+	if l.begun = slices.Delete(l.begun, 0, done); len(l.begun) > 0 {
+		l.wakeAt(l.begun[0].due())
+	} else {
+		l.waker.stop()
+	}
+	if l.begun.asleep() {
+		l.begun[0].slept = true
+		l.client.setPhase(locking)
+		l.client.guard.Start()
 	}
 	l.sendDone()
+}
+
+// ended gives the client the reply to a command, or has sendDone do so.
+func (l *locker) ended(one *batchedLock, reply chain.Reply, state passthrough.State) {
+	if one.cmd.way == passthrough.Home {
+		l.pipe.Pin(passthrough.Unpinned)
+	}
+	if one.end == nil && !one.slept {
+		l.observeLock(one.cmd.lock, one.began)
+	}
+	if l.steps.waits {
+		l.steps.waits = false
+		l.server.blocked.end(l.common, l.steps.late)
+	}
+	switch {
+	case one.end != nil:
+		one.end(reply)
+	case one.alone:
+		l.give(one.cmd.lock, reply)
+	default:
+		l.done.add(reply, encodeReply(one.cmd.lock.Name, reply, state.Proto))
+	}
+	l.client.setPhase(serving) // if it has waited
 }
 
 // sendDone gives the client the answers of the lock commands that have been finished. If the client

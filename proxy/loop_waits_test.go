@@ -154,3 +154,20 @@ func TestLoopLoadsForAPipeline(t *testing.T) {
 		t.Errorf("%d rounds", rounds)
 	}
 }
+
+// When a wait has its reply nothing is woken for it: a timer would keep its session.
+func TestNothingIsWokenAfterAWait(t *testing.T) {
+	redis := testredis.Start(t)
+	sess, far := unread(t, server(t, redis.URL()))
+	arrives(sess, far, "LOCK a 300 WAIT 3600\r\n")
+	for len(sess.locks.begun) > 0 {
+		if answer := sess.locks.begun[0].answer; answer != nil {
+			<-answer.Done
+		}
+		ready(sess, false)
+	}
+	expect(t, far, ":")
+	if w := &sess.locks.waker; w.timer == nil || w.timer.Stop() || !w.at.IsZero() {
+		t.Errorf("it is woken at %v", w.at)
+	}
+}

@@ -8,7 +8,6 @@ import (
 
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/panics"
-	"lockproxy/lockcmd/chain"
 )
 
 // park leaves the client to the event loop. It returns false if the goroutine must read on: no loop
@@ -30,16 +29,12 @@ func (s *session) Ready(it *eventloop.Iteration, arrived bool) (next eventloop.N
 		s.in.unhandled = true
 		return eventloop.Leave
 	}
-	if s.locks.waits != nil {
-		switch progress := s.locks.goOn(it); {
-		case progress == chain.Sleeps:
-			return eventloop.Stay
-		case progress == chain.Asks, s.pipe.Status().Lost:
-			return eventloop.Leave
-		}
-	}
 	if len(s.locks.begun) > 0 {
-		if s.locks.advance(it); s.locks.begun.stuck() || s.pipe.Status().Lost {
+		s.locks.advance(it)
+		switch {
+		case s.locks.begun.asleep():
+			return eventloop.Stay
+		case s.locks.begun.stuck(), s.pipe.Status().Lost:
 			return eventloop.Leave
 		}
 	}
@@ -54,14 +49,14 @@ func (s *session) Ready(it *eventloop.Iteration, arrived bool) (next eventloop.N
 // tryRead reads what has arrived. It returns false if the goroutine must go on: something has ended
 // the reading, or there is no room for what comes behind a command that waits.
 func (s *session) tryRead() bool {
-	for s.locks.waits == nil || s.in.hasRoom() {
+	for !s.locks.begun.alone() || s.in.hasRoom() {
 		n, err := s.client.socket.TryRead(s.in.buf[s.in.end:])
 		if err == syscall.EAGAIN {
 			s.in.socketEmpty = true
 			return true
 		}
 		s.in.filled(n, err)
-		if s.in.readErr != nil || s.locks.waits == nil || s.in.socketEmpty {
+		if s.in.readErr != nil || !s.locks.begun.alone() || s.in.socketEmpty {
 			return s.in.readErr == nil
 		}
 	}

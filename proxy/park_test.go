@@ -96,21 +96,27 @@ func expect(t *testing.T, far net.Conn, want string) {
 	}
 }
 
-// What arrives together with an answer that needs the goroutine is read nevertheless: the goroutine
-// handles what has been read, and the loop does not report the arrival again.
+// What arrives together with an answer is read nevertheless, and handled when the command has its
+// reply: the loop does not report the arrival again.
 func TestArrivalWithAnswer(t *testing.T) {
 	sess, far := unread(t, server(t, testredis.Start(t).URL()))
 	next := arrives(sess, far, "ONCE a 600 WAIT 600\r\n")
 	if next != eventloop.Stay || len(sess.locks.begun) != 1 {
 		t.Fatal("ONCE is left to the goroutine")
 	}
-	<-sess.locks.begun[0].answer.Done // that there is no value: from then on it waits for others
-	if arrives(sess, far, "ECHO x\r\n") != eventloop.Leave {
-		t.Fatal("the answer is not left to the goroutine")
+	<-sess.locks.begun[0].answer.Done // that there is no value: then it asks for the claim
+	if arrives(sess, far, "ECHO x\r\n") != eventloop.Stay {
+		t.Fatal("the answer is left to the goroutine")
 	}
-	if sess.in.end == 0 && sess.in.socketEmpty {
-		t.Error("what has arrived is forgotten")
+	for len(sess.locks.begun) > 0 {
+		<-sess.locks.begun[0].answer.Done
+		ready(sess, false)
 	}
+	token := make([]byte, len(":1790000000000001\r\n"))
+	if _, err := io.ReadFull(far, token); err != nil || token[0] != ':' {
+		t.Fatalf("%q, %v", token, err)
+	}
+	expect(t, far, "$1\r\nx\r\n")
 }
 
 // A client that closes its side gets all replies, even if Ready finds that together with the answer
@@ -148,7 +154,7 @@ func TestResetIsToldOnce(t *testing.T) {
 	w.start.Stop()
 	far.SetLinger(0)
 	far.Close()
-	testwait.Until(t, "the reset has come", sess.x.command.gone)
+	testwait.Until(t, "the reset has come", sess.x.in.gone)
 	w.watch()
 	w.end()
 	if !errors.Is(sess.in.readErr, syscall.ECONNRESET) || sess.in.readEnded.After(w.at) {

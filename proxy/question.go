@@ -12,6 +12,7 @@ import (
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 	"lockproxy/lockcmd/chain"
+	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/script"
 	"lockproxy/passthrough"
 )
@@ -33,6 +34,7 @@ type question struct {
 	answers []*passthrough.Answer // to what was asked last; answer is the last of them
 	askedAt time.Time
 	phase   phaseOfQuestion
+	asleep  bool        // the step waits for other clients
 	source  bool        // the script is sent by its source
 	loads   int         // of others that it has waited for
 	load    *scriptLoad // that it has begun; nil for none
@@ -57,7 +59,16 @@ const (
 
 // asksNothing reports whether a step is finished without an answer.
 func (q *question) asksNothing() bool {
-	return q.Call == nil && len(q.Do) == 0 && q.Pause == 0 && q.Wait == nil
+	return q.Call == nil && len(q.Do) == 0 && q.Pause == 0
+}
+
+// due is when the question must be looked at again, answered or not; zero is never. A confirmation
+// takes ReplicaTimeout at most.
+func (q *question) due() time.Time {
+	if q.phase == confirming {
+		return time.Time{}
+	}
+	return q.Until
 }
 
 // confirms reports whether replicas may have to confirm what is answered.
@@ -81,13 +92,17 @@ func (q *question) await(answers []*passthrough.Answer) bool {
 }
 
 // goOn takes a lock command on, from its present step, as far as answers have come. ended says that
-// it has its reply. Otherwise q.answer is what it waits for; if that is nil only a goroutine can go
-// on: it may wait for a connection, and for other clients (Step.Wait).
+// it has its reply. Otherwise it is asleep, or q.answer is what it waits for; if that is nil only a
+// goroutine can go on: it may wait for a connection.
 func (s *lockSession) goOn(q *question, it *eventloop.Iteration) (reply chain.Reply, ended bool) {
 	for s.settle(q, it) {
-		reply, next := q.Finish(q.got, s.failure(q.err))
-		if next == nil {
+		reply, next := q.Finish(q.got, q.err)
+		switch next {
+		case nil:
 			return reply, true
+		case q.Step:
+			q.asleep, q.settled = true, false
+			return reply, false
 		}
 		*q = question{Step: next, began: q.began, shares: q.shares, again: q.again}
 	}
@@ -100,15 +115,35 @@ func (s *lockSession) goOn(q *question, it *eventloop.Iteration) (reply chain.Re
 func (s *lockSession) settle(q *question, it *eventloop.Iteration) bool {
 	for !q.settled {
 		switch {
+		case q.Wait:
+			q.end(script.Answer{}, s.x.uselessness())
+			return true
 		case q.asksNothing():
 			q.end(script.Answer{}, nil)
-		case q.answer == nil && !s.ask(q, it), q.answer != nil && !q.answer.Arrived():
+		case q.answer == nil && !s.ask(q, it):
 			return false
 		case q.answer != nil && q.answer.Arrived():
 			s.take(q, it)
+		case q.answer != nil && !s.givesUp(q):
+			return false
 		}
 	}
+	q.err = s.failure(q.err)
 	q.unblock(s)
+	return true
+}
+
+// givesUp ends a question that was not answered in time, unless its client is owed another answer:
+// answers come in order.
+func (s *lockSession) givesUp(q *question) bool {
+	if due := q.due(); due.IsZero() || time.Now().Before(due) || s.pipe.Status().Owes {
+		return false
+	}
+	if s.late = q.answer; q.confirms() {
+		s.pipe.Pin(passthrough.Unpinned)
+	}
+	q.answer = nil
+	q.end(script.Answer{}, failure.LateError{Answered: s.late.Done, Late: lateScript{q.answers[0]}})
 	return true
 }
 
@@ -123,9 +158,10 @@ func (q *question) unblock(s *lockSession) {
 // ask asks what is to be asked next. In an event loop it reports false if it would have to wait.
 func (s *lockSession) ask(q *question, it *eventloop.Iteration) bool {
 	switch {
-	case q.Wait != nil:
-		return false
-	case q.Further && time.Since(q.began) > chain.GoneFor && s.x.command.gone():
+	case !q.Until.IsZero() && s.isLate(): // the route might wait for that
+		q.end(script.Answer{}, failure.LateError{})
+		return true
+	case q.Further && time.Since(q.began) > chain.GoneFor && s.x.in.gone():
 		q.end(script.Answer{}, chain.ErrOverdue)
 		return true
 	case q.Pause > 0:
@@ -159,7 +195,7 @@ func (s *lockSession) ask(q *question, it *eventloop.Iteration) bool {
 	}
 	q.askedAt = time.Now()
 	if s.waits { // perhaps it has a home since
-		s.server.blocked.name(s.common, true)
+		s.server.blocked.name(s.common, it == nil)
 	}
 	switch {
 	case len(q.Do) > 0:

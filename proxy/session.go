@@ -96,16 +96,17 @@ func (s *session) run() (parked bool) {
 			if !s.requests.handle() {
 				s.linger()
 			}
-			more = s.client.is(corked) && s.in.readErr == nil && s.tryClose(asked)
+			more = s.client.is(corked) && s.in.readErr == nil && !s.locks.begun.asleep() &&
+				s.tryClose(asked)
 		}
-		s.in.unhandled = s.locks.waits != nil
+		s.in.unhandled = s.locks.begun.asleep()
 		if !s.in.unhandled && s.pipe.Status().Lost { // the only check: a lost Pipe needs no input
 			s.linger()
 		}
 		if s.in.readErr == nil && s.park() {
 			return true
 		}
-		if w := s.locks.waits; s.in.readErr == nil && w != nil && !w.asks { // park can have ended it
+		if s.locks.begun.asleep() { // park can have ended it
 			s.locks.awaitTurn()
 		}
 	}
@@ -122,8 +123,8 @@ func (s *session) breakOff() {
 	if s.in.readErr == nil {
 		s.in.readErr, s.in.readEnded = s.broken, time.Now()
 	}
-	for s.locks.finishLocks(false); s.locks.waits != nil; {
-		s.locks.goOn(nil)
+	for s.locks.finishLocks(false); s.locks.begun.asleep(); s.locks.finishLocks(false) {
+		s.locks.awaitTurn()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
+	"github.com/tidwall/redcon"
 
 	"lockproxy/internal/loopguard"
 	"lockproxy/internal/names"
@@ -160,18 +161,26 @@ type OnClient struct {
 	of    *Clients
 	key   clientKey
 	on    *oneClient
-	Until time.Time // nobody wants a reply after it
-	Opens bool      // a connection may have to be opened: none is open and free
-	// Stops are closed when nobody needs an answer any more. Then Eval is stopped.
-	Stops [2]<-chan struct{}
+	Until time.Time       // nobody wants a reply after it
+	Opens bool            // a connection may have to be opened: none is open and free
+	Stop  <-chan struct{} // closed when nobody needs an answer any more: then Eval is stopped
 }
 
-// Get asks for the value of a key.
-func (e *OnClient) Get(key string) (resp.Value, error) {
+// Get asks for the value of a key, and returns the reply as the upstream sends it.
+func (e *OnClient) Get(key string) (raw []byte, err error) {
 	loopguard.MayWait()
 	ctx, cancel := context.WithDeadline(e.ctx, e.Until)
 	defer cancel()
-	return replyValue(e.on.client.Do(ctx, "GET", key).Result())
+	v, err := replyValue(e.on.client.Do(ctx, "GET", key).Result())
+	switch {
+	case err != nil:
+		return nil, err
+	case v.IsError():
+		return resp.AppendError(nil, string(v.Text)), nil
+	case v.IsNull():
+		return []byte("$-1\r\n"), nil
+	}
+	return redcon.AppendBulk(nil, v.Text), nil
 }
 
 // Renew makes later scripts use new connections: one of those that are open was silent, or lost.
@@ -207,9 +216,7 @@ func (e *OnClient) Eval(c *script.Call) (script.Answer, error) {
 		return q.answer, q.err
 	case <-timer.C:
 		return script.Answer{}, UnfinishedError{q, false}
-	case <-e.Stops[0]:
-		return script.Answer{}, UnfinishedError{q, true}
-	case <-e.Stops[1]:
+	case <-e.Stop:
 		return script.Answer{}, UnfinishedError{q, true}
 	case <-e.ctx.Done():
 		return script.Answer{}, e.ctx.Err()

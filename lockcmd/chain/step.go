@@ -1,11 +1,9 @@
 package chain
 
 import (
-	"context"
 	"time"
 
 	"lockproxy/internal/names"
-	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/script"
@@ -16,13 +14,9 @@ import (
 type Client struct {
 	*held.Holder
 	As names.Identity
-}
-
-// Upstream answers the questions of a session that waits. Get waits for the value of a key, until a
-// time.
-type Upstream interface {
-	background.Evaluator
-	Get(key string, until time.Time) (resp.Value, error)
+	// Waker has the Step go on that waits for others. It can be called from anywhere, and with
+	// mutexes held.
+	Waker interface{ Wake() }
 }
 
 // Step is a part of a lock command: it asks for one thing, and says what follows. A command is a
@@ -40,38 +34,27 @@ type Step struct {
 	// Further says that it is one of many that do no harm if they are left out. Where the client
 	// has closed its side, and they take long, the driver answers ErrOverdue.
 	Further bool
-	// Wait begins to wait for other clients, which takes a goroutine: it asks. No step follows, and
-	// only with ONCE does one come before. wake is called when the Turn can go on.
-	Wait func(ctx context.Context, on Upstream, wake func()) Turn
+	// Wait says that it asks for nothing, and waits for other clients. It is data: nobody waits for
+	// it. It is finished at once, whenever the Client is woken, at Until, and when the client is
+	// disconnected; also for nothing. As long as it waits, it is followed by itself. Its failure is
+	// why the command is useless by now: failure.ErrGone, failure.ErrLost, or nil.
+	Wait bool
+	// Until is how long an answer is waited for: then a script fails with failure.LateError. A Step
+	// that waits can change it. Zero is for as long as it takes.
+	Until time.Time
 	// Finish takes the answer, or the failure to get one. It returns the reply, or the step that
 	// follows. Finish must not block. To wait for another answer, return another step, or start a
 	// job of the timers.
 	Finish func(script.Answer, error) (Reply, *Step)
 }
 
-// Turn is a command that waits for other clients. It is data: nobody waits for it.
-type Turn interface {
-	// Go takes the Turn on. In a loop it does only the part that needs no answer. It is called when
-	// the Turn has begun, when the Turn calls wake, at Due, and when ctx ends; also for no reason.
-	Go(ctx context.Context, inLoop bool) (Reply, Progress)
-	Due() time.Time // zero is never
-}
-
-// Progress is how far a Turn has come.
-type Progress uint8
-
-const (
-	Sleeps Progress = iota
-	Asks            // only a goroutine can take it on
-	Ended           // it has its reply
-)
-
 // Answered is the Step of a command that needs no answer.
 func Answered(r Reply) *Step {
 	return &Step{Finish: func(script.Answer, error) (Reply, *Step) { return r, nil }}
 }
 
-// Drive runs a step and those that follow, which ask for scripts alone. It waits for the answers.
+// Drive runs a step and those that follow, which ask for scripts alone, in a job of the timers. It
+// waits for the answers.
 func Drive(on background.Evaluator, reply Reply, next *Step) Reply {
 	for next != nil {
 		var a script.Answer

@@ -251,12 +251,15 @@ func (w *Wait) Answers() bool {
 }
 
 // PollStopped notes that w does not wait for the end of its poll, since it has ended, and returns
-// why. The next waiter polls: this one may have found the lock free.
+// why; nil if it has its locks. The next waiter polls: this one may have found the lock free.
 func (w *Wait) PollStopped() error {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
 	for _, one := range w.Waiters {
 		one.pollNow = true
+	}
+	if w.ended() {
+		return w.rejected
 	}
 	return cmp.Or[error](w.rejected, failure.ErrGone)
 }

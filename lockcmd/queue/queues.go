@@ -132,7 +132,7 @@ func (qs *Queues) Join(
 func (qs *Queues) JoinAll(
 	rs []script.Request, as names.Identity, patience time.Duration, now time.Time,
 ) (g *All) {
-	g = &All{Wait: Wait{As: as, refused: make(chan struct{})}}
+	g = &All{Wait: Wait{As: as}}
 	g.all = g
 	for _, r := range rs {
 		g.Waiters = append(g.Waiters, &Waiter{Request: r, Wait: &g.Wait})

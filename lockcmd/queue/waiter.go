@@ -24,8 +24,6 @@ type Wait struct {
 	onWake      atomic.Pointer[func()]
 	woken       atomic.Bool   // something has changed, or a lock may be free, since TakeWoken
 	state       waitState     // changed by becomes alone
-	offerEnded  chan struct{} // closed when state is offered no more; nil if nobody asks
-	refused     chan struct{} // closed when others have ended it
 	told        bool          // its client is told how it has ended
 	mayRunUntil time.Time     // when the last script that was asked for it can run at the latest
 	rejected    error         // why it has left, if others have ended it
@@ -69,13 +67,7 @@ const (
 // a lock that comes with it is released.
 func (w *Wait) ended() bool { return w.state >= granted }
 
-func (w *Wait) becomes(state waitState) {
-	if w.offerEnded != nil {
-		close(w.offerEnded)
-		w.offerEnded = nil
-	}
-	w.state = state
-}
+func (w *Wait) becomes(state waitState) { w.state = state }
 
 // offer notes that a script may give w the lock, which waits for one. notOffered ends that.
 func (w *Wait) offer() { w.becomes(offered) }
@@ -84,16 +76,6 @@ func (w *Wait) notOffered() {
 	if w.state == offered {
 		w.becomes(waiting)
 	}
-}
-
-// OfferEnded is closed when no script is under way that may give w the lock; nil if none is.
-func (w *Wait) OfferEnded() <-chan struct{} {
-	w.queues.mu.Lock()
-	defer w.queues.mu.Unlock()
-	if w.state == offered && w.offerEnded == nil {
-		w.offerEnded = make(chan struct{})
-	}
-	return w.offerEnded
 }
 
 // end ends w, unless it has ended. Then it reports false, and its callers must take back what they
@@ -122,7 +104,6 @@ func (w *Wait) refuse(err error) (ended bool) {
 		return false
 	}
 	w.rejected = err
-	close(w.refused)
 	return true
 }
 
@@ -132,9 +113,6 @@ func (w *Wait) MayRunUntil() time.Time {
 	defer w.queues.mu.Unlock()
 	return w.mayRunUntil
 }
-
-// Refused is closed when others have ended w.
-func (w *Wait) Refused() <-chan struct{} { return w.refused }
 
 // Waiter is the place of a Wait in the queue of one lock.
 type Waiter struct {
@@ -155,12 +133,8 @@ type All struct {
 	turn  *list.Element // among Queues.alls
 }
 
-func newWait(as names.Identity) *Wait {
-	return &Wait{As: as, refused: make(chan struct{})}
-}
-
 func newWaiter(r script.Request, as names.Identity) *Waiter {
-	w := &Waiter{Request: r, Wait: newWait(as)}
+	w := &Waiter{Request: r, Wait: &Wait{As: as}}
 	w.Waiters, w.Lead = []*Waiter{w}, w
 	return w
 }

@@ -16,7 +16,6 @@ type Call struct {
 	Keys    [2]string // the lock and its record
 	More    []string  // likewise of further locks. Such a call is in no batch
 	Args    [5]string
-	Until   time.Time // without an answer until then, a Session fails with LateError; zero is never
 	Confirm Confirmation
 }
 

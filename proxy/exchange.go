@@ -113,8 +113,7 @@ func (x *exchange) patience() time.Duration {
 	return goneTimeout
 }
 
-// awaitUntil is await that gives up at a time, and returns false then. A zero time is never. It
-// does not give up while the client is owed another answer, since its answers come in order. With
+// awaitUntil is await that gives up at a time, and returns false then. A zero time is never. With
 // orInput it also returns false when it has read more from the client.
 func (x *exchange) awaitUntil(
 	answer *passthrough.Answer, until time.Time, orInput bool,
@@ -175,13 +174,8 @@ func (x *exchange) awaitUntil(
 	if !expired {
 		select {
 		case <-answer.Done:
-			return true
 		case <-over:
 		}
 	}
-	if !x.pipe.Status().Owes {
-		return false
-	}
-	<-answer.Done
-	return true
+	return answer.Arrived()
 }

@@ -133,10 +133,10 @@ func (s *lockSession) settle(q *question, it *eventloop.Iteration) bool {
 	return true
 }
 
-// givesUp ends a question that was not answered in time, unless its client is owed another answer:
-// answers come in order.
+// givesUp ends a question that was not answered in time. Only commands that wait put one. Their
+// client is owed no other answer.
 func (s *lockSession) givesUp(q *question) bool {
-	if due := q.due(); due.IsZero() || time.Now().Before(due) || s.pipe.Status().Owes {
+	if due := q.due(); due.IsZero() || time.Now().Before(due) {
 		return false
 	}
 	if s.late = q.answer; q.confirms() {
@@ -181,8 +181,9 @@ func (s *lockSession) ask(q *question, it *eventloop.Iteration) bool {
 		way = passthrough.Home
 	case len(q.Do) > 0:
 		way = passthrough.Shared // the client reads, not the proxy
-	case it == nil && s.pipe.AwaitsApart():
-		s.x.await(s.pipe.Barrier())
+	case it == nil && s.pipe.AwaitsApart() && !s.x.awaitUntil(s.pipe.Barrier(), q.Until, false):
+		q.end(script.Answer{}, failure.LateError{})
+		return true
 	}
 	if q.again && it == nil {
 		s.pipe.Flush(nil)

@@ -3,6 +3,7 @@
 package virtual_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -291,6 +292,39 @@ func TestAnOwnerAsksAgainBeforeALateAnswer(t *testing.T) {
 		} {
 			test(command, false)
 			test(command, true)
+		}
+	})
+}
+
+// While Redis is silent the first waiter's proxy begins to shut down, with its poll on a connection of
+// the proxy's own. Its client is told so at once: it may have another proxy.
+func TestDrainEndsAWaitWhileRedisIsSilent(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		server := virtualtest.StartStore(t)
+		p := proxytest.Start(t, server.URL(), nil)
+		holder := proxytest.Dial(t, proxytest.Start(t, server.URL(), nil).Addr)
+		for _, command := range []string{"LOCK job 60 WAIT 0", "LOCKALL 60 2 job b WAIT 0"} {
+			token := holder.Lock("job 600")
+			waiter := proxytest.Dial(t, p.Addr)
+			waiter.Send(command)
+			proxytest.AwaitWaiters(t, p, "job", 1)
+			time.Sleep(time.Second)
+			server.Pause()
+			time.Sleep(3 * time.Second)
+			ctx, end := context.WithTimeout(proxytest.Ctx, 20*time.Second)
+			began, wait := time.Now(), proxytest.Shutdown(ctx, t, p)
+			got, err := waiter.TryReply()
+			if took := time.Since(began); err != nil || !strings.HasPrefix(got, "-TRYAGAIN ") ||
+				took > time.Second {
+				t.Errorf("%s: after %v: %q, %v", command, took, got, err)
+			}
+			server.Resume()
+			if err := wait(); err != nil {
+				t.Error(err)
+			}
+			end()
+			holder.Expect(proxytest.Unlock("job", token), ":1\r\n")
+			p = proxytest.Start(t, server.URL(), nil)
 		}
 	})
 }

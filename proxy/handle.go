@@ -12,9 +12,10 @@ import (
 // It returns false when the session has no further requests.
 func (d *dispatcher) handle() (more bool) {
 	more = true
-	for had := -1; more && had != d.in.watched; {
-		had = d.in.watched
-		if d.handleWhole(nil) == ends {
+	for again := true; more && again; {
+		had := d.in.watched
+		next := d.handleWhole(nil)
+		if next == ends {
 			return false
 		}
 		d.locks.finishLocks(true)
@@ -24,7 +25,9 @@ func (d *dispatcher) handle() (more bool) {
 		if len(d.locks.begun) == 0 {
 			d.relayBatch(nil) // can wait for a connection
 		}
-		if had == d.in.watched { // otherwise more has come, which makeRoom must not see before the framer
+		// More may have come, or a wait in front of more may have ended only now: then makeRoom must not
+		// see that before the framer.
+		if again = next == waits || had != d.in.watched; !again {
 			more = d.makeRoom() // can wait, too
 		}
 	}
@@ -52,7 +55,9 @@ type verdict uint8
 const (
 	goesOn verdict = iota
 	ends           // it has no further requests
-	waits          // only its goroutine can handle the request, which is still in the buffer
+	// waits says that the request is still in the buffer: only the session's goroutine can handle it,
+	// or it stands behind a command that waits.
+	waits
 )
 
 // handleWhole dispatches the whole requests in the buffer, but leaves the last batch open, of lock
@@ -68,7 +73,7 @@ func (d *dispatcher) handleWhole(it *eventloop.Iteration) verdict {
 		}
 		if it == nil && d.locks.begun.alone() {
 			if d.locks.finishLocks(false); d.locks.begun.asleep() {
-				break
+				return waits
 			}
 		}
 		req, whole, err := d.in.framer.Next(d.in.buf[d.in.start:d.in.end])

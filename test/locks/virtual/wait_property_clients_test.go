@@ -3,8 +3,10 @@
 package virtual_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -155,6 +157,12 @@ func (w *waitsWorld) read(
 		r := requests[i]
 		got, err := c.TryReply()
 		w.note(c, "%s: %.40q, %v", r.words, got, err)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			w.mu.Lock()
+			w.t.Errorf("client %d: %s: no reply\n%s", client, r.words,
+				strings.Join(w.log[c.LocalAddr().String()], "\n"))
+			w.mu.Unlock()
+		}
 		if err != nil {
 			break
 		}

@@ -46,7 +46,7 @@
 //
 // The files are in this order, and know those before them: config, durability, log;
 // observe, history; unlock_call, observe_release, unlock, abandoned, offers; lock, lockall, relock,
-// unlockall; slow, own, wait, claim, poll, lockall_wait, once; stats, info, survey, seen_commands,
+// unlockall; slow, own, wait, claim, poll, place, lockall_wait, once; stats, info, survey, seen_commands,
 // scan; locks. Only unlock and offers know each other.
 //
 // # Shared locks, several locks

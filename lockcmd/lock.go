@@ -45,6 +45,7 @@ type waits struct {
 	notifications *hints.Notifications
 	tracking      *hints.Tracking
 	deadlocks     *search.Deadlocks
+	places        *places
 }
 
 // beginTry makes a call of lock.lua, which can give a shared lock to others that wait behind, too.

@@ -67,7 +67,8 @@ func New(
 		common: all, queues: qs, seen: seen, releases: l.releases, renewals: l.renewals,
 		graces: grace.New(all.Jobs),
 	}
-	l.waits = &waits{l.locking, l.notifications, l.tracking, deadlocks}
+	l.waits = &waits{l.locking, l.notifications, l.tracking, deadlocks,
+		&places{of: map[placeID]*place{}}}
 	l.queries = &queries{common: all, queues: qs, seen: seen, traffic: l.Traffic,
 		releases: l.releases, tracking: l.tracking}
 	l.fences = &fence.Fences{Scripts: all.Scripts, Cluster: cfg.Cluster, Can: cfg.CanFence,
@@ -129,6 +130,7 @@ func help() Reply {
 
 // Close ends what runs in the background and waits for its end. No command may be running.
 func (l *Locks) Close() {
+	l.releases.releaseAbandoned(l.places.leave()...)
 	l.common.Timers.Close()
 	l.common.Clients.Close()
 	if n := l.unreleased.Load(); n > 0 && l.releases.seen.hasServed() {

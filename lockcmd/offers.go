@@ -75,7 +75,7 @@ func (l *releases) startAbandoned(ends queue.Ends) {
 // requestsOf are what waiters ask for.
 func requestsOf(list []*queue.Waiter) (rs []script.Request) {
 	for _, w := range list {
-		rs = append(rs, w.Request)
+		rs = append(rs, w.Asks())
 	}
 	return rs
 }

@@ -22,8 +22,11 @@ func (l *waits) beginLock(c Client, args [][]byte) *Step {
 		return chain.Answered(chain.Failed(err))
 	}
 	r := c.Request(string(args[0]), o.Request)
-	if o.Waits {
+	switch {
+	case o.Waits:
 		return &Step{Finish: func(script.Answer, error) (Reply, *Step) { return l.waitStep(c, r, o.Wait) }}
+	case o.Place > 0:
+		return &Step{Finish: func(script.Answer, error) (Reply, *Step) { return l.placeStep(c, r, o.Place) }}
 	}
 	return l.tryStep(c, r, func(a script.Attempt, err error) (Reply, *Step) {
 		return l.tried(c, lockRequests{r}, a, err)
@@ -249,7 +252,7 @@ func (l oneLock) try(
 ) (Reply, *Step) {
 	var c *lockCall
 	return t.inTime(maxTold, func(ends int64) (_ *script.Call, err error) {
-		c, err = l.beginTry(l.w.ID(), l.w.Request, mode, offersOf(others, behind), tracks, ends)
+		c, err = l.beginTry(l.w.ID(), l.w.Asks(), mode, offersOf(others, behind), tracks, ends)
 		return &c.Call, err
 	}, func(answer script.Answer, err error) (Reply, *Step) {
 		l.lateAnswer(err, l.w.Key, c.askedAt, func(answer script.Answer, err error) []queue.Handed {

@@ -67,7 +67,8 @@ func (l *releases) releaseOf(
 ) script.Release {
 	var next *script.Request
 	if offer.Next != nil {
-		next = &offer.Next.Request
+		asks := offer.Next.Asks()
+		next = &asks
 	}
 	return script.Release{
 		Id: id, Proof: p, Has: has, How: l.queues.WaitsAs(id.Key, offer.Compete, false),

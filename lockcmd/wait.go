@@ -54,7 +54,7 @@ type turn struct {
 	patience time.Duration // how long it may wait; 0 is forever
 	phase    turnPhase
 	queued   bool  // it was not given its locks at once
-	silent   bool  // the client's connection was
+	silent   bool  // the client's connection was, or there is none
 	woken    bool  // since the last look
 	backsOff bool  // the last poll has failed, transiently: nothing is asked until the next is due
 	why      error // why it is useless, as sleep was told

@@ -99,7 +99,7 @@ func TestRedisCLIHintsLockCommands(t *testing.T) {
 			start(t, append([]string{"--listen", "127.0.0.1:" + port}, args...)...)
 			cli := startInTerminal(t, "redis-cli", "-p", port)
 			cli.types("", port+">")
-			cli.types("LOCK ", "key timeout", "[WAIT seconds]")
+			cli.types("LOCK ", "key timeout", "[WAIT seconds|PLACE seconds]")
 			cli.types("\x15HELP LOCK\r", "LOCK key timeout", "summary:", port+">")
 			cli.types("HELP FENCE\r", "FENCE key token command", "summary:", port+">")
 			cli.types("SET ", "key value")

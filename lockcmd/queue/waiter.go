@@ -21,6 +21,7 @@ type Wait struct {
 	As          names.Identity
 	Joined      time.Time
 	until       time.Time // when it ends; zero is never
+	isPlace     bool      // its client does not wait: see Keep
 	onWake      atomic.Pointer[func()]
 	woken       atomic.Bool   // something has changed, or a lock may be free, since TakeWoken
 	state       waitState     // changed by becomes alone

@@ -38,6 +38,11 @@ func (m *Maker) Share(u Release, timeout time.Duration) *Call {
 		m.Proxy, string(u.How), strconv.Itoa(u.Id.DB), m.slotTag(u.Id.Key))
 }
 
+// TakeOver is Relock that makes the lock of a place in the line that of a request.
+func (m *Maker) TakeOver(id names.Lock, token int64, r Request) *Call {
+	return m.relock(id, strconv.FormatInt(token, 10), r.Timeout, listOf(r), "take")
+}
+
 // Exclude is Relock that makes a shared lock exclusive, for a request.
 func (m *Maker) Exclude(id names.Lock, token string, r Request) *Call {
 	return m.relock(id, token, r.Timeout, listOf(r), "exclude")

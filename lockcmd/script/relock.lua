@@ -7,9 +7,10 @@ timeout    ms
 unit       of what is written at the lock, "ms" or "s"
 retention  how long the record outlives the lock, ms
 purpose    "extend"; "renew" to never shorten it: a renewal may run after a RELOCK or LOCK that gave
-           the lock more time; "share", whereby an exclusive lock becomes a shared one; or "exclude",
-           whereby a shared one becomes exclusive if nobody else shares it. The first request is
-           that of the holder then, and for "share" those of the waiters here are behind it
+           the lock more time; "share", whereby an exclusive lock becomes a shared one; "exclude",
+           whereby a shared one becomes exclusive if nobody else shares it; or "take", whereby the
+           lock of a place in the line becomes its client's. The first request is that of the
+           holder then, and for "share" those of the waiters here are behind it
 wanted, proxy, how, db, tag  for "share", as for unlock.lua
 
 Returns 1, or 0 if the token does not hold the lock. For "share" it returns what unlock.lua does for
@@ -29,6 +30,15 @@ if h and purpose == 'exclude' then
   write_given(requests[1], new, at, text, grace_end(), waiting, retention)
   write_lock(text, at + guard - now)
   return tonumber(new)
+end
+if h and purpose == 'take' then
+  check_rights()
+  local r = requests[1]
+  h.connections, h.request, h.client, h.session = r.connection, r.request, r.client, r.session
+  h.expires = at
+  replace_holder(h)
+  write_shared(token, waiting, unit, grace, retention)
+  return 1
 end
 if h then
   if purpose == 'renew' and at <= h.expires then return 1 end
@@ -67,6 +77,10 @@ if purpose == 'share' then
 end
 if purpose == 'renew' and at <= expires then return 1 end
 write_lock(text, at + guard - now)
+if purpose == 'take' then
+  write_given(requests[1], token, at, text, grace_end(), waiting, retention)
+  return 1
+end
 write_record({token = token, expires = at, value = text, grace = grace, acquired = acquired,
   session = session, state = 'held', connection = connections, request = request, client = client,
   waiting = waiting, owner = owner}, retention)

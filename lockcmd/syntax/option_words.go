@@ -11,8 +11,8 @@ func (o option) String() string { return strings.TrimSpace(o.word + " " + o.valu
 type optionSet []option
 
 var (
-	lockOptions = optionSet{{"SHARED", ""}, {"LIMIT", "n"}, {"WAIT", "seconds"}, {"SESSION", ""},
-		{"MAX", "seconds"}, {"OWNER", "name"}, {"NOTE", "text"}}
+	lockOptions = optionSet{{"SHARED", ""}, {"LIMIT", "n"}, {"WAIT", "seconds"}, {"PLACE", "seconds"},
+		{"SESSION", ""}, {"MAX", "seconds"}, {"OWNER", "name"}, {"NOTE", "text"}}
 	lockAllOptions = optionSet{{"WAIT", "seconds"}, {"SESSION", ""}, {"OWNER", "name"},
 		{"NOTE", "text"}}
 	onceOptions = optionSet{{"EARLY", "seconds"}, {"WAIT", "seconds"}, {"SESSION", ""},
@@ -26,12 +26,12 @@ var (
 	logOptions = optionSet{{"COUNT", "n"}}
 )
 
-// String lists the options, for an error. NOTE is left out: clients compare the text of the error,
-// which is older.
+// String lists the options, for an error. NOTE and PLACE are left out: clients compare the text of
+// the error, which is older.
 func (s optionSet) String() string {
 	words := make([]string, 0, len(s))
 	for _, o := range s {
-		if o.word != "NOTE" {
+		if o.word != "NOTE" && o.word != "PLACE" {
 			words = append(words, o.String())
 		}
 	}
@@ -74,9 +74,9 @@ func (r *optionReader) next() (word string, value []byte, err error) {
 		return "", nil, syntaxError(arg, word+" is given twice")
 	}
 	r.given |= 1 << i
-	for _, other := range []string{"LIMIT", "EXCLUSIVE"} {
-		if r.has("SHARED") && r.has(other) {
-			return "", nil, syntaxError(arg, "SHARED and "+other+" exclude each other")
+	for _, pair := range [][2]string{{"SHARED", "LIMIT"}, {"SHARED", "EXCLUSIVE"}, {"WAIT", "PLACE"}} {
+		if r.has(pair[0]) && r.has(pair[1]) {
+			return "", nil, syntaxError(arg, pair[0]+" and "+pair[1]+" exclude each other")
 		}
 	}
 	r.args = r.args[1:]

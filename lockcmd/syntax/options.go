@@ -60,9 +60,15 @@ func ParseTimeout(arg []byte, limit time.Duration) (time.Duration, error) {
 
 // parsePositive is parseSeconds for a time that must be more than 0.
 func parsePositive(name string, arg []byte, limit time.Duration) (time.Duration, error) {
-	const want = "greater than 0, "
+	return parseAtLeast(name, arg, time.Millisecond, limit, "greater than 0, ")
+}
+
+// parseAtLeast is parseSeconds for a time that must not be shorter than another.
+func parseAtLeast(
+	name string, arg []byte, least, limit time.Duration, want string,
+) (time.Duration, error) {
 	d, err := parseSeconds(name, arg, limit, want)
-	if err == nil && d == 0 {
+	if err == nil && d < least {
 		err = secondsError(name, arg, want+atMost(limit))
 	}
 	return d, err
@@ -121,6 +127,7 @@ type Lock struct {
 	script.Request // Holder.request sets the other fields
 	Waits          bool
 	Wait           time.Duration // 0 is forever
+	Place          time.Duration // 0 is none
 }
 
 // longestWait is the largest WAIT, as for BLPOP: what fits into 64 bits of nanoseconds.
@@ -171,6 +178,9 @@ func parseLock(args [][]byte, maxTimeout time.Duration, known optionSet) (o Lock
 		case "WAIT":
 			o.Waits = true
 			o.Wait, err = parseWait(value)
+		case "PLACE":
+			// A longer one keeps others from the lock for longer if its client never asks again.
+			o.Place, err = parseAtLeast("PLACE", value, 100*time.Millisecond, time.Minute, "at least 0.1, ")
 		case "EARLY":
 			o.Early, err = parsePositive("EARLY", value, longestWait)
 		case "MAX":

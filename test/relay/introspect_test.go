@@ -225,7 +225,7 @@ func TestIntrospectionForRedisCLI(t *testing.T) {
 		{[]string{"COMMAND", "DOCS", "LOCK"}, "lock\nsummary\nTake a lock"},
 		{[]string{"-3", "COMMAND", "DOCS", "LOCK"}, "lock summary Take a lock"},
 		{[]string{"help", "lock"},
-			"key timeout [SHARED|LIMIT n] [WAIT seconds] [SESSION [MAX seconds]] [OWNER name]"},
+			"key timeout [SHARED|LIMIT n] [WAIT seconds|PLACE seconds] [SESSION [MAX seconds]] [OWNER name]"},
 		{[]string{"help", "UNLOCK"}, "key [token|FORCE]"},
 		{[]string{"help", "@lock"}, "key token command [arg [arg ...]]"},
 		{[]string{"help", "@lock"}, "cursor [MATCH pattern] [COUNT n]"},

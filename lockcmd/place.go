@@ -1,0 +1,192 @@
+package lockcmd
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"lockproxy/internal/names"
+	"lockproxy/lockcmd/chain"
+	"lockproxy/lockcmd/failure"
+	"lockproxy/lockcmd/held"
+	"lockproxy/lockcmd/queue"
+	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/syntax"
+)
+
+// places are those in the lines of locks whose clients do not wait (LOCK … PLACE).
+type places struct {
+	mu sync.Mutex
+	of map[placeID]*place // guarded by mu
+}
+
+// maxPlaces bounds the places of a proxy: with owners' names one client can have many.
+const maxPlaces = 65536
+
+// placeID says whose a place is: that of an owner, or of a connection.
+type placeID struct {
+	as                     names.Identity
+	key, owner, connection string
+	shared                 bool
+	limit                  int64
+}
+
+// place is a client of the proxy's own that waits, with a turn as others have. It is gone when its
+// time is over. It takes the lock under a name that no client has, for as long as it is kept. The
+// next LOCK of its client takes that lock over.
+type place struct {
+	*waits
+	id placeID
+	w  *queue.Waiter
+
+	// Guarded by places.mu:
+	step  *Step  // nil once it no longer waits
+	reply Reply  // then: the lock's token, or a deadlock
+	later func() // cancels the job that goes on next
+}
+
+// placeStep is LOCK … PLACE.
+func (l *waits) placeStep(c Client, r script.Request, keep time.Duration) (Reply, *Step) {
+	id := placeID{c.As, r.Key, r.Owner, r.Connection, r.Shared, r.Limit}
+	if r.Owner != "" {
+		id.connection = ""
+	}
+	l.places.mu.Lock()
+	defer l.places.mu.Unlock()
+	if p := l.places.of[id]; p != nil {
+		p.advance()
+	}
+	p, held := l.places.of[id], l.heldOff()
+	if p == nil {
+		return Reply{}, l.tryStep(c, r, func(a script.Attempt, err error) (Reply, *Step) {
+			if err == nil && a.Token == 0 {
+				err = l.takePlace(id, r, keep)
+			}
+			return l.tried(c, lockRequests{r}, a, err)
+		})
+	}
+	p.w.Keep(time.Now().Add(keep))
+	switch {
+	case p.step != nil:
+		return chain.Null, nil
+	case p.reply.Err == nil && held > 0:
+		return chain.Failed(failure.HeldOffError(held)), nil
+	}
+	delete(l.places.of, id)
+	if p.reply.Err != nil {
+		return p.reply, nil
+	}
+	return Reply{}, l.takeOver(c, r, keep, lockOf(p.w, p.reply.Int))
+}
+
+// takePlace puts a client into the line, unless another LOCK has done so meanwhile.
+func (l *waits) takePlace(id placeID, r script.Request, keep time.Duration) error {
+	ps := l.places
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	switch {
+	case ps.of[id] != nil:
+		return nil
+	case len(ps.of) >= maxPlaces:
+		return syntax.UsageError(fmt.Sprintf("ERR this proxy keeps %d places already: "+
+			"ask without PLACE, or through another proxy", maxPlaces))
+	}
+	r.Connection += "p" + r.Number
+	r.Session, r.Longest = false, 0
+	w, at := l.queues.Join(r, id.as, keep, time.Now())
+	w.Keep(time.Now().Add(keep))
+	p := &place{waits: l, id: id, w: w, later: func() {}}
+	h := &held.Holder{Connection: r.Connection, Addr: r.Client}
+	t := l.newTurn(Client{Holder: h, As: id.as, Waker: p}, w.Wait, 0)
+	t.by, t.silent = oneLock{l, w}, true
+	pause := notPolled
+	if at.ForeignTurn {
+		pause = queue.IdlePause()
+	} else if at.First {
+		pause = 0
+	}
+	p.step = &Step{Wait: true,
+		Finish: func(script.Answer, error) (Reply, *Step) { return t.begin(pause, nil) }}
+	ps.of[id] = p
+	p.Wake()
+	return nil
+}
+
+// Wake has the place go on, in a job of its own.
+func (p *place) Wake() { p.Timers.After(0, p.goOn) }
+
+func (p *place) goOn(context.Context) {
+	p.places.mu.Lock()
+	defer p.places.mu.Unlock()
+	p.advance()
+}
+
+// advance takes the place on. A lock that it has taken is released unless the client asks for it in
+// time. What its owner had already is no place's. places.mu is held.
+func (p *place) advance() {
+	p.later()
+	due, gone := p.w.Until(), error(nil)
+	if !time.Now().Before(due) {
+		due, gone = time.Time{}, failure.ErrGone
+	}
+	if p.step != nil {
+		p.reply, p.step = p.step.Finish(script.Answer{}, gone)
+	}
+	for p.step != nil && !p.step.Wait { // its login is refused, and it has no other connection
+		p.reply, p.step = p.step.Finish(script.Answer{}, failure.ErrUnanswered)
+	}
+	has := p.reply.Kind == chain.IntReply
+	switch {
+	case p.step != nil:
+		if at := p.step.Until; due.IsZero() || !at.IsZero() && at.Before(due) {
+			due = at
+		}
+	case p.places.of[p.id] != p: // its client has what it had
+		return
+	case gone != nil, has && p.w.Renewed, !has && !failure.IsDeadlock(p.reply.Err):
+		if delete(p.places.of, p.id); has {
+			p.releases.startRelease(lockOf(p.w, p.reply.Int), func() {})
+		}
+		return
+	}
+	if !due.IsZero() {
+		p.later = p.Timers.After(max(time.Until(due), time.Millisecond), p.goOn)
+	}
+}
+
+// leave ends all places, with the proxy, and returns the locks that they have.
+func (ps *places) leave() (list []*held.Lock) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for _, p := range ps.of {
+		if p.reply.Int != 0 {
+			list = append(list, lockOf(p.w, p.reply.Int))
+		}
+	}
+	clear(ps.of)
+	return list
+}
+
+// takeOver gives a client what its place has taken. If that has lost it, the client begins anew.
+func (l *waits) takeOver(
+	c Client, r script.Request, keep time.Duration, from *held.Lock,
+) *Step {
+	lock := &held.Lock{Request: r, As: c.As, Token: from.Token}
+	call := l.Scripts.TakeOver(lock.ID(), lock.Token, r)
+	a := script.Attempt{Token: lock.Token, Given: 1, Exclusive: !r.Shared, Renewed: true,
+		AskedAt: time.Now()}
+	return &Step{Call: call, Finish: func(answer script.Answer, err error) (Reply, *Step) {
+		switch done, err := call.Ints(1, answer, err); {
+		case err != nil:
+			l.releases.startRelease(from, func() {})
+			return l.failed(c, lockRequests{r}, script.Attempt{}, err)
+		case done[0] == 0:
+			return l.placeStep(c, r, keep)
+		}
+		if err := l.notConfirmed(&answer, call.Confirm); err != nil {
+			return l.failed(c, lockRequests{r}, a, err)
+		}
+		return l.acquired(c.Holder, []*held.Lock{lock}, a), nil
+	}}
+}

@@ -14,28 +14,26 @@ import (
 	"lockproxy/lockcmd/syntax"
 )
 
-// watching is a LOCKINFO … CHANGED … WAIT. It ends as soon as the lock's holder has another token
-// than the client knows, or when its time has expired.
+// watching is a command that waits in no line: a LOCKINFO … CHANGED … WAIT, or a RELOCK … EXCLUSIVE
+// WAIT. It asks again when it is woken, after a pause, and when its time has expired.
 type watching struct {
-	*queries
-	c     Client
-	id    names.Lock
-	o     syntax.Info
 	w     *queue.Wait
 	sleep *Step
+	look  func(t *watching, last bool) *Step // asks
 	over  moment
 	ask   moment // when it asks, unless it is woken before
 	woke  bool   // since it last asked
 }
 
-func (l *queries) changedStep(c Client, key string, o syntax.Info) *Step {
+// watch begins such a command, for patience; 0 is forever.
+func watch(
+	q queue.Queue, c Client, patience time.Duration, look func(t *watching, last bool) *Step,
+) *Step {
 	return &Step{Finish: func(script.Answer, error) (Reply, *Step) {
-		id := names.Lock{DB: c.As.DB, Key: key}
-		t := &watching{queries: l, c: c, id: id, o: o,
-			w: l.queues.Of(id).Watch(c.Connection, c.Waker.Wake)}
+		t := &watching{w: q.Watch(c.Connection, c.Waker.Wake), look: look}
 		t.sleep = &Step{Wait: true, Finish: t.goOn}
-		if o.Wait > 0 {
-			t.over.in(o.Wait)
+		if patience > 0 {
+			t.over.in(patience)
 		}
 		t.ask.in(0)
 		return Reply{}, t.sleep
@@ -51,7 +49,8 @@ func (t *watching) goOn(_ script.Answer, why error) (Reply, *Step) {
 	case t.w.Lead.State().Err != nil:
 		return t.end(Reply{})
 	case t.woke || t.ask.isDue() || t.over.isDue():
-		return Reply{}, t.look()
+		t.woke = false
+		return Reply{}, t.look(t, t.over.isDue())
 	}
 	if t.sleep.Until = t.ask.Time; !t.over.IsZero() && t.over.Before(t.ask.Time) {
 		t.sleep.Until = t.over.Time
@@ -67,22 +66,25 @@ func (t *watching) end(reply Reply) (Reply, *Step) {
 	return reply, nil
 }
 
-// look asks for the holder.
-func (t *watching) look() *Step {
-	last, c := t.over.isDue(), t.infoCall(t.id.Key)
-	t.woke = false
-	before, _ := t.tracking.Follows(t.c.As, t.id.Key)
-	return &Step{Call: &c, Finish: func(answer script.Answer, err error) (Reply, *Step) {
-		err = answer.Failure(err)
-		changed := err == nil && holdersToken(answer.Value) != t.o.Token
-		if changed || last || err != nil && !t.isTransient(err) {
-			return t.end(t.infoReply(t.id, answer.Value, err))
-		}
-		t.tracking.Want(t.c.As, t.id.Key)
-		after, _ := t.tracking.Follows(t.c.As, t.id.Key)
-		t.ask.in(watchPause(answer.Value, before && after))
-		return Reply{}, t.sleep
-	}}
+// changedStep is LOCKINFO … CHANGED: it ends as soon as the lock's holder has another token than
+// the client knows.
+func (l *queries) changedStep(c Client, key string, o syntax.Info) *Step {
+	id := names.Lock{DB: c.As.DB, Key: key}
+	return watch(l.queues.Of(id), c, o.Wait, func(t *watching, last bool) *Step {
+		info := l.infoCall(key)
+		before, _ := l.tracking.Follows(c.As, key)
+		return &Step{Call: &info, Finish: func(answer script.Answer, err error) (Reply, *Step) {
+			err = answer.Failure(err)
+			changed := err == nil && holdersToken(answer.Value) != o.Token
+			if changed || last || err != nil && !l.isTransient(err) {
+				return t.end(l.infoReply(id, answer.Value, err))
+			}
+			l.tracking.Want(c.As, key)
+			after, _ := l.tracking.Follows(c.As, key)
+			t.ask.in(watchPause(answer.Value, before && after))
+			return Reply{}, t.sleep
+		}}
+	})
 }
 
 // watchPause is for how long the holder that info.lua has told of need not be asked for again.

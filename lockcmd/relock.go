@@ -9,6 +9,7 @@ import (
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/held"
+	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
 )
@@ -67,17 +68,43 @@ func (l *locking) beginShare(client Client, id names.Lock, o syntax.Relock) *Ste
 	}}
 }
 
-// beginExclude is RELOCK … EXCLUSIVE. While it is asked for, the lock is not renewed by the token
-// that ends with it.
+// beginExclude is RELOCK … EXCLUSIVE.
 func (l *locking) beginExclude(client Client, id names.Lock, o syntax.Relock) *Step {
+	if !o.Waits {
+		return l.exclude(client, id, o, nil)
+	}
+	return watch(l.queues.Of(id), client, o.Wait, func(t *watching, last bool) *Step {
+		if last { // and then nobody is behind it any more
+			t.w.EndWatch()
+			t = nil
+		}
+		return l.exclude(client, id, o, t)
+	})
+}
+
+// errBothExclude is why a client does not wait until it is the only holder.
+const errBothExclude = syntax.UsageError("DEADLOCK another holder of the lock waits already to be " +
+	"the only one: release the lock, or ask without WAIT")
+
+// exclude asks for it once. t, if it is not nil, waits for it. Meanwhile the lock is not renewed by
+// the token that ends with it.
+func (l *locking) exclude(client Client, id names.Lock, o syntax.Relock, t *watching) *Step {
 	if rest := l.heldOff(); rest > 0 {
+		if t != nil {
+			t.w.EndWatch()
+		}
 		return chain.Answered(chain.Failed(failure.HeldOffError(rest)))
 	}
 	h, r := client.Holder, client.Exclusive(id, o.Proof, o.Timeout)
 	h.Suspend(id, o.Proof)
-	c, asked := l.Scripts.Exclude(id, o.Proof.Value, r), time.Now()
+	c, asked := l.Scripts.Exclude(id, o.Proof.Value, r, t != nil,
+		l.queues.WaitsAs(id.Key, false, false)), time.Now()
 	return &Step{Call: c, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		done, err := c.Ints(1, answer, err)
+		goesOn := t != nil && err == nil && done[0] == script.OthersShare
+		if t != nil && !goesOn {
+			t.w.EndWatch()
+		}
 		lock := &held.Lock{Request: r, As: client.As}
 		given := err == nil && done[0] > 0 && done[0] != o.Proof.Token()
 		if given {
@@ -90,6 +117,11 @@ func (l *locking) beginExclude(client Client, id names.Lock, o syntax.Relock) *S
 			lock.Owner = "" // it may be released: its client cannot know the token
 			l.releases.failed(h, lock, err)
 			return chain.Failed(err), nil
+		case goesOn:
+			t.ask.in(queue.IdlePause())
+			return Reply{}, t.sleep
+		case done[0] == script.OtherExcludes:
+			return chain.Failed(errBothExclude), nil
 		case done[0] < 0:
 			return chain.Null, nil
 		case !given:

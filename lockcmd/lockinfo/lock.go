@@ -105,8 +105,8 @@ func TakeWho(fields []resp.Value) script.Who {
 func ReadProxies(since []resp.Value) (list []Proxy) {
 	for entry := range strings.SplitSeq(string(since[1].Text), ",") {
 		fields := strings.Split(entry, ":") // as read.lua has them
-		if len(fields) != 4 {
-			continue
+		if len(fields) != 4 || strings.HasSuffix(fields[0], "^") {
+			continue // no proxy, but a holder that waits to be the only one
 		}
 		how := script.How(fields[2])
 		seen, _ := strconv.ParseInt(fields[1], 10, 64)

@@ -43,7 +43,15 @@ func (m *Maker) TakeOver(id names.Lock, token int64, r Request) *Call {
 	return m.relock(id, strconv.FormatInt(token, 10), r.Timeout, listOf(r), "take")
 }
 
-// Exclude is Relock that makes a shared lock exclusive, for a request.
-func (m *Maker) Exclude(id names.Lock, token string, r Request) *Call {
-	return m.relock(id, token, r.Timeout, listOf(r), "exclude")
+// OthersShare and OtherExcludes are what Exclude's script returns if others share the lock, and if
+// one of them waits for the same.
+const (
+	OthersShare   = -1
+	OtherExcludes = -2
+)
+
+// Exclude is Relock that makes a shared lock exclusive, for a request. Nobody else is let in while
+// that waits; how is the proxy's way to the upstream.
+func (m *Maker) Exclude(id names.Lock, token string, r Request, waits bool, how How) *Call {
+	return m.relock(id, token, r.Timeout, listOf(r), "exclude", Flag(waits), m.Proxy, string(how))
 }

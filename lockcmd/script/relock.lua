@@ -11,11 +11,12 @@ purpose    "extend"; "renew" to never shorten it: a renewal may run after a RELO
            whereby a shared one becomes exclusive if nobody else shares it; or "take", whereby the
            lock of a place in the line becomes its client's. The first request is that of the
            holder then, and for "share" those of the waiters here are behind it
-wanted, proxy, how, db, tag  for "share", as for unlock.lua
+wanted, proxy, how, db, tag  for "share", as for unlock.lua. For "exclude", wanted is 1 if the holder
+           waits until nobody else shares the lock: then nobody else is let in
 
 Returns 1, or 0 if the token does not hold the lock. For "share" it returns what unlock.lua does for
-a holder that leaves others; for "exclude" the new token, or -1 if others share the lock, or the old
-token if the lock is exclusive already. WRONGTYPE if a key holds something else.
+a holder that leaves others; for "exclude" the new token, or the old one if the lock
+is exclusive already, or -1 if others share the lock, or -2 if one of them waits for the same. WRONGTYPE if a key holds something else.
 ]]
 local given, timeout, unit, retention, purpose, wanted, proxy, how, db, tag = unpack(words)
 retention = tonumber(retention)
@@ -24,10 +25,24 @@ if malformed then return redis.error_reply(WRONGTYPE) end
 local at, text = expiry(tonumber(timeout), unit)
 local h = sorted and holder_with(given)
 if h and purpose == 'exclude' then
-  if count_holders() > 1 then return -1 end
+  -- Who waits for that is in front of the waiting proxies, as its token and a "^".
+  local mine = given .. '^'
+  local list = waiting_proxies(mine)
+  if count_holders() > 1 then
+    if wanted == '1' then
+      for _, entry in ipairs(list) do
+        if string.sub(entry.proxy, -1) == '^' then return -2 end
+      end
+      table.insert(list, 1, seen_now(mine, how, 0))
+    end
+    if wanted == '1' or string.find(waiting, mine .. ':', 1, true) then
+      write_waiting(join(list), unit, retention)
+    end
+    return -1
+  end
   check_rights()
   local new = next_token()
-  write_given(requests[1], new, at, text, grace_end(), waiting, retention)
+  write_given(requests[1], new, at, text, grace_end(), join(list), retention)
   write_lock(text, at + guard - now)
   return tonumber(new)
 end

@@ -22,7 +22,7 @@ var Specs = []Spec{
 	{Name: "lockall", MinArgs: 4},
 	{Name: "unlockall", MinArgs: 4},
 	{Name: "unlock", MinArgs: 2, MaxArgs: 3, OneLock: true},
-	{Name: "relock", MinArgs: 4, MaxArgs: 5, OneLock: true},
+	{Name: "relock", MinArgs: 4, MaxArgs: 7, OneLock: true},
 	{Name: "lockinfo", MinArgs: 2, MaxArgs: 6, OneLock: true},
 	{Name: "lockscan", MinArgs: 2, MaxArgs: 8, Heavy: true},
 	{Name: "locktop", MinArgs: 1, MaxArgs: 6, Heavy: true},
@@ -52,12 +52,12 @@ func (c *Spec) IsHelp(args [][]byte) bool {
 	return c.Name == "lock" && len(args) == 2 && bytes.EqualFold(args[1], []byte("help"))
 }
 
-// Waits reports whether a LOCK, LOCKALL, ONCE or LOCKINFO with these arguments can wait for others.
-// args begin with the name.
+// Waits reports whether a LOCK, LOCKALL, ONCE, RELOCK or LOCKINFO with these arguments can wait for
+// others. args begin with the name.
 func (c *Spec) Waits(args [][]byte) bool {
 	options := 3
 	switch c.Name {
-	case "lock", "once", "lockinfo":
+	case "lock", "once", "lockinfo", "relock":
 	case "lockall":
 		_, rest, err := ParseKeys(args[2:])
 		if err != nil {

@@ -17,7 +17,7 @@ var (
 		{"NOTE", "text"}}
 	onceOptions = optionSet{{"EARLY", "seconds"}, {"WAIT", "seconds"}, {"SESSION", ""},
 		{"MAX", "seconds"}, {"OWNER", "name"}}
-	relockOptions = optionSet{{"SHARED", ""}, {"EXCLUSIVE", ""}}
+	relockOptions = optionSet{{"SHARED", ""}, {"EXCLUSIVE", ""}, {"WAIT", "seconds"}}
 	doneOptions   = optionSet{{"EX", "seconds"}, {"PX", "milliseconds"}}
 	infoOptions   = optionSet{{"WAIT", "seconds"}}
 	scanOptions   = optionSet{{"MATCH", "pattern"}, {"COUNT", "n"},

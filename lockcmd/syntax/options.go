@@ -104,9 +104,11 @@ type Relock struct {
 	Proof   script.Proof
 	Timeout time.Duration
 	Mode    string // SHARED or EXCLUSIVE, what the lock is to be; "" leaves it as it is
+	Waits   bool
+	Wait    time.Duration // 0 is forever
 }
 
-// ParseRelock reads "token timeout [SHARED | EXCLUSIVE]".
+// ParseRelock reads "token timeout [SHARED | EXCLUSIVE [WAIT seconds]]".
 func ParseRelock(args [][]byte, maxTimeout time.Duration) (o Relock, err error) {
 	if o.Proof, err = ParseToken(args[0], WantToken); err != nil {
 		return o, err
@@ -114,12 +116,20 @@ func ParseRelock(args [][]byte, maxTimeout time.Duration) (o Relock, err error) 
 	if o.Timeout, err = ParseTimeout(args[1], maxTimeout); err != nil {
 		return o, err
 	}
-	for r := (optionReader{known: relockOptions, args: args[2:]}); r.more(); {
-		if o.Mode, _, err = r.next(); err != nil {
-			return o, err
+	for r := (optionReader{known: relockOptions, args: args[2:]}); r.more() && err == nil; {
+		arg, word, value := r.args[0], "", []byte(nil)
+		switch word, value, err = r.next(); {
+		case err != nil:
+		case word != "WAIT":
+			o.Mode = word
+		case o.Mode != "EXCLUSIVE":
+			err = syntaxError(arg, "WAIT is for EXCLUSIVE")
+		default:
+			o.Waits = true
+			o.Wait, err = parseWait(value)
 		}
 	}
-	return o, nil
+	return o, err
 }
 
 // Lock are the arguments of LOCK after the key.

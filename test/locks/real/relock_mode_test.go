@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/testwait"
 )
 
 // RELOCK with a mode by real scripts: in RESP2 and RESP3, for a user who may do only what LOCK
@@ -43,6 +44,29 @@ func TestRelockChangesTheMode(t *testing.T) {
 		t.Errorf("token %d after %d", writer, reader)
 	}
 	b.Expect(relock(reader, ""), ":0\r\n")
+	b.Expect(relock(writer, "SHARED"), ":1\r\n")
+	token = a.Lock("app:doc 300 SHARED")
+	c := proxytest.Dial(t, p.Addr)
+	id := strings.Trim(b.Do("CLIENT ID"), ":\r\n")
+	for _, how := range []string{"", " ERROR", "released"} {
+		b.Send(relock(writer, "EXCLUSIVE WAIT 0"))
+		testwait.Until(t, "it waits", func() bool {
+			got := c.Do("LOCK app:doc 300 SHARED")
+			if got != "$-1\r\n" {
+				c.Expect(proxytest.Unlock("app:doc", proxytest.Token(t, got)), ":1\r\n")
+			}
+			return got == "$-1\r\n"
+		})
+		a.Expect(relock(token, "EXCLUSIVE WAIT 0"), "-DEADLOCK another …")
+		if how == "released" {
+			a.Expect(proxytest.Unlock("app:doc", token), ":1\r\n")
+			writer = proxytest.Token(t, b.Reply())
+			continue
+		}
+		a.Expect("CLIENT UNBLOCK "+id+how, ":1\r\n")
+		b.WantReply(map[string]string{"": "_\r\n",
+			" ERROR": "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"}[how])
+	}
 	a.Expect("LOCK app:doc 300 SHARED", "$-1\r\n")
 	b.Expect(proxytest.Unlock("app:doc", writer), ":1\r\n")
 	token = a.Lock("app:doc 300")

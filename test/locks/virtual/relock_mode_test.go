@@ -106,7 +106,7 @@ func TestASharedLockBecomesExclusive(t *testing.T) {
 				t.Errorf("token %d after %d", after, exclusive)
 			}
 			if got := a.Do("RELOCK doc 1 60 LIMIT"); !strings.HasPrefix(got,
-				`-ERR syntax error near "LIMIT": want SHARED or EXCLUSIVE`) {
+				`-ERR syntax error near "LIMIT": want SHARED, EXCLUSIVE or WAIT seconds`) {
 				t.Errorf("LIMIT: %q", got)
 			}
 		})

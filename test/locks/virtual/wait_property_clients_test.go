@@ -25,7 +25,7 @@ type request struct {
 	words string
 	wants []string
 	keys  []string // it waits for these locks
-	left  bool     // its reply was read
+	begun bool     // its wait has
 }
 
 func echo(random *rand.Rand) request {
@@ -65,7 +65,6 @@ func (w *waitsWorld) live(client int, random *rand.Rand) {
 		requests = append(requests, w.wait(client, random))
 		some()
 	}
-	w.begin(requests)
 	for _, r := range requests {
 		w.note(c, "sends %s", r.words)
 	}
@@ -126,12 +125,18 @@ func (w *waitsWorld) wait(client int, random *rand.Rand) request {
 		wants: []string{":", "$-1\r\n", "-UPSTREAM ", "-DEADLOCK ", "-TRYAGAIN "}}
 }
 
-func (w *waitsWorld) begin(requests []request) {
+// begin notes that a request's wait has begun, since all before it is answered.
+func (w *waitsWorld) begin(r *request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, r := range requests {
-		for _, key := range r.keys {
-			w.keys[key].waiting++
+	r.begun = true
+	if len(r.keys) > 1 {
+		w.alls.n++
+	}
+	for _, key := range r.keys {
+		k := w.keys[key]
+		if k.waiting++; k.waiting == 1 && k.holder == 0 {
+			k.freed = time.Now()
 		}
 	}
 }
@@ -154,7 +159,8 @@ func (w *waitsWorld) read(
 	}
 	var given sync.WaitGroup
 	for ; i < len(requests); i++ {
-		r := requests[i]
+		r := &requests[i]
+		w.begin(r)
 		got, err := c.TryReply()
 		w.note(c, "%s: %.40q, %v", r.words, got, err)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -176,19 +182,19 @@ func (w *waitsWorld) read(
 				strings.Join(w.log[c.LocalAddr().String()], "\n"))
 			w.mu.Unlock()
 		}
-		w.answered(r, got)
 		if len(r.keys) > 0 && got[0] == ':' {
 			token := proxytest.Token(w.t, got)
-			w.took(client, c.LocalAddr().String(), r, token)
+			w.took(client, c.LocalAddr().String(), *r, token)
 			given.Go(func() { w.hold(r.keys, token, random.IntN(300)) })
 		}
+		w.answered(r, got)
 	}
 	if i < len(requests) {
 		w.sessionEnds(client)
 	}
 	if i < len(requests) { // what it may have been given is not known
 		for _, r := range requests[i:] {
-			w.answered(r, "")
+			w.answered(&r, "")
 		}
 	}
 	ended := make(chan struct{})
@@ -221,9 +227,10 @@ func (w *waitsWorld) hold(keys []string, token int64, ms int) {
 			time.Sleep(50 * time.Millisecond)
 		}
 		w.mu.Lock()
-		k := w.keys[key]
-		if k.holder == token && k.waiting > 0 {
-			k.freed = time.Now()
+		if k := w.keys[key]; k.holder == token {
+			if k.holder = 0; k.waiting > 0 {
+				k.freed = time.Now()
+			}
 		}
 		w.mu.Unlock()
 	}

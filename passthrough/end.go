@@ -168,7 +168,8 @@ func (p *Pipe) settledLocked() bool {
 func (p *Pipe) Wait() {
 	loopguard.MayWait()
 	p.c.mu.Lock()
-	for p.c.inFlight > 0 && p.c.route != gone {
+	p.homes.stopOpeningLocked()
+	for p.c.inFlight > 0 && p.c.route != gone || p.c.opening {
 		p.c.room.Wait()
 	}
 	if p.lingering != nil {

@@ -116,8 +116,15 @@ func (c *client) asideLocked(e pendingReply, raw []byte) (sent bool) {
 	if !c.canAskLocked() || !c.setRoute(byHome) {
 		return false
 	}
+	h := c.home
 	c.pending.push(e)
-	c.home.writeIdle(raw)
+	n, err := h.tryWrite(raw)
+	if !h.writesAtOnce() {
+		n, err = h.rw.Write(raw) // it finds room: nothing was sent that has not been answered
+	}
+	if err != nil || n < len(raw) {
+		h.Close() // the reader reports the loss
+	}
 	return true
 }
 

@@ -29,7 +29,6 @@ type client struct {
 	needsHome homeReasons  // guarded by mu
 	inFlight  int          // guarded by mu; missing replies of the lane
 	home      *home        // guarded by mu; nil while it isn't open
-	opening   bool         // guarded by mu; it is being opened
 	where     whereabouts  // guarded by mu; of the home, or of what was used last
 	within    bool         // guarded by mu; the client has got only a part of a reply
 	pushes    []byte       // guarded by mu; wait for the end of that reply

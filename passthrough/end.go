@@ -168,8 +168,7 @@ func (p *Pipe) settledLocked() bool {
 func (p *Pipe) Wait() {
 	loopguard.MayWait()
 	p.c.mu.Lock()
-	p.homes.stopOpeningLocked()
-	for p.c.inFlight > 0 && p.c.route != gone || p.c.opening {
+	for p.c.inFlight > 0 && p.c.route != gone {
 		p.c.room.Wait()
 	}
 	if p.lingering != nil {

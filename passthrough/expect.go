@@ -26,7 +26,6 @@ type Expect struct {
 	// must not wait, nor call a Pipe.
 	Replied func(resp.Head)
 
-	judged bool     // by a judge: after an error nothing has changed
-	held   int      // bytes of the request that it keeps in memory
-	shows  *numbers // told when the request is sent and answered; nil if it does not show any
+	held  int      // bytes of the request that it keeps in memory
+	shows *numbers // told when the request is sent and answered; nil if it does not show any
 }

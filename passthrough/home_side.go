@@ -19,8 +19,6 @@ type homeSide struct {
 	unsent    []byte      // not yet sent
 	calls     callBatch   // go behind unsent
 	idleTimer *time.Timer // calls closeIdle; nil if nothing does
-	staying   *time.Timer // calls openOwn; nil if nothing does
-	stop      func()      // ends what openOwn waits for; nil if it has not been called
 }
 
 // openHome opens the home and sets it up as the client has set up the last one. A dialled one has
@@ -29,18 +27,6 @@ func (s *homeSide) openHome(ctx context.Context, dialled bool) error {
 	loopguard.MayWait()
 	defer s.c.waits()()
 	begun := time.Now()
-	s.c.mu.Lock()
-	for s.c.opening {
-		s.c.room.Wait()
-	}
-	open := s.c.home != nil
-	s.c.opening = !open
-	s.c.mu.Unlock()
-	if open {
-		s.useHome()
-		return nil
-	}
-	defer s.openingEnded()
 	if s.lastHome != nil {
 		s.c.out.addMustRead(1) // its reader may wait for the client
 		<-s.lastHome.ended
@@ -87,19 +73,12 @@ func (s *homeSide) takeHome() (taken bool) {
 
 // beginHome makes a connection the client's home. It does not wait.
 func (s *homeSide) beginHome(found spare) {
-	s.c.mu.Lock()
-	h := s.beginHomeLocked(found)
-	s.c.mu.Unlock()
-	s.begun(h)
-}
-
-// beginHomeLocked is beginHome with mu held: begun must be called once it is not.
-func (s *homeSide) beginHomeLocked(found spare) *home {
 	h := &home{c: s.c, phase: held, heardAt: found.heardAt, given: found}
 	if found.waited {
 		h.said = more // an error that comes first is no refusal of the connection
 	}
 	h.init(found.Conn, h, minBuf, s.c.pool.loops)
+	s.c.mu.Lock()
 	if s.c.where.known {
 		s.c.writes = max(s.c.writes, Elsewhere)
 		if found.server.Differs(s.c.where.server) || s.c.pool.newest.elsewhere(&s.c.where) {
@@ -123,11 +102,7 @@ func (s *homeSide) beginHomeLocked(found spare) *home {
 	default:
 		s.idleTimer.Reset(every)
 	}
-	return h
-}
-
-// begun begins to read a new home.
-func (s *homeSide) begun(h *home) {
+	s.c.mu.Unlock()
 	s.c.pool.homes.open.Add(1)
 	s.c.pool.homes.opened.Add(1)
 	h.start() // until conn ends: End closes conn, and Wait waits

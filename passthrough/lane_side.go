@@ -30,14 +30,12 @@ const (
 
 // laneSide is a session's way to lanes.
 type laneSide struct {
-	c         *client
-	lane      *lane       // nil for none; the session writes it with mu held, and reads it without
-	added     bool        // the lane may hold requests of the session that were not sent
-	scripts   bool        // the client has run scripts
-	asksJudge bool        // Route has chosen a judge: see Send
-	judged    bool        // one has heard the client
-	aloneIn   poolKey     // the key that alone is about; written before alone
-	alone     atomic.Bool // no other session asks for a lane of that key
+	c       *client
+	lane    *lane       // nil for none; the session writes it with mu held, and reads it without
+	added   bool        // the lane may hold requests of the session that were not sent
+	scripts bool        // the client has run scripts
+	aloneIn poolKey     // the key that alone is about; written before alone
+	alone   atomic.Bool // no other session asks for a lane of that key
 }
 
 // laneChoice says by which lane a request can go.
@@ -62,13 +60,13 @@ func (s *laneSide) chooseLocked(r *Request) (to laneChoice) {
 	c, way := s.c, r.Way
 	free := c.route == byLane || c.route == byHome && c.pending.empty() && !c.within
 	to.apart = way == Apart && s.keepsApart()
-	to.shares = free && way != Home && way != NewHome && way != Login && c.pool.LanesPerKey > 0 &&
+	to.shares = free && way != Home && way != NewHome && c.pool.LanesPerKey > 0 &&
 		c.pool.sharing.allowed() && !c.needsHome.any() && (c.pending.Shareable() || to.apart)
 	to.kind = poolKey{Identity: c.pending.Identity, Scripts: s.scripts}
 	if way == Greets {
 		to.kind = poolKey{Identity: r.after(c.pending.Identity), Greets: true}
 		to.shares = to.shares && c.home == nil && !c.pool.Upstream.IsCluster() &&
-			(s.judged || c.pool.homes.open.Load() > calmHomes)
+			c.pool.homes.open.Load() > calmHomes
 	}
 	to.waits = to.apart || c.pool.Upstream.LearnsByLogin()
 	return to
@@ -184,8 +182,11 @@ func (p *Pipe) leaveLaneLocked(it *eventloop.Iteration) (left bool) {
 // leaveLane waits for all replies of the lane, and leaves it. In an event loop it reports false if it
 // would have to wait.
 func (s *laneSide) leaveLane(it *eventloop.Iteration) (left bool) {
-	s.c.mu.Lock()
 	l := s.lane
+	if l == nil {
+		return true
+	}
+	s.c.mu.Lock()
 	s.flushLocked()
 	for s.c.inFlight > 0 && s.c.route != gone {
 		if it != nil {
@@ -197,9 +198,6 @@ func (s *laneSide) leaveLane(it *eventloop.Iteration) (left bool) {
 	}
 	s.lane = nil
 	s.c.mu.Unlock()
-	if l == nil {
-		return true
-	}
 	if s.c.pool.laneBroke(l) {
 		s.c.mu.Lock()
 		s.c.writes = Unknown

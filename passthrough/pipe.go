@@ -72,19 +72,15 @@ func NewPipe(lanes *Pool, client net.Conn, direct *socket.Socket, encode func(er
 // function that is called when the wait has ended. Call OnWait before the first request.
 func (p *Pipe) OnWait(begins func() (end func())) { p.c.onWait = begins }
 
-// Enter begins for a new client. If Redis lets in new clients, or those that log in, this one needs no
-// home yet. Otherwise it gets one at once, where Redis itself answers it.
+// Enter begins for a new client. If Redis lets in new clients, this one needs no home yet. Otherwise
+// it gets one at once, where Redis itself answers it.
 func (p *Pipe) Enter(ctx context.Context) {
 	if p.c.pool.LanesPerKey > 0 && p.c.pool.sharing.allowed() {
-		switch said, of := p.c.pool.admits(); said {
-		case admitted:
+		if said, of := p.c.pool.admits(); said == admitted {
 			p.c.mu.Lock()
 			defer p.c.mu.Unlock()
 			p.c.pending.Admitted = true
 			p.c.doubt.Store(uint64(of))
-			p.c.pool.wantSpares()
-			return
-		case loginFirst: // what it says first may be a login
 			p.c.pool.wantSpares()
 			return
 		}
@@ -114,8 +110,6 @@ const (
 	// Apart is Shared also for a client with CLIENT TRACKING, if a lane can be had and the home owes
 	// nothing: what the proxy itself reads for the client is not tracked.
 	Apart
-	// a login, by a judge if there is one and the client has no home, otherwise by the home
-	Login
 )
 
 // ErrWaits is the outcome of what would have to wait in an event loop. Nothing was done: the
@@ -140,15 +134,10 @@ func (p *Pipe) Send(ctx context.Context, r Request, it *eventloop.Iteration) err
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	err := p.routeLocked(ctx, &r, it)
-	switch {
-	case err != nil:
-		return err
-	case p.lanes.asksJudge:
-		p.judgeLocked(&r)
-	case !p.relayLocked(r, it):
+	if err == nil && !p.relayLocked(r, it) {
 		return ErrWaits
 	}
-	return nil
+	return err
 }
 
 // decision is what Route does next.
@@ -160,13 +149,11 @@ const (
 	logInFirst                 // the home logs in again, then Route decides once more
 	stayOnLane                 // the lane serves
 	stayHome                   // the home serves
-	beJudged                   // a judge hears the login
 	change                     // the session leaves a connection, or gets one
 )
 
 // routeLocked is Route with mu held, but not while it waits.
 func (p *Pipe) routeLocked(ctx context.Context, r *Request, it *eventloop.Iteration) error {
-	p.lanes.asksJudge = false
 	if p.c.mustLogIn() && !p.judgeAgainLocked(it) {
 		return ErrWaits
 	}
@@ -182,7 +169,7 @@ func (p *Pipe) routeLocked(ctx context.Context, r *Request, it *eventloop.Iterat
 		p.logInAgainLocked()
 		next, to = p.nextLocked(r, false)
 	}
-	p.atHome = p.atHome || next != stayOnLane && next != beJudged
+	p.atHome = p.atHome || next != stayOnLane
 	switch next {
 	case leaveIt:
 		return ErrWaits
@@ -195,15 +182,6 @@ func (p *Pipe) routeLocked(ctx context.Context, r *Request, it *eventloop.Iterat
 		p.c.setRoute(byLane)
 	case stayHome:
 		p.homes.useHomeLocked()
-	case beJudged:
-		if !p.leaveLaneLocked(it) {
-			return ErrWaits
-		}
-		if p.canBeJudgedLocked(r) { // otherwise it has got a home meanwhile
-			p.lanes.asksJudge = p.c.setRoute(byLane)
-			return nil
-		}
-		fallthrough
 	case change:
 		p.c.mu.Unlock()
 		defer p.c.mu.Lock()
@@ -226,8 +204,6 @@ func (p *Pipe) nextLocked(r *Request, inLoop bool) (next decision, to laneChoice
 	}
 	to = p.lanes.chooseLocked(r)
 	switch {
-	case p.canBeJudgedLocked(r):
-		return beJudged, to
 	case to.shares && p.lanes.isOn(to.kind):
 		return stayOnLane, to
 	case inLoop && (to.shares && to.waits || !to.shares && (to.apart || c.needsHome.large > 0)):

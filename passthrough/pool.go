@@ -60,7 +60,6 @@ type Pool struct {
 	opening    distance // of what takes a new connection and questions by it
 	homes      homes
 	door       door
-	judges     judges
 	spares     spares
 	numbers    numbers
 	outage     outageCheck
@@ -69,13 +68,11 @@ type Pool struct {
 	ctx        context.Context // ends with Close
 	cancel     context.CancelFunc
 
-	mu       sync.Mutex
-	groups   map[poolKey]*laneGroup // guarded by mu
-	logins   map[login]int          // guarded by mu; how many lanes each has
-	homeless map[*client]struct{}   // guarded by mu; see noteHomeless
-	refused  map[poolKey]time.Time  // guarded by mu; when Redis refused the login
-	leaves   uint64                 // guarded by mu; how often a session has left a lane
-	closed   bool                   // guarded by mu
+	mu      sync.Mutex
+	groups  map[poolKey]*laneGroup // guarded by mu
+	refused map[poolKey]time.Time  // guarded by mu; when Redis refused the login
+	leaves  uint64                 // guarded by mu; how often a session has left a lane
+	closed  bool                   // guarded by mu
 	// guarded by mu; when a lane last ended that the pool had not closed
 	laneLost time.Time
 	term     uint64 // guarded by mu; see laneReadOnly
@@ -112,8 +109,7 @@ type opening struct {
 
 // NewPool returns a Pool without connections.
 func NewPool(cfg Config) *Pool {
-	p := &Pool{Config: cfg, groups: map[poolKey]*laneGroup{}, logins: map[login]int{},
-		homeless: map[*client]struct{}{}, refused: map[poolKey]time.Time{},
+	p := &Pool{Config: cfg, groups: map[poolKey]*laneGroup{}, refused: map[poolKey]time.Time{},
 		outage: newOutageCheck()}
 	p.unread.limit, p.unread.dropped = cfg.MaxUnread, cfg.OnDropped
 	p.ctx, p.cancel = context.WithCancel(context.Background())
@@ -280,15 +276,12 @@ func (p *Pool) open(key poolKey, group *laneGroup) {
 	l := newLane(key, conn, p)
 	l.server, l.term = server, term
 	group.lanes = append(group.lanes, l)
-	p.logins[loginOf(key.Identity)]++
 	p.goroutines.Add(1)
 	l.onEnd = func(err error) {
 		if fault := panics.In(err); fault != nil { // in its connections to a cluster's nodes
 			p.OnPanic(nil, fault)
 		}
-		if p.remove(l) {
-			p.endHomeless(loginOf(l.key.Identity), err)
-		}
+		p.remove(l)
 		p.goroutines.Done()
 	}
 	l.onReadOnly = func() { p.laneReadOnly(l) }
@@ -302,8 +295,8 @@ func (p *Pool) dropEmptyLocked(key poolKey, group *laneGroup) {
 	}
 }
 
-// remove removes a lane that has ended from its group. It reports whether the pool had not closed it.
-func (p *Pool) remove(l *lane) (broke bool) {
+// remove removes a lane that has ended from its group.
+func (p *Pool) remove(l *lane) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !l.unwanted {
@@ -312,11 +305,6 @@ func (p *Pool) remove(l *lane) (broke bool) {
 	group := p.groups[l.key]
 	group.lanes = slices.DeleteFunc(group.lanes, func(other *lane) bool { return other == l })
 	p.dropEmptyLocked(l.key, group)
-	as := loginOf(l.key.Identity)
-	if p.logins[as]--; p.logins[as] == 0 {
-		delete(p.logins, as)
-	}
-	return !l.unwanted
 }
 
 // leave records that a session does not use its lane any more. A lane without sessions is kept for
@@ -385,7 +373,6 @@ func (p *Pool) Close() {
 		l.Close()
 	}
 	p.spares.close()
-	p.judges.close()
 	p.door.close()
 	p.goroutines.Wait()
 }

@@ -83,11 +83,8 @@ func (s *State) onlyTracks() bool { return s.Admitted && s.traits&unlikeNew == t
 func (s *State) replaceable() bool { return !s.Has(unlikeNew|knownID) && !s.own() }
 
 // own reports whether the client has logged in as somebody else than a new one is.
-func (s *State) own() bool { return isOwn(s.Identity, s.initial) }
-
-// isOwn reports whether an identity has another login than a new client.
-func isOwn(id, initial upstream.Identity) bool {
-	return id.LoggedIn && (id.User != initial.User || id.Password != initial.Password)
+func (s *State) own() bool {
+	return s.LoggedIn && (s.User != s.initial.User || s.Password != s.initial.Password)
 }
 
 // Subscribed reports whether the connection is in RESP2's subscribe mode, in which few commands are
@@ -206,7 +203,6 @@ func neverRan(h resp.Head) bool {
 // HELLO logs in and sets a name before it checks its further arguments.
 func (s *State) failed(e Expect) {
 	switch {
-	case e.judged:
 	case e.Effect == commands.StickyState:
 		s.set(stickyState, true)
 	case e.Effect == commands.Hello && (e.Text != nil || e.Change == nil || e.Change.LoggedIn):

@@ -75,22 +75,8 @@ func inspectLogin(r passthrough.Request, args [][]byte) passthrough.Request {
 	}
 	if login.Password != nil {
 		r.Way = passthrough.Home
-		if isWholeLogin(login, args) {
-			r.Way = passthrough.Login
-		}
 	}
 	return r
-}
-
-// isWholeLogin reports whether a login that fails has changed nothing. Up to Redis 7.0, HELLO logs in
-// before it checks its further arguments.
-func isWholeLogin(login commands.Login, args [][]byte) bool {
-	n := 5
-	if login.Name != nil {
-		n = 7
-	}
-	unfit := func(c byte) bool { return c < '!' || c > '~' }
-	return len(args) < 4 || len(args) == n && !slices.ContainsFunc(login.Name, unfit)
 }
 
 // inspectReplconf finds the two options of REPLCONF that get no reply.

@@ -1,3 +1,5 @@
+//go:build !race
+
 package relay_test
 
 import (

@@ -35,9 +35,11 @@ func TestLostScriptsAreLoadedOnce(t *testing.T) {
 			for _, s := range servers {
 				admins = append(admins, proxytest.Dial(t, s.Addr()))
 			}
+			proxytest.OpenLane(t, p.Addr)
 			var clients []*proxytest.Conn
 			for i := range n {
-				c := proxytest.SharedClient(t, p.Addr)
+				c := proxytest.Dial(t, p.Addr)
+				c.Expect("PING", "+PONG\r\n")
 				c.Send(fmt.Sprintf("LOCK job:%d 600", i))
 				clients = append(clients, c)
 				c.Reply()

@@ -39,10 +39,7 @@ deps-%: deps
 # For the tests and for the programs that they build, in a clone too, so that nothing is compiled
 # twice. What only debuggers need takes much of the time of compilers and linkers. Each program with
 # the race detector would sleep for a second before it ends.
-# Cryptographic primitives share nothing with lockproxy, and handshakes take a third of the time if the
-# race detector does not watch them.
-RACE = GORACE=atexit_sleep_ms=0 GOFLAGS='-race -trimpath -gcflags=all=-dwarf=false \
-	"-gcflags=crypto/internal/fips140/...=-dwarf=false -race=false" "-ldflags=-s -w"'
+RACE = GORACE=atexit_sleep_ms=0 GOFLAGS='-race -trimpath -gcflags=all=-dwarf=false "-ldflags=-s -w"'
 
 # Files that begin with "//go:build !race" are tested without the race detector: tests in virtual
 # time, see internal/test/virtualtest, and tests that only compare or compute, which take three to ten

@@ -19,7 +19,7 @@ import (
 func TestQuitIsAlwaysAnswered(t *testing.T) {
 	t.Parallel()
 	p := proxytest.Start(t, testredis.Start(t).URL(), nil)
-	for range 500 {
+	for range 2000 {
 		c := proxytest.Dial(t, p.Addr)
 		c.Send("PING", "QUIT")
 		if got, err := io.ReadAll(c.In); string(got) != "+PONG\r\n+OK\r\n" || err != nil {
@@ -34,7 +34,7 @@ func TestQuitIsAlwaysAnswered(t *testing.T) {
 func TestQuitBehindALargeLogin(t *testing.T) {
 	t.Parallel()
 	p := proxytest.Start(t, testredis.Start(t).URL(), nil)
-	for range 5 {
+	for range 20 {
 		c := proxytest.Dial(t, p.Addr)
 		login := strings.Repeat("v", 2<<20)
 		c.Send("AUTH default "+login, "ECHO "+login, "PING", "QUIT")
@@ -109,7 +109,7 @@ func TestQuitWithMoreAfterIt(t *testing.T) {
 	server := testredis.Start(t)
 	for _, dedicated := range []bool{false, true} {
 		p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) { cfg.Dedicated = dedicated })
-		for i := range 30 {
+		for i := range 100 {
 			c := proxytest.Dial(t, p.Addr)
 			if i%2 == 0 {
 				c.Expect("PING", "+PONG\r\n")

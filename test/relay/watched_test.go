@@ -52,7 +52,7 @@ func TestRequestsBehindOneThatWaitsForAConnection(t *testing.T) {
 
 	// The beginning of a request, then as much as the proxy holds: which command it is was not known
 	// yet when the proxy last looked, and what fills its buffer is not one large request.
-	const locks, held = 2000, 72 << 10
+	const locks, held = 4000, 72 << 10
 	var later []byte
 	for i := range locks {
 		later = wire.Append(later, "LOCK", fmt.Sprint("later:", i), "600")

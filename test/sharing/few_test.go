@@ -22,7 +22,7 @@ func TestManyClientsFewConnections(t *testing.T) {
 	p := sharing(t, server, 1)
 	admin := proxytest.Dial(t, server.Addr())
 	var clients []*proxytest.Conn
-	for i := range 200 {
+	for i := range 500 {
 		c := proxytest.Dial(t, p.Addr)
 		c.Expect(fmt.Sprintf("GET k%d", i), "$-1\r\n")
 		clients = append(clients, c)

@@ -81,7 +81,7 @@ func TestLanesLeaveNothingBehind(t *testing.T) {
 		return runtime.NumGoroutine(), proxytest.OpenFiles(t)
 	}
 	goroutines, files := atRest()
-	come(180) // 20 of each kind: more than the goroutines and files that are allowed for below
+	come(450) // 50 of each kind: more than the goroutines and files that are allowed for below
 	// There can be more idle lanes than before, each with two goroutines and a file.
 	const lanes = 8
 	testwait.Until(t, "goroutines and files are as before", func() bool {

@@ -34,7 +34,7 @@ func Holds(ok func() bool) bool {
 		if waited > Patience {
 			return false
 		}
-		time.Sleep(min(max(waited/20, firstPause), lastPause))
+		time.Sleep(min(max(waited/50, firstPause), lastPause))
 	}
 	return true
 }

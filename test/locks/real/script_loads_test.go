@@ -35,11 +35,9 @@ func TestLostScriptsAreLoadedOnce(t *testing.T) {
 			for _, s := range servers {
 				admins = append(admins, proxytest.Dial(t, s.Addr()))
 			}
-			proxytest.OpenLane(t, p.Addr)
 			var clients []*proxytest.Conn
 			for i := range n {
-				c := proxytest.Dial(t, p.Addr)
-				c.Expect("PING", "+PONG\r\n")
+				c := proxytest.SharedClient(t, p.Addr)
 				c.Send(fmt.Sprintf("LOCK job:%d 600", i))
 				clients = append(clients, c)
 				c.Reply()

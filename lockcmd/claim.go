@@ -54,7 +54,9 @@ func (l *waits) readForAll(
 			return then(true, refused)
 		}
 		// By a release, while the value was read.
-		return t.release([]*held.Lock{lockOf(w, w.Token)}, func() (Reply, *Step) { return then(true, refused) })
+		return t.release([]*held.Lock{lockOf(w, w.Token)}, func() (Reply, *Step) {
+			return then(true, refused)
+		})
 	}
 	return t.get(w.Value, func(v resp.Value, failed error) (Reply, *Step) {
 		value, there, err := valueOf(v, failed)

@@ -87,7 +87,7 @@ func (s *slowSession) answered(
 		err = failed
 		return chain.Null, nil
 	})
-	run(context.Background(), t.c, s, reply, step)
+	run(t.Timers.Ctx, t.c, s, reply, step)
 	return err
 }
 

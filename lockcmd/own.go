@@ -17,8 +17,8 @@ import (
 // client does nor what happens to its connection keeps a free lock from the others. Each question
 // has a bound: see queue.Wait.AnswerBy. A connection that is silent for longer is not asked again.
 
-// through has what a step asks for, and those that follow, asked as the queues ask. What is no
-// question of the queues releases what a client must not keep.
+// through asks in the queues' way for a step's answer, and for those of the steps behind it. A script
+// that has no time to be answered by releases a lock that a client must not keep.
 func (t *turn) through(reply Reply, step *Step) (Reply, *Step) {
 	switch {
 	case step == nil, step.Wait, !step.Until.IsZero():

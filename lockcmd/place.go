@@ -123,7 +123,7 @@ func (p *place) goOn(context.Context) {
 }
 
 // advance takes the place on. A lock that it has taken is released unless the client asks for it in
-// time. What its owner had already is no place's. places.mu is held.
+// time. A lock that its owner had before the place stays the owner's. places.mu is held.
 func (p *place) advance() {
 	p.later()
 	due, gone := p.w.Until(), error(nil)
@@ -168,7 +168,8 @@ func (ps *places) leave() (list []*held.Lock) {
 	return list
 }
 
-// takeOver gives a client what its place has taken. If that has lost it, the client begins anew.
+// takeOver gives a client the lock that its place has taken. If the place has lost that lock, the
+// client asks as if it had no place.
 func (l *waits) takeOver(
 	c Client, r script.Request, keep time.Duration, from *held.Lock,
 ) *Step {

@@ -96,8 +96,8 @@ func expect(t *testing.T, far net.Conn, want string) {
 	}
 }
 
-// What arrives together with an answer is read nevertheless, and handled when the command has its
-// reply: the loop does not report the arrival again.
+// A request that arrives together with an answer is read at once, since the loop does not report the
+// arrival again. It is handled when the command has its reply.
 func TestArrivalWithAnswer(t *testing.T) {
 	sess, far := unread(t, server(t, testredis.Start(t).URL()))
 	next := arrives(sess, far, "ONCE a 600 WAIT 600\r\n")

@@ -23,8 +23,9 @@ KEYS[2]  its record: "v1 token expires value grace acquired session state connec
               that connection's address, with "!" and its note in base64 behind it if it has one,
               and then with "|" and its name if it has one
   waiting     proxies that have waiters, the longest waiting first: "proxy:seen:how:since,…", or
-              "-". A holder that waits until it is the only one is in front: see relock.lua. The times are in ms. how is letters, and how many times 100 ms, or part of it, a
-              round trip from there takes, but 0 for less than 50 ms:
+              "-". A holder that waits until it is the only one is in front: see relock.lua. The
+              times are in ms. how is letters, and how many times 100 ms, or part of it, a round
+              trip from there takes, but 0 for less than 50 ms:
                 f  foreign clients compete there
                 p  it polls, since it gets no release notifications
                 s  its first waiter wants to share the lock

@@ -15,8 +15,9 @@ wanted, proxy, how, db, tag  for "share", as for unlock.lua. For "exclude", want
            waits until nobody else shares the lock: then nobody else is let in
 
 Returns 1, or 0 if the token does not hold the lock. For "share" it returns what unlock.lua does for
-a holder that leaves others; for "exclude" the new token, or the old one if the lock
-is exclusive already, or -1 if others share the lock, or -2 if one of them waits for the same. WRONGTYPE if a key holds something else.
+a holder that leaves others; for "exclude" the new token, or the old one if the lock is exclusive
+already, or -1 if others share the lock, or -2 if one of them waits for the same. WRONGTYPE if a key
+holds something else.
 ]]
 local given, timeout, unit, retention, purpose, wanted, proxy, how, db, tag = unpack(words)
 retention = tonumber(retention)

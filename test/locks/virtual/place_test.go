@@ -147,7 +147,7 @@ func TestALockIsTakenOverFromAPlace(t *testing.T) {
 			y.Expect("UNLOCK job", ":1\r\n")
 			a.Expect("LOCKINFO job", "$-1\r\n")
 
-			// What is forced, or lost otherwise, while a place has it, begins a new place.
+			// A place that has lost its lock, by FORCE or otherwise, is over: LOCK begins another.
 			held = a.Lock("job 60")
 			x.Expect("LOCK job 30 PLACE 60", "$-1\r\n")
 			a.Expect(proxytest.Unlock("job", held), ":1\r\n")

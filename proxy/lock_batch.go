@@ -190,7 +190,7 @@ func (l *locker) ended(one *batchedLock, reply chain.Reply, state passthrough.St
 	}
 	if l.steps.waits {
 		l.steps.waits = false
-		l.server.blocked.end(l.common, l.steps.late)
+		l.server.blocked.end(l.common)
 	}
 	switch {
 	case one.end != nil:

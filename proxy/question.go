@@ -151,7 +151,7 @@ func (s *lockSession) givesUp(q *question) bool {
 func (q *question) unblock(s *lockSession) {
 	if q.blocked {
 		q.blocked = false
-		s.server.blocked.end(s.common, s.late)
+		s.server.blocked.end(s.common)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"lockproxy/internal/loopguard"
 	"lockproxy/internal/resp"
-	"lockproxy/passthrough"
 )
 
 // answerUnblock is CLIENT UNBLOCK id [TIMEOUT|ERROR]. A client whose number is that of one which
@@ -120,9 +119,6 @@ func (b *blockedClients) hasMet(u *relayedUnblock) bool {
 type blockedName struct {
 	name  any
 	times int // begin was called without an end
-	// late is the answer to a script of a wait that has ended, which is still to come. Redis can hold
-	// the script back and take its client for blocked, which it is no more.
-	late *passthrough.Answer
 }
 
 // begin notes that a session's client is blocked. end must follow. inTurn says that the session's
@@ -134,7 +130,7 @@ func (b *blockedClients) begin(c *common, inTurn bool) {
 		b.unnamed = map[*common]struct{}{}
 	}
 	one := b.names[c]
-	one.times, one.late = one.times+1, nil
+	one.times++
 	b.names[c] = one
 	b.mu.Unlock()
 	if b.name(c, inTurn); inTurn {
@@ -193,9 +189,8 @@ func (b *blockedClients) forgetLocked(c *common, one blockedName) {
 	delete(b.unnamed, c)
 }
 
-// end follows begin. late is the answer that is still to come; nil if there is none. Until then the
-// client is found, and CLIENT UNBLOCK is answered 0.
-func (b *blockedClients) end(c *common, late *passthrough.Answer) {
+// end follows begin.
+func (b *blockedClients) end(c *common) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	one, ok := b.names[c]
@@ -203,16 +198,9 @@ func (b *blockedClients) end(c *common, late *passthrough.Answer) {
 		b.names[c] = one
 		return
 	}
-	if one.late = late; one.name != nil && one.isLate() {
-		b.names[c] = one
-		delete(b.unnamed, c)
-		return
-	}
 	b.forgetLocked(c, one)
 	delete(b.names, c)
 }
-
-func (one blockedName) isLate() bool { return one.late != nil && !one.late.Arrived() }
 
 // gone is end for a session that has ended, whatever it waited for.
 func (b *blockedClients) gone(c *common) {
@@ -241,11 +229,6 @@ func (b *blockedClients) find(s *Server, id int64) *common {
 	}
 	b.mu.Lock()
 	c := b.of[name]
-	if one := b.names[c]; c != nil && one.times == 0 && !one.isLate() {
-		b.forgetLocked(c, one)
-		delete(b.names, c)
-		c = nil
-	}
 	unnamed := slices.Collect(maps.Keys(b.unnamed))
 	b.mu.Unlock()
 	if c == nil {

@@ -142,23 +142,18 @@ func orRefused(err, refused error) error {
 
 // answerBy is until when a question that is asked now must be answered.
 func (t *turn) answerBy() time.Time {
-	return t.w.AnswerBy(time.Now(), t.phase != asksFirst && !t.w.Answers() &&
+	return t.w.AnswerBy(time.Now(), !t.w.Answers() &&
 		t.Clients.ForQueue(t.Timers.Ctx, t.w.As, t.w.Lead.Key, time.Time{}).Opens)
 }
 
-// inTime asks for t's locks, by a call that takes none after its end. Only the first script of a
-// wait has no end: it goes by the client's connection, where its answer comes or the connection
-// ends. If the upstream's clock is not known yet, or has been changed, it tells it: then it is asked
-// again, as often as again says.
+// inTime asks for t's locks, by a call that takes none after its end. If the upstream's clock is not
+// known yet, or has been changed, it tells it: then it is asked again, as often as again says.
 func (t *turn) inTime(
 	again int, call func(ends int64) (*script.Call, error),
 	then func(script.Answer, error) (Reply, *Step),
 ) (Reply, *Step) {
-	until, ends, key := t.answerBy(), int64(0), t.w.Lead.Key
-	if t.phase != asksFirst {
-		ends = t.Clients.Ways.Clock(key, until)
-	}
-	c, err := call(ends)
+	until, key := t.answerBy(), t.w.Lead.Key
+	c, err := call(t.Clients.Ways.Clock(key, until))
 	if err != nil {
 		return then(script.Answer{}, err)
 	}

@@ -78,6 +78,15 @@ type batcher struct {
 	sent     time.Time     // guarded by mu; when the last batch was
 }
 
+// patienceFor is how long the answer to a script is waited for. Nobody asks again for a lock before
+// the time after which the script gives none: until.
+func (b *batcher) patienceFor(c *script.Call, until time.Time) time.Duration {
+	if c.GivesLocks() {
+		return max(b.patience(), time.Until(until))
+	}
+	return b.patience()
+}
+
 // opens reports whether what is sent now may have to wait for a connection that is opened.
 func (b *batcher) opens() bool { return b.client.PoolStats().IdleConns == 0 }
 
@@ -148,8 +157,11 @@ func (b *batcher) send(
 	batch []*queuedCall, withSource func(*script.Script) bool,
 ) (unknown []*queuedCall) {
 	// Sending many takes time on a narrow link.
-	confirm := batch[0].Confirm
-	timeout := b.patience() + time.Duration(len(batch))*time.Millisecond + confirm.Within
+	confirm, timeout := batch[0].Confirm, time.Duration(0)
+	for _, c := range batch {
+		timeout = max(timeout, b.patienceFor(c.Call, c.until))
+	}
+	timeout += time.Duration(len(batch))*time.Millisecond + confirm.Within
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	pipe := b.client.Pipeline()

@@ -226,7 +226,7 @@ func (e *OnClient) Eval(c *script.Call) (script.Answer, error) {
 // evalThenWait has a script confirmed, if its answer says that it has given anything. In a cluster
 // only that shows, too, which node has written.
 func (e *OnClient) evalThenWait(c *script.Call) (a script.Answer, err error) {
-	timeout := min(time.Until(e.Until), e.on.patience())
+	timeout := min(time.Until(e.Until), e.on.patienceFor(c, e.Until))
 	ctx, cancel := context.WithTimeout(e.ctx, timeout)
 	defer cancel()
 	conn := e.on.client.Conn()

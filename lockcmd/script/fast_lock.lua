@@ -5,6 +5,7 @@ put together as text, because patterns and formats of large numbers are what tak
 
 KEYS[1]  the lock
 KEYS[2]  its record
+ARGV[1]  see read.lua; the last word but the guard, which is 0, is "ends" of take.lua
 ARGV[3]  timeout, ms
 ARGV[4]  timeout and retention together, ms
 ARGV[5]  the record from `session` on, or "" to leave out the fast path
@@ -20,16 +21,16 @@ do
       or record and string.sub(record, 20) == ' 0 0 0 0 0 released - 0 - -\n'
       or not record and redis.call('EXISTS', KEYS[2]) == 0 then
       local micros = string.format('%06d', clock[2])
-      local token = clock[1] .. micros
-      -- Both tokens have 16 digits, so that they compare as text.
-      if #token == 16 and (not record or token > string.sub(record, 4, 19)) then
-        local ms = string.sub(micros, 1, 3)
+      local ms = string.sub(micros, 1, 3)
+      local now, token, ends = clock[1] .. ms, clock[1] .. micros, string.sub(ARGV[1], -15, -3)
+      -- Both tokens have 16 digits, and both times 13, so that they compare as text.
+      if #token == 16 and now < ends and (not record or token > string.sub(record, 4, 19)) then
         local over = ms + timeout
         local text = string.format('%d%03d', clock[1] + math.floor(over / 1000), over % 1000)
         local taken = redis.pcall('SET', KEYS[1], text, 'PX', timeout, 'NX')
         if taken and not taken.err then -- a full server refuses it too where the lock is held
           redis.call('SET', KEYS[2], 'v1 ' .. token .. ' ' .. text .. ' ' .. text .. ' 0 '
-            .. clock[1] .. ms .. ' ' .. holder, 'PX', lives)
+            .. now .. ' ' .. holder, 'PX', lives)
           return tonumber(token)
         end
       end

@@ -4,6 +4,7 @@ third of the time. See fast_lock.lua for how, and read.lua for the record.
 
 KEYS[1]  the lock
 KEYS[2]  its record
+ARGV[1]  as for fast_lock.lua
 ARGV[4]  "timeout limit retention =connection/request holder", the last as in the record, from
          `session` on; the times in ms, limit 0 for none. Or "" to leave out the fast path
 ARGV[5]  "", or it is for fast_lock.lua
@@ -16,10 +17,10 @@ do
     local line = redis.pcall('ZRANGE', KEYS[2], 0, 0)[1]
     local micros = string.format('%06d', clock[2])
     local ms = string.sub(micros, 1, 3)
-    local now, token = clock[1] .. ms, clock[1] .. micros
+    local now, token, ends = clock[1] .. ms, clock[1] .. micros, string.sub(ARGV[1], -15, -3)
     if line and string.sub(line, 48) == ' 0 0 0 shared - 0 - -\n'
       and string.sub(line, 35, 47) == value and string.sub(line, 21, 33) == value and now < value
-      and #token == 16 and token > string.sub(line, 4, 19) then
+      and now < ends and #token == 16 and token > string.sub(line, 4, 19) then
       local timeout, limit, retention, request, holder, owner =
         string.match(sharer, '^(%d+) (%d+) (%d+) (%S+) ([^\n]*\n(.*))$')
       local left = redis.pcall('PTTL', KEYS[1])

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 )
@@ -21,12 +22,12 @@ const TakeoverGrace = 2 * time.Second
 // Lock makes a call of lock.lua, or of once.lua for the claim to a value. how is how this proxy
 // waits. behind is since when a LOCKALL waits here, which goes first; 0 is none. others are waiters
 // behind the request that can share the lock with it, and the one behind these, which is exclusive.
-// ends is until when it takes anything, by the upstream's clock, ms; 0 is always.
+// ends is until when it takes anything, by the upstream's clock, ms; 0 is for ever.
 func (m *Maker) Lock(
 	r Request, mode string, how How, behind int64, others []Request, ends int64,
 ) Call {
 	fast := m.fastLock(r, mode)
-	if len(others) > 0 || mode == ModeAgain || ends > 0 {
+	if len(others) > 0 || mode == ModeAgain {
 		fast = NoFastPath
 	}
 	if mode == ModeAgain {
@@ -46,8 +47,12 @@ func (m *Maker) Lock(
 
 // takeWords are the words of take.lua.
 func (m *Maker) takeWords(mode string, how How, told, ends int64) []string {
+	until := "9999999999999"
+	if ends > 0 {
+		until = fmt.Sprintf("%013d", ends)
+	}
 	return []string{m.unit(), m.retention, milliseconds(TakeoverGrace), m.Proxy, mode, string(how),
-		strconv.FormatInt(told, 10), strconv.FormatInt(ends, 10)}
+		strconv.FormatInt(told, 10), until}
 }
 
 // Attempt is the result of one call of lock.lua.

@@ -10,13 +10,14 @@ mode       "try", if none waits at this proxy; "first", for the first waiter of 
            takes no free lock
 how        how this proxy waits, as in the record
 told       since when a LOCKALL waits at this proxy, which is the asker or waits behind it, ms; or 0
-ends       until when the proxy waits for the answer, by this server's clock, ms; or 0. Nothing is
-           taken or written then or later, and the answer is the error "LATE" with the time now:
-           the question may have been on its way for long, and nobody would have the lock
+ends       until when the proxy waits for the answer, by this server's clock, ms, with 13 digits;
+           9999999999999 is for ever. Nothing is taken or written then or later, and the answer is
+           the error "LATE" with the time now: the question may have been on its way for long, and
+           nobody would have the lock
 ]]
 local unit, retention, takeover, proxy, mode, how, told, ends = unpack(words)
 retention, told, ends = tonumber(retention), tonumber(told), tonumber(ends)
-if ends > 0 and now >= ends then return redis.error_reply('LATE ' .. whole(now)) end
+if now >= ends then return redis.error_reply('LATE ' .. whole(now)) end
 
 local kind, foreign_until = foreign()
 if malformed or kind == 'data' then return redis.error_reply(WRONGTYPE) end

@@ -6,9 +6,9 @@ PollStopped and SettleLate of queue/poll.go. Its waiter asks again by another co
 #ifdef BREAK_NO_END
 #define IN_TIME true
 #elif defined(BREAK_ENDS_LATE)
-#define IN_TIME (!late_own || now <= late_until)
+#define IN_TIME (now <= late_until)
 #else
-#define IN_TIME (!late_own || now < late_until)
+#define IN_TIME (now < late_until)
 #endif
 
 inline ask_late(w, own_) {

@@ -54,9 +54,9 @@ owed: \
 #define OWED_BEFORE_POLL
 #endif
 #ifdef SILENT
-#define ASKS_WITH_END ends = 1
+#define ASKS_BY_OWN own = 1
 #else
-#define ASKS_WITH_END skip
+#define ASKS_BY_OWN skip
 #endif
 
 proctype Locker(byte me) {
@@ -71,7 +71,7 @@ proctype Locker(byte me) {
   bit owes = 0; /* its client has sent something before */
 #endif
 #ifdef SILENT
-  bit ends = 0; /* what it asks has an end: all but the first script of a wait */
+  bit own = 0; /* it asks by a connection of the proxy's own: all but the first script of a wait may */
 #endif
 #ifdef ONCES
   byte asked = 0, version = 0;                    /* who waited when the value was read, and which it was */
@@ -93,7 +93,7 @@ begin:
        owes = (me == OWED);
 #endif
 #ifdef SILENT
-       ends = 0;
+       own = 0;
 #endif
 #ifdef ONCES
        born[me] = deleted;
@@ -116,14 +116,14 @@ begin:
 #ifdef GIVES_UP
     if :: patience = now :: patience = now + GIVES_UP :: patience = NEVER fi;
 #endif
-    if :: ME_FIRST -> goto look :: else -> ASKS_WITH_END; goto wait_turn fi
+    if :: ME_FIRST -> goto look :: else -> ASKS_BY_OWN; goto wait_turn fi
   }
 look:
   OWED_BEFORE_POLL
 #ifdef SILENT
   if
   :: true
-  :: atomic { !LATE_BUSY && silences < SILENT -> ask_late(me, ends); ends = 1; goto silence }
+  :: atomic { !LATE_BUSY && silences < SILENT -> ask_late(me, own); own = 1; goto silence }
   fi;
 #endif
 #ifdef ONCES
@@ -163,7 +163,7 @@ claim_asked:
     fi
   }
 #else
-  atomic { lock_lua(me, home, FIRST); say_lock(FIRST); look_after(home); answer = r_token; until = r_until; ASKS_WITH_END }
+  atomic { lock_lua(me, home, FIRST); say_lock(FIRST); look_after(home); answer = r_token; until = r_until; ASKS_BY_OWN }
 #endif
   atomic {
     !dead[home];

@@ -25,7 +25,7 @@ mtype late = NOTHING;
 byte silences;
 byte late_of, late_until;
 bit late_req;
-bit late_own;       /* it is no first script of a wait, so that it has an end, and its connection can be lost before it runs */
+bit late_own;       /* it is no first script of a wait, and goes by a connection of the proxy's own, which can be lost before it runs */
 byte late_token;    /* what it has taken */
 byte late_has;      /* what its wait was given */
 bit late_unknown;   /* its waiter has asked again */

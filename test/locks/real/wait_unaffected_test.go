@@ -96,6 +96,29 @@ func (u *waitsAt) thaw() {
 	}
 }
 
+// lose is thaw, but the answers to what was held are lost with all connections.
+func (u *waitsAt) lose() {
+	scripts := func() (n int) {
+		for _, server := range u.servers {
+			n += stat(server.Ask("INFO", "commandstats"), `cmdstat_evalsha:calls=(\d+)`)
+		}
+		return n
+	}
+	before := scripts()
+	for _, link := range u.links {
+		link.HoldReplies()
+		link.Thaw()
+	}
+	testwait.Until(u.t, "scripts have run", func() bool { return scripts() > before })
+	for _, server := range u.servers {
+		server.Ask("PING")
+	}
+	for _, link := range u.links {
+		link.Cut()
+		link.Release()
+	}
+}
+
 // blocked is how many clients are blocked.
 func (u *waitsAt) blocked() (n int) {
 	for _, server := range u.servers {
@@ -147,8 +170,16 @@ func (k waitKind) takenBy(t *testing.T, c *proxytest.Conn) {
 // freeFor is takenBy once nothing has the lock that was on its way when its client had left.
 func (k waitKind) freeFor(t *testing.T, c *proxytest.Conn) {
 	t.Helper()
-	testwait.Until(t, "the lock is free",
-		func() bool { return c.Do("LOCKINFO "+k.lock) == "$-1\r\n" })
+	got := ""
+	defer func() {
+		if t.Failed() {
+			t.Logf("%s: %q", k.lock, got)
+		}
+	}()
+	testwait.Until(t, "the lock is free", func() bool {
+		got = c.Do("LOCKINFO " + k.lock)
+		return got == "$-1\r\n"
+	})
 	k.takenBy(t, c)
 }
 
@@ -157,7 +188,8 @@ var waitScenarios = map[string]func(*testing.T, *waitsAt, *proxytest.Proxy, []wa
 	"blocked":         waitBehindBlocked,
 	"released behind": releaseBehindBlocked,
 	"silent":          waitOnSilent,
-	"silent first":    waitBeginsOnSilent,
+	"silent first":    waitBeginsOnSilent((*waitsAt).thaw),
+	"lost first":      waitBeginsOnSilent((*waitsAt).lose),
 	"late":            waitAnsweredLate,
 }
 
@@ -225,26 +257,33 @@ func waitOnSilent(t *testing.T, u *waitsAt, p *proxytest.Proxy, locks []waitKind
 	}
 }
 
-// The connection of a client is silent before it begins to wait for a lock that is free. A ONCE
-// does not get there: it reads by that connection, as GET does.
-func waitBeginsOnSilent(t *testing.T, u *waitsAt, p *proxytest.Proxy, locks []waitKind) {
-	locks = withoutOnce(locks)
-	var clients []*proxytest.Conn
-	for range locks {
-		c := proxytest.Dial(t, p.Addr)
-		c.Expect("PING", "+PONG\r\n")
-		clients = append(clients, c)
-	}
-	u.freeze()
-	after := proxytest.Dial(t, proxytest.Start(t, u.url, nil).Addr)
-	for i, k := range locks {
-		clients[i].Send(k.command + " WAIT 0")
-		k.releaseBy(after, proxytest.Token(t, clients[i].Reply()))
-		k.takenBy(t, after)
-	}
-	u.thaw()
-	for _, k := range locks {
-		k.freeFor(t, after)
+// The connection of a client is silent before it begins to wait for a lock that is free. It asks by
+// another, is given the lock, and releases it before the first question comes. A ONCE does not get
+// there: it reads by that connection, as GET does.
+func waitBeginsOnSilent(end func(*waitsAt)) func(
+	*testing.T, *waitsAt, *proxytest.Proxy, []waitKind) {
+	return func(t *testing.T, u *waitsAt, p *proxytest.Proxy, locks []waitKind) {
+		locks = withoutOnce(locks)
+		var clients []*proxytest.Conn
+		for range locks {
+			c := proxytest.Dial(t, p.Addr)
+			c.Expect("PING", "+PONG\r\n")
+			clients = append(clients, c)
+		}
+		u.freeze()
+		after := proxytest.Dial(t, proxytest.Start(t, u.url, nil).Addr)
+		for i, k := range locks {
+			clients[i].Send(k.command + " WAIT 0")
+		}
+		for i, k := range locks {
+			k.releaseBy(after, proxytest.Token(t, clients[i].Reply()))
+			k.takenBy(t, after)
+		}
+		end(u)
+		after = proxytest.Dial(t, p.Addr)
+		for _, k := range locks {
+			k.freeFor(t, after)
+		}
 	}
 }
 

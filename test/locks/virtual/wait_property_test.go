@@ -264,19 +264,6 @@ func (w *waitsWorld) note(c *proxytest.Conn, format string, args ...any) {
 	w.log[who] = append(w.log[who], time.Now().Format("05.000000 ")+fmt.Sprintf(format, args...))
 }
 
-// isOfLateQuestion reports whether a lock is held that its client knows nothing of, by what LOCKINFO
-// says. The client was given the lock before. The first question of its wait went by a connection
-// that was silent, and was run only when the lock had been released. Nothing may release what it has
-// taken, since that looks like what the client has.
-func (k *waitedKey) isOfLateQuestion(info string) bool {
-	had, knows := false, false
-	for _, s := range k.held {
-		had = had || strings.Contains(info, "\r\n"+s.addr+"\r\n")
-		knows = knows || strings.Contains(info, fmt.Sprintf("\r\n:%d\r\n", s.token))
-	}
-	return had && !knows
-}
-
 // judge finds out what is left when all clients are gone.
 func (w *waitsWorld) judge() {
 	for name, k := range w.keys {
@@ -291,9 +278,6 @@ func (w *waitsWorld) judge() {
 		c := proxytest.Dial(w.t, w.proxies[0].Addr)
 		if got := c.Do("LOCKINFO " + name); len(got) > 10 {
 			w.t.Log(name, strings.ReplaceAll(got, "\r\n", " "))
-			if k.isOfLateQuestion(got) {
-				k.unknown = start.Add(waitsLease)
-			}
 			for who, lines := range w.log {
 				if strings.Contains(got, "\r\n"+who+"\r\n") {
 					w.t.Log(who, strings.Join(lines, "\n"))

@@ -20,7 +20,7 @@ func (x *exchange) observesForeign(cmd *command, args [][]byte) bool {
 	case foreign.Deletes, foreign.Expires:
 		return slices.ContainsFunc(args[1:], x.server.locks.MayConcern)
 	case foreign.Runs:
-		return x.server.locks.TakesForeign(args) ||
+		return foreign.TakesLock(args) ||
 			x.server.locks.WatchesForeign() && cmd.Keys.Match(args, x.server.locks.MayConcern)
 	case foreign.Replaces:
 		return x.server.locks.Waiting()

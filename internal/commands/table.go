@@ -89,7 +89,7 @@ var table = []Command{
 	{Name: "fcall", Class: Slow, Keys: found(counted(2)), EndsLock: true},
 	{Name: "eval_ro evalsha_ro fcall_ro", Class: Slow, Keys: found(counted(2))},
 	{Name: "script function", Class: Shared},
-	{Name: "script|load", Class: Shared, Nodes: All, Foreign: foreign.Loads},
+	{Name: "script|load", Class: Shared, Nodes: All},
 	{Name: "script|exists", Class: Shared, Nodes: Masters, Join: MinEach},
 	{Name: "script|flush function|load function|delete function|flush function|restore",
 		Class: Shared,

@@ -240,7 +240,7 @@ func checkClass(t *testing.T, e entry, row *Command) {
 			t.Errorf("%s: what it leaves on the connection must be said", e.name)
 		}
 	}
-	if reads := e.is("readonly"); row.Foreign != foreign.None && row.Foreign != foreign.Loads &&
+	if reads := e.is("readonly"); row.Foreign != foreign.None &&
 		(reads || !scripting && !e.is("write")) {
 		t.Errorf("%s can't take a lock: it does not write", e.name)
 	}

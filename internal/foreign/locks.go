@@ -139,7 +139,7 @@ func (l *Locks) Saw(
 	defer l.mu.Unlock()
 	lock := l.locks[id]
 	switch r.Action {
-	case Take, TakeNull, TakeZero, Candidate:
+	case Take, Candidate:
 		if outcome == Yes {
 			l.takenLocked(id, by, r, now)
 		} else if r.Action != Candidate || lock != nil {

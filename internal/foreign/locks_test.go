@@ -48,7 +48,7 @@ func TestLocks(t *testing.T) {
 		{"a", Take, Yes, 30 * time.Second, 0, `k by "a", refused 0: since 0s, 30s left`, false},
 		{"b", Take, No, 30 * time.Second, 1,
 			`k by "a", refused 1: since 1s, 29s left b 1 times in 0s`, false},
-		{"c", TakeNull, No, 0, 2,
+		{"c", Take, No, 0, 2,
 			`k by "a", refused 2: since 2s, 28s left b 1 times in 0s c 1 times in 0s`, false},
 		{"b", Take, No, 30 * time.Second, 3,
 			`k by "a", refused 3: since 3s, 27s left b 2 times in 2s c 1 times in 0s`, false},

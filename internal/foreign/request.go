@@ -3,7 +3,6 @@ package foreign
 import (
 	"bytes"
 	"hash/maphash"
-	"strconv"
 	"time"
 
 	"lockproxy/internal/resp"
@@ -20,7 +19,6 @@ const (
 	Expires       // EXPIRE and the like
 	Deletes       // DEL and the like
 	Runs          // EVAL, EVALSHA
-	Loads         // SCRIPT LOAD
 	Replaces      // GETSET, of the oldest recipes
 )
 
@@ -30,21 +28,29 @@ type Action uint8
 const (
 	Nothing   Action = iota
 	Take             // if it is free
-	TakeNull         // likewise; the reply is null if it has
-	TakeZero         // likewise; the reply is 0 if it has
 	Candidate        // SETNX: a lock once it has a TTL
 	Extend           // to last TTL from now
 	Release
-	// Touch may be any of these, by a script of unknown shape, or by GETSET.
+	// Touch may be any of these, by an unknown script, or by GETSET.
 	Touch
 )
 
 // Takes reports whether the request can take a lock.
-func (a Action) Takes() bool { return a >= Take && a <= Candidate }
+func (a Action) Takes() bool { return a == Take || a == Candidate }
+
+// done is the reply that says that a request has done its work.
+type done uint8
+
+const (
+	positive done = iota // OK, true, or a number greater than 0
+	null
+	zero
+)
 
 // Request is a request as it concerns locks.
 type Request struct {
 	Action
+	done  done
 	Keys  [][]byte      // at most maxKeys
 	TTL   time.Duration // of Take and Extend; 0 is unknown
 	Proof uint64        // hash of the value that is written or compared; 0 for none
@@ -69,11 +75,7 @@ func SetsLock(args [][]byte) bool {
 
 // Read says what a request means. keys are the positions of its keys among args, which begin with
 // the command's name.
-func Read(role Role, args [][]byte, keys []int, shapes *Shapes, now time.Time) (r Request) {
-	if role == Loads && len(args) == 3 {
-		shapes.OfText(args[2])
-		return r
-	}
+func Read(role Role, args [][]byte, keys []int, now time.Time) (r Request) {
 	for _, at := range keys[:min(len(keys), maxKeys)] {
 		r.Keys = append(r.Keys, args[at])
 	}
@@ -95,7 +97,7 @@ func Read(role Role, args [][]byte, keys []int, shapes *Shapes, now time.Time) (
 	case Deletes:
 		r.Action = Release
 	case Runs:
-		r.readScript(args, shapes, now)
+		r.readScript(scriptOf(args), args[3+len(keys):], now)
 	}
 	return r
 }
@@ -113,7 +115,7 @@ func (r *Request) readSet(args [][]byte, now time.Time) {
 		}
 	}
 	if r.Action == Take && option(args, "get") > 0 {
-		r.Action = TakeNull
+		r.done = null
 	}
 }
 
@@ -170,73 +172,19 @@ func after(text []byte, ms, at bool, now time.Time) time.Duration {
 // maxTTL is the longest TTL that a lock is taken to have.
 const maxTTL = 100 * 365 * 24 * time.Hour
 
-// of is the shape of the script of EVAL or EVALSHA.
-func (s *Shapes) of(args [][]byte) (shape Shape, known bool) {
-	if len(args[0]) == len("eval") {
-		return s.OfText(args[1]), true
+// readScript reads the arguments of a script behind its keys.
+func (r *Request) readScript(s script, args [][]byte, now time.Time) {
+	r.Action, r.done = s.Action, s.done
+	if s.done == null {
+		r.Keys = r.Keys[:1] // the others are channels and the like
 	}
-	return s.OfHash(args[1])
-}
-
-// Takes reports whether the script of EVAL or EVALSHA can take a lock. A text is remembered.
-func (s *Shapes) Takes(args [][]byte) bool {
-	if len(args) < 2 {
-		return false
+	if s.value > 0 && s.value <= len(args) {
+		r.Proof = proofOf(args[s.value-1])
 	}
-	shape, _ := s.of(args)
-	return shape.Does == Takes || shape.Does == TakesZero || shape.Does == TakesHash
-}
-
-// readScript reads EVAL and EVALSHA.
-func (r *Request) readScript(args [][]byte, shapes *Shapes, now time.Time) {
-	shape, known := shapes.of(args)
-	rest := args[min(len(args), 3+len(r.Keys)):]
-	r.readArgs(rest, shape.Seconds, now)
-	switch shape.Does {
-	case Takes:
-		r.Action = Take
-	case TakesZero:
-		r.Action = TakeZero
-	case TakesHash:
-		r.Action, r.Keys = TakeNull, r.Keys[:1] // the others are channels and the like
-	case Extends:
-		r.Action = Extend
-	case Frees:
-		r.Action = Release
-	default:
-		r.Action = Touch
-		switch {
-		case known || len(rest) == 0:
-			r.Proof, r.TTL = 0, 0
-		case len(rest) == 1: // compare-and-delete has the value alone
-			r.TTL = 0
-			fallthrough
-		default:
-			r.Proof = proofOf(rest[0])
-		}
+	if s.ttl > 0 && s.ttl <= len(args) {
+		since1970, _ := resp.ParseInt(args[s.ttl-1])
+		r.TTL = after(args[s.ttl-1], !s.seconds, since1970 >= 1e12, now)
 	}
-}
-
-// readArgs finds the holder's value and the TTL among a script's arguments: the value is the first
-// that is no number, the TTL the last that is one, a time from now or since 1970.
-func (r *Request) readArgs(args [][]byte, seconds bool, now time.Time) {
-	for _, arg := range args {
-		n, ok := resp.ParseInt(arg)
-		since1970 := n >= 1e12 || seconds && n >= 1e9 // otherwise more than 30 years from now
-		ttl := after(arg, !seconds || n >= 1e12, since1970, now)
-		switch {
-		case ttl > 0:
-			r.TTL = ttl
-		case r.Proof == 0 && len(arg) > 0 && !ok && !isDecimal(arg):
-			r.Proof = proofOf(arg)
-		}
-	}
-}
-
-// isDecimal reports whether a text is a number with a point, such as a time.
-func isDecimal(text []byte) bool {
-	_, err := strconv.ParseFloat(string(text[:min(len(text), 32)]), 64)
-	return err == nil && bytes.IndexByte(text, '.') > 0
 }
 
 // Outcome is whether a request has done its work.
@@ -249,9 +197,9 @@ const (
 	Yes
 )
 
-// Outcome reads the head of the reply to a request with this action.
-func (a Action) Outcome(h resp.Head) Outcome {
-	null := h.Type == '_' || h.Type == '$' && string(h.Line) == "-1" ||
+// Outcome reads the head of the reply to the request.
+func (r *Request) Outcome(h resp.Head) Outcome {
+	isNull := h.Type == '_' || h.Type == '$' && string(h.Line) == "-1" ||
 		h.Type == '*' && string(h.Line) == "-1"
 	switch {
 	case bytes.HasPrefix(h.Line, wrongType) || bytes.HasPrefix(h.Line, inScript):
@@ -260,11 +208,11 @@ func (a Action) Outcome(h resp.Head) Outcome {
 		return Failed
 	case h.Type == '+' && string(h.Line) == "QUEUED":
 		return Queued
-	case a == TakeNull:
-		return outcome(null)
-	case a == TakeZero:
+	case r.done == null:
+		return outcome(isNull)
+	case r.done == zero:
 		return outcome(h.Type == ':' && string(h.Line) == "0")
-	case null || h.Type == ':' && (string(h.Line) == "0" || bytes.HasPrefix(h.Line, minus)) ||
+	case isNull || h.Type == ':' && (string(h.Line) == "0" || bytes.HasPrefix(h.Line, minus)) ||
 		h.Type == '#' && string(h.Line) == "f":
 		return No
 	}

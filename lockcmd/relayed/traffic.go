@@ -20,8 +20,7 @@ type Traffic struct {
 	*background.Jobs
 	queues *queue.Queues
 	locks  *held.Registry
-	known  *foreign.Locks  // held by foreign clients
-	shapes *foreign.Shapes // of their scripts
+	known  *foreign.Locks // held by foreign clients
 }
 
 func New(
@@ -29,9 +28,7 @@ func New(
 ) *Traffic {
 	known := foreign.NewLocks()
 	known.Watch(foreignJournal{j})
-	return &Traffic{
-		Jobs: bg, queues: qs, locks: locks, known: known, shapes: foreign.NewShapes(),
-	}
+	return &Traffic{Jobs: bg, queues: qs, locks: locks, known: known}
 }
 
 // Counts are those of the locks of foreign clients, when the journal has been told of all that have
@@ -47,9 +44,6 @@ func (f *Traffic) MayConcern(key []byte) bool {
 	return f.known.MayKnow(key) || f.queues.MayWait(key)
 }
 
-// TakesForeign reports whether a script, called by EVAL or EVALSHA, can take a lock.
-func (f *Traffic) TakesForeign(args [][]byte) bool { return f.shapes.Takes(args) }
-
 // ObserveForeign notes a foreign client's request; role is its command's. replied must be called
 // with the head of the reply. It is nil if no lock of the request matters here. ObserveForeign
 // returns at once, and any goroutine can call it.
@@ -57,7 +51,7 @@ func (f *Traffic) ObserveForeign(
 	db int, by foreign.Client, role foreign.Role, args [][]byte, keys *commands.Keys,
 ) (replied func(resp.Head)) {
 	var room [4]int
-	r := foreign.Read(role, args, keys.Positions(args, room[:0]), f.shapes, time.Now())
+	r := foreign.Read(role, args, keys.Positions(args, room[:0]), time.Now())
 	var ids []names.Lock
 	for _, key := range r.Keys {
 		id := names.Lock{DB: db, Key: string(key)}
@@ -70,7 +64,7 @@ func (f *Traffic) ObserveForeign(
 	}
 	r.Keys = nil // they are valid only now
 	return func(h resp.Head) {
-		outcome, now := r.Action.Outcome(h), time.Now()
+		outcome, now := r.Outcome(h), time.Now()
 		if outcome == foreign.Failed {
 			return
 		}

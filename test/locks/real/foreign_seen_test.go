@@ -22,38 +22,7 @@ const (
 		return redis.call("del",KEYS[1]) end return 0`
 	compareAndExtend = `if redis.call("get",KEYS[1]) == ARGV[1] then
 		return redis.call("pexpire",KEYS[1],ARGV[2]) end return 0`
-	hashTake = `if ((redis.call('exists', KEYS[1]) == 0) or (redis.call('hexists', KEYS[1],
-		ARGV[2]) == 1)) then redis.call('hincrby', KEYS[1], ARGV[2], 1); redis.call('pexpire',
-		KEYS[1], ARGV[1]); return nil; end; return redis.call('pttl', KEYS[1]);`
-	hashFree = `if (redis.call('hexists', KEYS[1], ARGV[3]) == 0) then return nil; end;
-		local c = redis.call('hincrby', KEYS[1], ARGV[3], -1);
-		if (c > 0) then redis.call('pexpire', KEYS[1], ARGV[2]); return 0; end;
-		redis.call('del', KEYS[1]); redis.call('publish', KEYS[2], ARGV[1]); return 1;`
-	setTake = `local key = KEYS[1]
-		if redis.call("TYPE", key).ok == "string" then return false end
-		local now = redis.call("TIME")
-		now = now[1] * 1000 + math.floor(now[2] / 1000)
-		redis.call("ZREMRANGEBYSCORE", key, "-inf", now)
-		if redis.call("ZSCORE", key, ARGV[2]) then return true end
-		if redis.call("ZCOUNT", key, "-inf", "+inf") > 0 then return false end
-		redis.call("ZADD", key, now + ARGV[3], ARGV[2])
-		redis.call("ZADD", key, now + ARGV[3], "__write__")
-		redis.call("PEXPIREAT", key, redis.call("ZREVRANGE", key, 0, 0, "WITHSCORES")[2])
-		return true`
-	setFree = `local key = KEYS[1]
-		if redis.call("TYPE", key).ok == "string" then return false end
-		if not redis.call("ZSCORE", key, ARGV[1]) then return false end
-		redis.call("ZREM", key, ARGV[1])
-		redis.call("ZREM", key, "__write__")
-		return true`
-	atTake = `local r = redis.call("SET", KEYS[1], ARGV[1], "NX", "PXAT", ARGV[2])
-		redis.call("GET", KEYS[1])
-		return r`
-	zeroTake = `if redis.call('SETNX', KEYS[1], ARGV[1]) == 1 then
-			redis.call('PEXPIRE', KEYS[1], ARGV[2])
-			return 0
-		end
-		return 1`
+	oneCallTake = `return redis.call("set", KEYS[1], ARGV[1], "NX", "PX", ARGV[2])` // node-redlock's
 )
 
 // foreignRecipe is how a library takes, extends and releases a lock of 300 s. It is
@@ -75,25 +44,18 @@ func foreignRecipes() []foreignRecipe {
 		{name: "SET PXAT NX", take: []any{"SET", "", "me", "NX", "PXAT",
 			time.Now().UnixMilli() + 300000}, taken: "OK",
 			extend: []any{"EXPIRE", "", 600}, free: []any{"UNLINK", ""}},
-		{name: "a hash", take: []any{"EVAL", hashTake, 1, "", 300000, "uuid:1"}, taken: nil,
-			free: []any{"EVAL", hashFree, 2, "", "channel", 0, 300000, "uuid:1"}},
-		{name: "a sorted set", take: []any{"EVAL", setTake, 1, "", "1700000000.5", "me", 300000},
-			taken: int64(1), free: []any{"EVAL", setFree, 1, "", "me"}},
-		{name: "0 is yes", take: []any{"EVAL", zeroTake, 1, "", "me", 300000}, taken: int64(0),
+		{name: "SET NX GET", take: []any{"SET", "", "me", "NX", "GET", "PX", 300000}, taken: nil,
 			extend: []any{"EVAL", compareAndExtend, 1, "", "me", 600000},
 			free:   []any{"EVAL", compareAndDelete, 1, "", "me"}},
-		{name: "an absolute time", take: []any{"EVAL", atTake, 1, "", "me",
-			time.Now().UnixMilli() + 300000}, taken: "OK",
-			free: []any{"EVAL", compareAndDelete, 1, "", "me"}},
+		{name: "a script", take: []any{"EVAL", oneCallTake, 1, "", "me", 300000}, taken: "OK",
+			extend: []any{"EVAL", compareAndExtend, 1, "", "me", 600000},
+			free:   []any{"EVAL", compareAndDelete, 1, "", "me"}},
 	}
 	for i := range list {
 		r := &list[i]
 		for _, word := range r.take {
-			switch word {
-			case "me":
+			if word == "me" {
 				word = "you"
-			case "uuid:1":
-				word = "uuid:2"
 			}
 			r.take2 = append(r.take2, word)
 		}

@@ -206,7 +206,7 @@ func (l oneLock) take(t *turn, tracks bool, then attempted) (Reply, *Step) {
 			return l.readForAll(t, w, func(_ bool, err error) (Reply, *Step) {
 				return then(script.Attempt{}, err)
 			})
-		case a.Token != 0 && w.State().Offered:
+		case a.Token != 0 && !a.Taken && w.State().Offered:
 			// A release that has given w the lock must end before the poll that found it.
 			return t.until(time.Now().Add(l.offerPatience(w)),
 				func(bool) bool { return !w.State().Offered }, taken)

@@ -370,29 +370,36 @@ func TestLockAllIsGivenItsLocksLate(t *testing.T) {
 	}
 }
 
-// A release names a waiter whose first poll is under way. The poll's answer, which finds the lock that
-// the release has given, comes before the release's. The waiter has its lock as soon as that has
-// come.
+// A release names a waiter whose first poll is under way. The poll's answer comes before the release's.
+// If the poll has found the lock that the release has given, the waiter has its lock as soon as the
+// release is answered. If the poll has taken the lock, it does not wait for that: its lease runs.
 func TestHandedOverDuringTheFirstPoll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, end := silentLocks(Config{MaxTimeout: time.Hour})
-		defer end()
-		r := script.Request{Key: "job", Timeout: time.Hour, Connection: "c", Number: "1"}
-		const later = 10 * time.Millisecond
-		s := &slowSession{meanwhile: func() []int64 {
-			offer := l.queues.Of(names.Lock{Key: r.Key}).Offer(names.Identity{}, true, time.Now())
-			time.AfterFunc(later, func() {
-				offer.End(queue.Released{Done: true, Token: 200, Given: 1}, time.Now())
-			})
-			return []int64{200, 0}
-		}}
-		c, began := clientOf(&s.holder), time.Now()
-		reply, step := l.waitStep(c, r, 0)
-		reply = run(t.Context(), c, s, reply, step)
-		if took := time.Since(began); reply.Int != 200 || took != later {
-			t.Errorf("after %v the client is told %+v", took, reply)
-		}
-	})
+	const later = 10 * time.Millisecond
+	for _, poll := range []struct {
+		answer []int64
+		given  int64 // by the release
+		after  time.Duration
+	}{{[]int64{200, 0, 0}, 200, later}, {[]int64{200, 0}, 0, 0}} {
+		synctest.Test(t, func(t *testing.T) {
+			l, end := silentLocks(Config{MaxTimeout: time.Hour})
+			defer end()
+			r := script.Request{Key: "job", Timeout: time.Hour, Connection: "c", Number: "1"}
+			s := &slowSession{meanwhile: func() []int64 {
+				offer := l.queues.Of(names.Lock{Key: r.Key}).Offer(names.Identity{}, true, time.Now())
+				time.AfterFunc(later, func() {
+					offer.End(queue.Released{Done: poll.given != 0, Token: poll.given, Given: 1}, time.Now())
+				})
+				return poll.answer
+			}}
+			c, began := clientOf(&s.holder), time.Now()
+			reply, step := l.waitStep(c, r, 0)
+			reply = run(t.Context(), c, s, reply, step)
+			if took := time.Since(began); reply.Int != 200 || took != poll.after {
+				t.Errorf("%v: after %v the client is told %+v", poll.answer, took, reply)
+			}
+			time.Sleep(later)
+		})
+	}
 }
 
 // refusingSession refuses all scripts and reads, as a server that is loading, after a round trip.

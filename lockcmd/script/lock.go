@@ -63,6 +63,7 @@ type Attempt struct {
 	Made      bool          // ONCE: there is a value, and the claim was not taken
 	Renewed   bool          // its owner had the lock already, and may know the token
 	Before    bool          // this connection was given it before
+	Taken     bool          // an exclusive lock was taken, and not only found
 	Given     int           // how many waiters were given a shared lock, with the first
 	Exclusive bool          // the lock is exclusive, whatever was asked for now
 	Remaining time.Duration // of a held lock
@@ -96,7 +97,7 @@ func (c *Call) Attempt(answer Answer, err error) (a Attempt, failed error) {
 		return a, nil
 	}
 	a.TakenOver, a.Renewed, a.Before = found[1] > 0, third > 0, third == 2
-	a.Given, a.Exclusive = 1, !shared
+	a.Taken, a.Given, a.Exclusive = len(found) == 2, 1, !shared
 	if shared {
 		a.Given = int(found[3])
 	}

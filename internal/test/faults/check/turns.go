@@ -3,7 +3,6 @@
 package check
 
 import (
-	"slices"
 	"time"
 
 	"lockproxy/internal/test/faults/history"
@@ -93,29 +92,50 @@ const recently = time.Second
 // overtaken finds waiters that a LOCK without WAIT, which came well after them, has overtaken.
 func (c *checker) overtaken(key string, ops []history.Op) {
 	var waits []history.Op
+	var first []int64 // since when each was the first of its proxy
 	for _, o := range ops {
 		if o.Kind == history.Lock && o.Wait && !o.HungUp && o.Return != 0 && o.Owner == "" &&
 			o.Outcome != history.Refused {
 			waits = append(waits, o)
+			first = append(first, c.first(o, ops))
 		}
 	}
 	for _, o := range ops {
 		if o.Kind != history.Lock || o.Wait || !o.Acquired() || o.Owner != "" {
 			continue
 		}
-		i := slices.IndexFunc(waits, func(w history.Op) bool { return c.overtakes(o, w) })
 		c.checked("overtaken")
-		if i >= 0 {
+		for i := range waits {
+			if !c.overtakes(o, waits[i], first[i]) {
+				continue
+			}
 			c.violated("overtaken", []history.Op{waits[i], o},
 				"lock %s: client %d at proxy %d did not wait and got token %d, client %d at proxy %d "+
 					"waited for it", key, o.Client, o.Proxy, o.Result, waits[i].Client, waits[i].Proxy)
+			break
 		}
 	}
 }
 
-func (c *checker) overtakes(o, w history.Op) bool {
+// asksNext is how long after those before it were served a waiter asks, at the latest.
+const asksNext = 250 * time.Millisecond
+
+// first is since when a proxy has found the lock held for a waiter: when those before it there were
+// served.
+func (c *checker) first(w history.Op, ops []history.Op) int64 {
+	came := max(w.Call, w.Sent)
+	since := came
+	for _, o := range ops {
+		if o.Kind == history.Lock && o.Wait && o.Acquired() && o.Proxy == w.Proxy &&
+			o.Call < came+c.bounds.Arrival.Nanoseconds() && o.Return > came && o.Return < w.Return {
+			since = max(since, o.Return+asksNext.Nanoseconds())
+		}
+	}
+	return since
+}
+
+func (c *checker) overtakes(o, w history.Op, began int64) bool {
 	margin := c.bounds.Arrival.Nanoseconds()
-	began := max(w.Call, w.Sent)
 	lists := c.worked(o.Call-recently.Nanoseconds(), o.Call, w.Proxy) > recently.Nanoseconds()/2
 	return lists && w.Return > o.Return+margin && c.wellBefore(began, o.Call, w.Proxy) &&
 		!c.broken(w.Call, o.Return, breaksLeases) && !c.broken(began, o.Return, breaksScripts) &&

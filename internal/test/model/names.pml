@@ -24,6 +24,9 @@
 #ifdef UNBLOCKS
 #define MAY_LEAVE /* a waiter can have left the line when it is given the lock */
 #endif
+#ifdef UPGRADES /* so many of the lockers, the first ones, ask to be the only holder when they share the lock */
+#define MAY_UPGRADE(i) ((i) < UPGRADES && WANTS(i) != WRITER)
+#endif
 #ifdef ONCES
 #define MAY_LEAVE
 #endif
@@ -171,4 +174,7 @@ hidden byte exclusion, limit, tokens_rise, own_release, settled, fair, reservati
 #define SEEN_LATE_GRANT    32 /* a late answer gives a waiter the lock that it still waits for */
 #define SEEN_LATE_FREED    33 /* a late answer brings a lock that nobody wants any more */
 #define SEEN_FREED_BY_NAME 34 /* a lock is released that a question took whose answer was lost */
+#define SEEN_UPGRADED      35 /* one of several holders becomes the only one */
+#define SEEN_UPGRADE_OVER  36 /* a holder that waits to be the only one gives that up */
+#define SEEN_BOTH_UPGRADE  37 /* a second one is told that it would wait for the first */
 #define SEEN_WAITS_NO_MORE 22 /* a proxy says that nobody waits there for a lock that is shared */

@@ -14,7 +14,10 @@ const (
 	// A writer that waited at a killed proxy keeps readers out until that proxy's claim is too old.
 	sharedKill = "URGENT WAITS POLLS CHECK_TOKENS CHECK_PROMPT=3 "
 	sharedLate = "WAITS POLLS CHECK_TOKENS "
-	fourCrash  = all + "PROXIES=1 HOLDERS_CRASH SHORT_LOCKS END=5 "
+	// A reader that gives up to wait to be the only holder bars others until its claim is too old.
+	upgradeTime = "URGENT WAITS POLLS CHECK_TOKENS CHECK_PROMPT=3 UPGRADES=2 "
+	upgradeLine = "ENDLESS WAITS UPGRADES=3 PATIENT "
+	fourCrash   = all + "PROXIES=1 HOLDERS_CRASH SHORT_LOCKS END=5 "
 )
 
 func shared() []config {
@@ -36,6 +39,13 @@ func shared() []config {
 		{"shared, in time, waiters leave", sharedTime + readers + "GIVES_UP=1 END=6", "", large},
 		{"shared, in time, a proxy is killed",
 			sharedKill + readers + "PROXY_CRASHES HOLDERS_CRASH END=6", "", normal},
+		{"shared, upgrade, line, one proxy", upgradeLine + readers + "PROXIES=1", "", quick},
+		{"shared, upgrade, line", upgradeLine + apart, "", normal},
+		{"shared, upgrade, in time", upgradeTime + readers + "END=5", "", normal},
+		{"shared, upgrade, in time, limit", upgradeTime + limits + "END=5", "", normal},
+		{"shared, upgrade, in time, holders crash",
+			upgradeTime + apart + "HOLDERS_CRASH SHORT_LOCKS END=5", "", normal},
+		{"shared, upgrade, late", sharedLate + readers + "UPGRADES=2 END=4", "", normal},
 		{"shared, late", sharedLate + readers + "END=4", "", normal},
 	}
 }
@@ -69,6 +79,12 @@ func brokenShared() []config {
 			sharedTime + readers + "GIVES_UP=1 LOOK=3 END=7 BREAK_LEAVES_SILENTLY", "prompt", quick},
 		{"shared, broken: a wake-up puts a look off",
 			sharedTime + fourCrash + "BREAK_WAKE_PUTS_OFF", "prompt", large},
+		{"shared, broken: a reader that is not alone becomes the writer",
+			upgradeTime + readers + "END=6 BREAK_UPGRADE_COUNTS_NOBODY", "exclusion", quick},
+		{"shared, broken: the writer that it becomes keeps its token",
+			upgradeTime + readers + "END=6 BREAK_UPGRADE_KEEPS_TOKEN", "tokens_rise", quick},
+		{"shared, broken: two wait to be the only one",
+			upgradeLine + readers + "PROXIES=1 BREAK_BOTH_WAIT", "deadlock", quick},
 		{"shared, broken: kept for who has left",
 			sharedTime + readers + "GIVES_UP=1 END=6 BREAK_KEEPS_WHAT_LEFT", "no_dead_holder", quick},
 	}
@@ -83,6 +99,12 @@ func seenShared() []config {
 			sharedTime + limits + "HOLDERS_CRASH SHORT_LOCKS END=6 WITNESS=SEEN_PRUNED",
 			"never_seen", normal},
 		{"shared, seen: others keep it", time + "WITNESS=SEEN_LEAVES_OTHERS", "never_seen", normal},
+		{"shared, seen: one becomes the only holder",
+			upgradeTime + readers + "END=6 WITNESS=SEEN_UPGRADED", "never_seen", normal},
+		{"shared, seen: it gives that up",
+			upgradeTime + readers + "END=6 WITNESS=SEEN_UPGRADE_OVER", "never_seen", normal},
+		{"shared, seen: two want it",
+			upgradeTime + readers + "END=6 WITNESS=SEEN_BOTH_UPGRADE", "never_seen", normal},
 		{"shared, seen: a reservation", time + "WITNESS=SEEN_RESERVATION", "never_seen", normal},
 		{"shared, seen: nobody waits any more",
 			time + "GIVES_UP=1 WITNESS=SEEN_WAITS_NO_MORE", "never_seen", normal},

@@ -27,6 +27,29 @@ hidden byte next_, wants_; /* share: who is left, + 1, or 0; what that one wants
 #define NO_LIMIT(p)     (how[p] == READER)
 #define HAS_IT(i)       (h_until[i] > now && h_request[i] == reqs[i])
 
+/* relock.lua: a holder that waits to be the only one is in front of the proxies that wait, as long as it asks again. */
+#ifdef UPGRADES
+byte upgrader, up_seen; /* the locker, + 1; 0: none */
+hidden byte r_up;       /* relock_exclusive_lua: as SCRIPT says */
+#define OTHER_HOLDS(i, a) ((a) != (i) && h_until[a] > now)
+#if LOCKERS > 3
+#define OTHERS_HOLD(i) (OTHER_HOLDS(i, 0) || OTHER_HOLDS(i, 1) || OTHER_HOLDS(i, 2) || OTHER_HOLDS(i, 3))
+#else
+#define OTHERS_HOLD(i) (OTHER_HOLDS(i, 0) || OTHER_HOLDS(i, 1) || OTHER_HOLDS(i, 2))
+#endif
+#define UPGRADING (upgrader > 0 && now - up_seen < FRESH)
+#ifdef BREAK_UPGRADE_BARS_NOBODY
+#define BARRED false
+#else
+#define BARRED UPGRADING
+#endif
+inline no_upgrader() { upgrader = 0; up_seen = 0 }
+#else
+#define UPGRADING false
+#define BARRED false
+inline no_upgrader() { skip }
+#endif
+
 /* unlock.lua: longest. The proxy that has waited longest. */
 inline find_longest() { longest = NOBODY; if :: waiting1 > 0 -> longest = waiting1 - 1 :: else fi }
 
@@ -124,8 +147,8 @@ inline stays_listed(p) { if :: next_ > 0 -> add_rival(p); how[p] = wants_ :: els
 #ifdef BREAK_OVERTAKES_WRITERS
 #define IN_TURN(p, mode) true
 #else
-#define IN_TURN(p, mode) (mode == TRY -> waiting1 == 0 || (waiting1 == p + 1 && waiting2 == 0) : \
-  waiting1 == 0 || waiting1 == p + 1 || (NO_LIMIT(waiting1 - 1) && (waiting2 == 0 || waiting2 == p + 1 || NO_LIMIT(waiting2 - 1))))
+#define IN_TURN(p, mode) (!BARRED && (mode == TRY -> waiting1 == 0 || (waiting1 == p + 1 && waiting2 == 0) : \
+  waiting1 == 0 || waiting1 == p + 1 || (NO_LIMIT(waiting1 - 1) && (waiting2 == 0 || waiting2 == p + 1 || NO_LIMIT(waiting2 - 1)))))
 #endif
 
 /* lock.lua, for the request of locker i at proxy p, and further ones of waiters behind it, and who waits behind these. */
@@ -219,7 +242,7 @@ inline unlock_lua(tok, i, p, kind, list, after) {
         WITNESSED(SEEN_LEAVES_OTHERS);
         r_self = kind == SELF || kind == GAP; answered = 1;
         if
-        :: list > 0 && SHARES(FIRST_OF(list)) && !(kind == FAIR && longest != NOBODY && longest != p) &&
+        :: list > 0 && !BARRED && SHARES(FIRST_OF(list)) && !(kind == FAIR && longest != NOBODY && longest != p) &&
            !(longest != NOBODY && longest != p && how[longest] == WRITER) ->
            share(list, after); r_self = again;
            if :: r_given > 0 -> but_ = p + 1; rivals(but_); stays_listed(p); write_shared(given); r_self = 0 :: else fi
@@ -229,7 +252,7 @@ inline unlock_lua(tok, i, p, kind, list, after) {
         :: r_given == 0 ->
            write_shared(token);
 #ifndef BREAK_TELLS_NOBODY
-           if :: longest != NOBODY && longest != p && how[longest] != WRITER && !dead[longest] -> publish(longest) :: else fi
+           if :: !BARRED && longest != NOBODY && longest != p && how[longest] != WRITER && !dead[longest] -> publish(longest) :: else fi
 #endif
         :: else
         fi
@@ -248,7 +271,7 @@ inline hand_on(p, kind, list, after) {
   but_ = p + 1; rivals(but_);
   reserved_for = 0; lasting_ = RESERVATION;
   if
-  :: waiting1 > 0 && (kind == NONE || kind == SELF || (kind == FAIR && others_first)) -> take_next()
+  :: waiting1 > 0 && (kind == NONE || kind == SELF || (kind == FAIR && others_first)) -> no_upgrader(); take_next()
   :: else
   fi;
   no_holders();
@@ -276,6 +299,46 @@ inline hand_on(p, kind, list, after) {
   fi
 }
 
+#ifdef UPGRADES
+#define SCRIPT_NOT_YOURS 0
+#define SCRIPT_ALONE     1
+#define SCRIPT_SHARED    2
+#define SCRIPT_BOTH      3
+
+/* relock.lua: "exclude", for what token tok of locker i holds. waits: it asks again until nobody else shares the lock. */
+inline exclude_lua(tok, i, waits) {
+  r_token = 0; r_up = SCRIPT_NOT_YOURS;
+  read_lua(); rivals(0);
+  if
+  :: held && state == SHARED && h_until[i] > now && h_token[i] == tok ->
+     count_holders();
+#ifdef BREAK_UPGRADE_COUNTS_NOBODY
+     holders = 1;
+#endif
+     if
+#ifndef BREAK_BOTH_WAIT
+     :: holders > 1 && waits && UPGRADING && upgrader != i + 1 -> WITNESSED(SEEN_BOTH_UPGRADE); r_up = SCRIPT_BOTH
+     :: holders > 1 && waits && !(UPGRADING && upgrader != i + 1) -> upgrader = i + 1; up_seen = now; r_up = SCRIPT_SHARED
+#else
+     :: holders > 1 && waits -> upgrader = i + 1; up_seen = now; r_up = SCRIPT_SHARED
+#endif
+     :: holders > 1 && !waits -> if :: upgrader == i + 1 -> WITNESSED(SEEN_UPGRADE_OVER); no_upgrader() :: else fi; r_up = SCRIPT_SHARED
+     :: else ->
+        if :: upgrader == i + 1 -> WITNESSED(SEEN_UPGRADED); no_upgrader() :: else fi;
+        no_holders(); next_token(); at = now + TIMEOUT_OF(i);
+#ifdef BREAK_UPGRADE_KEEPS_TOKEN
+        given = tok;
+#endif
+        record(given, at, HELD, i, reqs[i]); key = 1;
+        r_token = given; r_up = SCRIPT_ALONE;
+        alone[i] = 1; given_lock(i, at, given)
+     fi
+  :: else
+  fi;
+  kept(); drop_stale(0); drop_stale(PROXIES - 1)
+}
+#endif
+
 /* unlock.lua for proxy p, which gives back what is reserved for it, or says that nobody waits there any more. */
 inline give_back_lua(p) {
   r_token = 0; r_given = 0; r_self = 0;
@@ -302,7 +365,7 @@ inline remove_expired() {
   if
   :: token > 0 && now > forgotten ->
      token = 0; expires = 0; forgotten = 0; state = RELEASED; connection = 0; request = 0; waiting1 = 0; waiting2 = 0;
-     no_holders()
+     no_upgrader(); no_holders()
   :: else
   fi
 }

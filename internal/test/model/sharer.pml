@@ -111,6 +111,9 @@ proctype Locker(byte me) {
   short others = 0;
   mtype kind = NONE;
   bit freed = 0, self = 0, shares = 0;
+#ifdef UPGRADES
+  bit upgraded = 0; /* it has asked to be the only holder */
+#endif
 
 begin:
   if
@@ -119,7 +122,10 @@ begin:
 #ifndef ENDLESS
        rounds++; reqs[me] = 1 - reqs[me];
 #endif
-       wtoken[me] = 0
+       wtoken[me] = 0;
+#ifdef UPGRADES
+       alone[me] = 0; upgraded = 0
+#endif
      }
   OR_SLEEP(begin)
   fi;
@@ -181,6 +187,9 @@ holding:
 #ifdef HOLDERS_CRASH
   :: goto crashed
 #endif
+#ifdef UPGRADES
+  :: atomic { MAY_UPGRADE(me) && !upgraded && !dead[home] -> upgraded = 1; goto upgrading }
+#endif
   OR_SLEEP(holding)
   fi;
 
@@ -188,6 +197,36 @@ releasing:
   atomic { if :: dead[home] && PROXIES > 1 -> home = 1 - home :: else fi };
   releases(me);
   atomic { home = HOME(me); goto begin }
+#ifdef UPGRADES
+upgrading: /* relock.go: beginExclude. Where no time passes it looks when it can be the only one. */
+  if
+  :: atomic {
+       !dead[home] -> exclude_lua(mine, me, 1);
+       printf("%d  locker %d at proxy %d: RELOCK %d EXCLUSIVE WAIT: %d, token %d\n", now, me, home, mine, r_up, r_token);
+       if
+       :: r_up == SCRIPT_SHARED -> until = now + LOOK
+       :: r_up == SCRIPT_ALONE -> mine = r_token; goto holding
+       :: else -> goto holding
+       fi
+     }
+  :: atomic { dead[home] -> goto releasing }
+  fi;
+  if
+#ifdef ENDLESS
+  :: atomic { !OTHERS_HOLD(me) -> until = 0; goto upgrading }
+#else
+  :: atomic { now >= until || dead[home] -> until = 0; goto upgrading }
+#endif
+#ifndef PATIENT
+  :: atomic { /* its time is over */
+       !dead[home] -> until = 0; exclude_lua(mine, me, 0);
+       printf("%d  locker %d at proxy %d: RELOCK %d EXCLUSIVE: %d, token %d\n", now, me, home, mine, r_up, r_token);
+       if :: r_up == SCRIPT_ALONE -> mine = r_token :: else fi;
+       goto holding
+     }
+#endif
+  fi
+#endif
 #ifdef HOLDERS_CRASH
 crashed:
 #endif

@@ -9,8 +9,15 @@ byte highest;        /* the highest token given */
 
 hidden byte a_, next_to;
 
+#ifdef UPGRADES
+bit alone[LOCKERS]; /* a reader that has become the only holder */
+#define EXCLUDES(i) (WANTS(i) == WRITER || alone[i])
+#else
+#define EXCLUDES(i) (WANTS(i) == WRITER)
+#endif
+
 /* Locker i is given the lock: which others hold it then. */
-inline acquired_by_lock(i, until, tok) {
+inline given_lock(i, until, tok) {
   a_ = 0; next_to = 0;
   do
   :: a_ < LOCKERS ->
@@ -18,7 +25,7 @@ inline acquired_by_lock(i, until, tok) {
      :: a_ != i && LIVE(a_) ->
         next_to++;
         if
-        :: WANTS(a_) == WRITER || WANTS(i) == WRITER ->
+        :: EXCLUDES(a_) || EXCLUDES(i) ->
            printf("%d  locker %d has the lock now, which is locker %d's until %d\n", now, i, a_, lease[a_]);
            assert(exclusion)
         :: else
@@ -28,15 +35,16 @@ inline acquired_by_lock(i, until, tok) {
      a_++
   :: else -> break
   od;
-  if :: WANTS(i) != WRITER && next_to >= WANTS(i) -> printf("%d  locker %d is one too many\n", now, i); assert(limit) :: else fi;
+  if :: !EXCLUDES(i) && next_to >= WANTS(i) -> printf("%d  locker %d is one too many\n", now, i); assert(limit) :: else fi;
   if :: wstate[i] != LEFT -> lease[i] = until :: else fi;
 #ifdef CHECK_TOKENS
   if :: tok <= highest -> assert(tokens_rise) :: else fi;
   highest = tok;
 #endif
-  used();
-  count_bypass(i)
+  used()
 }
+
+inline acquired_by_lock(i, until, tok) { given_lock(i, until, tok); count_bypass(i) }
 
 inline renewed(i, until) { if :: LIVE(i) -> lease[i] = until :: else fi }
 

@@ -22,9 +22,9 @@
 //
 // A LOCK … WAIT begins when what its client sent before has been answered, and joins the queue of
 // its lock (package queue). Only the first waiter polls, by a connection of the proxy's own if the
-// client's is silent (own.go). A release, in the same script, hands the lock over to the first waiter of this proxy,
-// or reserves it for one of another proxy, which it notifies by pub/sub. If foreign clients
-// compete, it leaves the lock free for all.
+// client's is silent (own.go). A release, in the same script, hands the lock over to the first waiter
+// of this proxy, or reserves it for one of another proxy, which it notifies by pub/sub. If foreign
+// clients compete, it leaves the lock free for all.
 //
 // # Parts
 //
@@ -42,12 +42,14 @@
 //	held.Renewals         records the locks of connections, and renews session locks
 //	grace.Periods         repairs locks after takeovers
 //	locking, waits        take locks, at once or after others
+//	places                are kept in lines for clients that do not wait
 //	queries               tells users and operators about locks
 //
-// The files are in this order, and know those before them: config, durability, log;
-// observe, history; unlock_call, observe_release, unlock, abandoned, offers; lock, lockall, relock,
-// unlockall; slow, own, wait, claim, poll, place, lockall_wait, once; stats, info, survey, seen_commands,
-// scan; locks. Only unlock and offers know each other.
+// The files are in this order, and know those before them: config, durability; observe, history;
+// unlock_call, observe_release, unlock, abandoned, offers; stats, info, digit_names, lock, lockall,
+// unlockall; slow, wait, own, claim, poll, changed, place, relock, lockall_wait, once; survey,
+// seen_commands, scan; locks. Unlock and offers know each other, and so do the three of a turn: wait,
+// own and claim.
 //
 // # Shared locks, several locks
 //

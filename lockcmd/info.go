@@ -2,7 +2,6 @@ package lockcmd
 
 import (
 	"cmp"
-	"strconv"
 	"time"
 
 	"lockproxy/internal/foreign"
@@ -15,28 +14,6 @@ import (
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
 )
-
-// beginInfo is LOCKINFO.
-func (l *queries) beginInfo(client Client, args [][]byte) *Step {
-	o, err := syntax.ParseInfo(args[1:])
-	if err != nil {
-		return chain.Answered(chain.Failed(err))
-	}
-	key, reply, asked := string(args[0]), l.infoReply, []string(nil)
-	switch o.What {
-	case "HOLDERS":
-		reply, asked = holdersReply, []string{"holders", strconv.Itoa(syntax.MaxCount)}
-	case "WAITERS":
-		reply, asked = l.waitersReply, []string{"waiters"}
-	}
-	if o.Waits {
-		return l.changedStep(client, key, o)
-	}
-	c := l.infoCall(key, asked...)
-	return &Step{Call: &c, Finish: func(answer script.Answer, err error) (Reply, *Step) {
-		return reply(names.Lock{DB: client.As.DB, Key: key}, answer.Value, answer.Failure(err)), nil
-	}}
-}
 
 // infoCall is a call of info.lua.
 func (l *queries) infoCall(key string, asked ...string) script.Call {

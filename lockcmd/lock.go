@@ -45,8 +45,10 @@ type waits struct {
 	notifications *hints.Notifications
 	tracking      *hints.Tracking
 	deadlocks     *search.Deadlocks
-	places        *places
 }
+
+// attempted goes on with what a script has found: another client's lock, or an error.
+type attempted = func(script.Attempt, error) (Reply, *Step)
 
 // beginTry makes a call of lock.lua, which can give a shared lock to others that wait behind, too.
 // tracks is Queues.WaitsAs's, ends Maker.Lock's. It fails in the hold-off after a failover. LOCK

@@ -1,6 +1,7 @@
 package lockcmd
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,6 +37,7 @@ type Locks struct {
 	renewals      *held.Renewals
 	*locking
 	*waits
+	places *places
 	*queries
 	fences *fence.Fences
 }
@@ -67,8 +69,8 @@ func New(
 		common: all, queues: qs, seen: seen, releases: l.releases, renewals: l.renewals,
 		graces: grace.New(all.Jobs),
 	}
-	l.waits = &waits{l.locking, l.notifications, l.tracking, deadlocks,
-		&places{of: map[placeID]*place{}}}
+	l.waits = &waits{l.locking, l.notifications, l.tracking, deadlocks}
+	l.places = &places{waits: l.waits, of: map[placeID]*place{}}
 	l.queries = &queries{common: all, queues: qs, seen: seen, traffic: l.Traffic,
 		releases: l.releases, tracking: l.tracking}
 	l.fences = &fence.Fences{Scripts: all.Scripts, Cluster: cfg.Cluster, Can: cfg.CanFence,
@@ -145,6 +147,27 @@ func (l *Locks) FailedOver() {
 	l.common.holdOff.Store(monotonic.Now() + int64(l.common.cfg.FailoverHold))
 }
 
+// beginLock is LOCK.
+func (l *Locks) beginLock(c Client, args [][]byte) *Step {
+	o, err := syntax.ParseLock(args[1:], l.common.cfg.MaxTimeout)
+	if err == nil {
+		err = l.permit(o)
+	}
+	if err != nil {
+		return chain.Answered(chain.Failed(err))
+	}
+	r := c.Request(string(args[0]), o.Request)
+	switch {
+	case o.Waits:
+		return &Step{Finish: func(script.Answer, error) (Reply, *Step) { return l.waitStep(c, r, o.Wait) }}
+	case o.Place > 0:
+		return &Step{Finish: func(script.Answer, error) (Reply, *Step) { return l.places.placeStep(c, r, o.Place) }}
+	}
+	return l.tryStep(c, r, func(a script.Attempt, err error) (Reply, *Step) {
+		return l.tried(c, lockRequests{r}, a, err)
+	})
+}
+
 func (l *Locks) beginUnlock(c Client, args [][]byte) *Step {
 	p, err := syntax.ParseProof(args[1:], c.Connection)
 	if err != nil {
@@ -163,4 +186,26 @@ func (l *Locks) beginUnlock(c Client, args [][]byte) *Step {
 		}
 		return chain.Int(0)
 	})
+}
+
+// beginInfo is LOCKINFO.
+func (l *Locks) beginInfo(client Client, args [][]byte) *Step {
+	o, err := syntax.ParseInfo(args[1:])
+	if err != nil {
+		return chain.Answered(chain.Failed(err))
+	}
+	key, reply, asked := string(args[0]), l.infoReply, []string(nil)
+	switch o.What {
+	case "HOLDERS":
+		reply, asked = holdersReply, []string{"holders", strconv.Itoa(syntax.MaxCount)}
+	case "WAITERS":
+		reply, asked = l.waitersReply, []string{"waiters"}
+	}
+	if o.Waits {
+		return l.changedStep(client, key, o)
+	}
+	c := l.infoCall(key, asked...)
+	return &Step{Call: &c, Finish: func(answer script.Answer, err error) (Reply, *Step) {
+		return reply(names.Lock{DB: client.As.DB, Key: key}, answer.Value, answer.Failure(err)), nil
+	}}
 }

@@ -17,6 +17,7 @@ import (
 
 // places are those in the lines of locks whose clients do not wait (LOCK … PLACE).
 type places struct {
+	*waits
 	mu sync.Mutex
 	of map[placeID]*place // guarded by mu
 }
@@ -36,9 +37,9 @@ type placeID struct {
 // time is over. It takes the lock under a name that no client has, for as long as it is kept. The
 // next LOCK of its client takes that lock over.
 type place struct {
-	*waits
-	id placeID
-	w  *queue.Waiter
+	places *places
+	id     placeID
+	w      *queue.Waiter
 
 	// Guarded by places.mu:
 	step  *Step  // nil once it no longer waits
@@ -47,23 +48,23 @@ type place struct {
 }
 
 // placeStep is LOCK … PLACE.
-func (l *waits) placeStep(c Client, r script.Request, keep time.Duration) (Reply, *Step) {
+func (ps *places) placeStep(c Client, r script.Request, keep time.Duration) (Reply, *Step) {
 	id := placeID{c.As, r.Key, r.Owner, r.Connection, r.Shared, r.Limit}
 	if r.Owner != "" {
 		id.connection = ""
 	}
-	l.places.mu.Lock()
-	defer l.places.mu.Unlock()
-	if p := l.places.of[id]; p != nil {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if p := ps.of[id]; p != nil {
 		p.advance()
 	}
-	p, held := l.places.of[id], l.heldOff()
+	p, held := ps.of[id], ps.heldOff()
 	if p == nil {
-		return Reply{}, l.tryStep(c, r, func(a script.Attempt, err error) (Reply, *Step) {
+		return Reply{}, ps.tryStep(c, r, func(a script.Attempt, err error) (Reply, *Step) {
 			if err == nil && a.Token == 0 {
-				err = l.takePlace(id, r, keep)
+				err = ps.takePlace(id, r, keep)
 			}
-			return l.tried(c, lockRequests{r}, a, err)
+			return ps.tried(c, lockRequests{r}, a, err)
 		})
 	}
 	p.w.Keep(time.Now().Add(keep))
@@ -73,16 +74,15 @@ func (l *waits) placeStep(c Client, r script.Request, keep time.Duration) (Reply
 	case p.reply.Err == nil && held > 0:
 		return chain.Failed(failure.HeldOffError(held)), nil
 	}
-	delete(l.places.of, id)
+	delete(ps.of, id)
 	if p.reply.Err != nil {
 		return p.reply, nil
 	}
-	return Reply{}, l.takeOver(c, r, keep, lockOf(p.w, p.reply.Int))
+	return Reply{}, ps.takeOver(c, r, keep, lockOf(p.w, p.reply.Int))
 }
 
 // takePlace puts a client into the line, unless another LOCK has done so meanwhile.
-func (l *waits) takePlace(id placeID, r script.Request, keep time.Duration) error {
-	ps := l.places
+func (ps *places) takePlace(id placeID, r script.Request, keep time.Duration) error {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	switch {
@@ -94,12 +94,12 @@ func (l *waits) takePlace(id placeID, r script.Request, keep time.Duration) erro
 	}
 	r.Connection += "p" + r.Number
 	r.Session, r.Longest = false, 0
-	w, at := l.queues.Join(r, id.as, keep, time.Now())
+	w, at := ps.queues.Join(r, id.as, keep, time.Now())
 	w.Keep(time.Now().Add(keep))
-	p := &place{waits: l, id: id, w: w, later: func() {}}
+	p := &place{places: ps, id: id, w: w, later: func() {}}
 	h := &held.Holder{Connection: r.Connection, Addr: r.Client}
-	t := l.newTurn(Client{Holder: h, As: id.as, Waker: p}, w.Wait, 0)
-	t.by, t.silent = oneLock{l, w}, true
+	t := ps.newTurn(Client{Holder: h, As: id.as, Waker: p}, w.Wait, 0)
+	t.by, t.silent = oneLock{ps.waits, w}, true
 	pause := notPolled
 	if at.ForeignTurn {
 		pause = queue.IdlePause()
@@ -114,7 +114,7 @@ func (l *waits) takePlace(id placeID, r script.Request, keep time.Duration) erro
 }
 
 // Wake has the place go on, in a job of its own.
-func (p *place) Wake() { p.Timers.After(0, p.goOn) }
+func (p *place) Wake() { p.places.Timers.After(0, p.goOn) }
 
 func (p *place) goOn(context.Context) {
 	p.places.mu.Lock()
@@ -146,12 +146,12 @@ func (p *place) advance() {
 		return
 	case gone != nil, has && p.w.Renewed, !has && !failure.IsDeadlock(p.reply.Err):
 		if delete(p.places.of, p.id); has {
-			p.releases.startRelease(lockOf(p.w, p.reply.Int), func() {})
+			p.places.releases.startRelease(lockOf(p.w, p.reply.Int), func() {})
 		}
 		return
 	}
 	if !due.IsZero() {
-		p.later = p.Timers.After(max(time.Until(due), time.Millisecond), p.goOn)
+		p.later = p.places.Timers.After(max(time.Until(due), time.Millisecond), p.goOn)
 	}
 }
 
@@ -170,24 +170,24 @@ func (ps *places) leave() (list []*held.Lock) {
 
 // takeOver gives a client the lock that its place has taken. If the place has lost that lock, the
 // client asks as if it had no place.
-func (l *waits) takeOver(
+func (ps *places) takeOver(
 	c Client, r script.Request, keep time.Duration, from *held.Lock,
 ) *Step {
 	lock := &held.Lock{Request: r, As: c.As, Token: from.Token}
-	call := l.Scripts.TakeOver(lock.ID(), lock.Token, r)
+	call := ps.Scripts.TakeOver(lock.ID(), lock.Token, r)
 	a := script.Attempt{Token: lock.Token, Given: 1, Exclusive: !r.Shared, Renewed: true,
 		AskedAt: time.Now()}
 	return &Step{Call: call, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		switch done, err := call.Ints(1, answer, err); {
 		case err != nil:
-			l.releases.startRelease(from, func() {})
-			return l.failed(c, lockRequests{r}, script.Attempt{}, err)
+			ps.releases.startRelease(from, func() {})
+			return ps.failed(c, lockRequests{r}, script.Attempt{}, err)
 		case done[0] == 0:
-			return l.placeStep(c, r, keep)
+			return ps.placeStep(c, r, keep)
 		}
-		if err := l.notConfirmed(&answer, call.Confirm); err != nil {
-			return l.failed(c, lockRequests{r}, a, err)
+		if err := ps.notConfirmed(&answer, call.Confirm); err != nil {
+			return ps.failed(c, lockRequests{r}, a, err)
 		}
-		return l.acquired(c.Holder, []*held.Lock{lock}, a), nil
+		return ps.acquired(c.Holder, []*held.Lock{lock}, a), nil
 	}}
 }

@@ -5,33 +5,10 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
-	"lockproxy/lockcmd/syntax"
 )
-
-// beginLock is LOCK.
-func (l *waits) beginLock(c Client, args [][]byte) *Step {
-	o, err := syntax.ParseLock(args[1:], l.cfg.MaxTimeout)
-	if err == nil {
-		err = l.permit(o)
-	}
-	if err != nil {
-		return chain.Answered(chain.Failed(err))
-	}
-	r := c.Request(string(args[0]), o.Request)
-	switch {
-	case o.Waits:
-		return &Step{Finish: func(script.Answer, error) (Reply, *Step) { return l.waitStep(c, r, o.Wait) }}
-	case o.Place > 0:
-		return &Step{Finish: func(script.Answer, error) (Reply, *Step) { return l.placeStep(c, r, o.Place) }}
-	}
-	return l.tryStep(c, r, func(a script.Attempt, err error) (Reply, *Step) {
-		return l.tried(c, lockRequests{r}, a, err)
-	})
-}
 
 // waitStep is LOCK … WAIT, or ONCE … WAIT, for patience; 0 is forever.
 func (l *waits) waitStep(
@@ -166,9 +143,6 @@ func (l oneLock) pauseAfter(a script.Attempt, quiet, before, again bool) time.Du
 func (l *waits) goesOn(w *queue.Wait, err error) bool {
 	return l.isTransient(err) && (l.cfg.Moves || !w.SilentTooLong(err, time.Now()))
 }
-
-// attempted goes on with what a script has found: another client's lock, or an error.
-type attempted = func(script.Attempt, error) (Reply, *Step)
 
 // poll tries to take the lock for the waiter, which is first. tracks says that it may poll seldom
 // from now on.

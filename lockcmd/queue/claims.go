@@ -47,37 +47,6 @@ func (c *claims) look(now time.Time) {
 	}
 }
 
-// untilClaim is the time until a claim about the lock is looked at, limit if there is none.
-func (q Queue) untilClaim(limit time.Duration, now time.Time) time.Duration {
-	q.all.mu.Lock()
-	defer q.all.mu.Unlock()
-	if line := q.all.of[q.id]; line != nil && line.claims.pending {
-		return min(limit, max(line.claims.due.Sub(now), 0))
-	}
-	return limit
-}
-
-// Reserved notes another proxy's claim that the lock with a hash is reserved for the first waiter,
-// which polls. If nobody waits, left says that somebody has until lately, and for which lock, as
-// whom: it may be reserved for that waiter. It says so once.
-func (qs *Queues) Reserved(
-	hash names.Hash, now time.Time,
-) (id names.Lock, as names.Identity, left bool) {
-	id, waits := qs.waited.Find(hash)
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	line := qs.of[id]
-	switch {
-	case !waits || line == nil:
-		id, as, left = qs.left.take(hash)
-	case line.claims.come(now):
-		line.pollNow()
-	default:
-		line.wakeFirst()
-	}
-	return id, as, left
-}
-
 // leftLocks are those for which clients have waited until lately, and as whom.
 type leftLocks struct {
 	of    map[names.Hash]leftLock

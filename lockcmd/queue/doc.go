@@ -26,6 +26,6 @@
 // but to compute. Callers say what time it is. What is left to chance is how long the pauses
 // between polls are, so that clients do not poll all at once.
 //
-// The files know those before them: pause, claims, waiter, keep, queue (one queue), foreign, delayed,
-// queues, all, hints, release, poll, refuse, show. Only a Wait points back, to its Queues.
+// The files know those before them: pause, claims, waiter, queue (one queue), foreign, delayed, queues,
+// keep, watch, release, all, hints, refuse, outage, poll, show. Only a Wait points back, to its Queues.
 package queue

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"lockproxy/internal/foreign"
+	"lockproxy/internal/names"
 )
 
 // MayBeFree makes the first waiter poll.
@@ -103,4 +104,25 @@ func (q Queue) ForeignAnswered(action foreign.Action, taken, released bool, now 
 	if released || maybe && line.touched(now) {
 		line.pollNow()
 	}
+}
+
+// Reserved notes another proxy's claim that the lock with a hash is reserved for the first waiter,
+// which polls. If nobody waits, left says that somebody has until lately, and for which lock, as
+// whom: it may be reserved for that waiter. It says so once.
+func (qs *Queues) Reserved(
+	hash names.Hash, now time.Time,
+) (id names.Lock, as names.Identity, left bool) {
+	id, waits := qs.waited.Find(hash)
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	line := qs.of[id]
+	switch {
+	case !waits || line == nil:
+		id, as, left = qs.left.take(hash)
+	case line.claims.come(now):
+		line.pollNow()
+	default:
+		line.wakeFirst()
+	}
+	return id, as, left
 }

@@ -13,11 +13,15 @@ import (
 func (w *Waiter) PollInterval(
 	remaining time.Duration, followed bool, now time.Time,
 ) time.Duration {
-	pause, qs := IdlePause(), w.queues
-	if !followed && qs.Of(w.ID()).ForeignCompete(now) {
+	pause, qs, id := IdlePause(), w.queues, w.ID()
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	if !followed && qs.foreign.compete(id, now) {
 		pause = jitter(minForeignPoll, maxForeignPoll)
 	}
-	pause = qs.Of(w.ID()).untilClaim(pause, now)
+	if line := qs.of[id]; line != nil && line.claims.pending {
+		pause = min(pause, max(line.claims.due.Sub(now), 0))
+	}
 	// Expired means now >= value, on a clock of whole milliseconds.
 	return min(pause, max(remaining-qs.ways.RoundTrip(w.Key), 0)+time.Millisecond)
 }
@@ -178,9 +182,6 @@ func (w *Waiter) SettleLate(
 	}
 	return list
 }
-
-// has reports whether w was granted the lock with this token.
-func (w *Waiter) has(token int64) bool { return w.state == granted && w.Token == token }
 
 // Serve gives w the value that it waited for, and all with its login that have waited for it since
 // before it was asked for. given says that a release had given w the lock, which it does not need.

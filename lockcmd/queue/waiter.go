@@ -212,3 +212,6 @@ func (w *Waiter) enough() int {
 	}
 	return least
 }
+
+// has reports whether w was granted the lock with this token.
+func (w *Waiter) has(token int64) bool { return w.state == granted && w.Token == token }

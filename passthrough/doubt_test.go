@@ -32,7 +32,7 @@ func (c *scriptedClient) routes(t *testing.T) {
 	if err == ErrWaits {
 		err = c.Route(context.Background(), Shared, nil)
 	}
-	if err != nil && c.Status().Lost == false {
+	if err != nil && c.Lost() == false {
 		t.Fatal(err)
 	}
 }
@@ -189,8 +189,8 @@ func TestDoubtfulSubscriberIsClosed(t *testing.T) {
 		c.c.mu.Unlock()
 		s.lanes.door.says(says, 0)
 		c.homes.closeIdle() // as its timer does
-		if closed := says == loginFirst; c.Status().Lost != closed {
-			t.Errorf("says %v: closed %v", says, c.Status().Lost)
+		if closed := says == loginFirst; c.Lost() != closed {
+			t.Errorf("says %v: closed %v", says, c.Lost())
 		}
 		c.End(AtOnce)
 		c.Wait()

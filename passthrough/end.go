@@ -10,9 +10,11 @@ import (
 	"lockproxy/internal/panics"
 )
 
+// Lost reports whether the upstream connection was lost: the session must end WhenAnswered.
+func (p *Pipe) Lost() bool { return p.c.over.Load() }
+
 // Status has the facts about a Pipe that a session needs in addition to State.
 type Status struct {
-	Lost      bool   // the upstream connection was lost: the session must end WhenAnswered
 	Owes      bool   // the client is owed a visible reply
 	Idle      bool   // no request is without a reply, visible or not
 	Given     uint64 // bytes for the client so far, read or not
@@ -24,7 +26,7 @@ type Status struct {
 func (p *Pipe) Status() (s Status) {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	s.Lost, s.Writes = p.c.route == gone, p.c.writes
+	s.Writes = p.c.writes
 	s.Owes, s.Idle = p.c.within || p.c.pending.owes(), p.c.pending.empty()
 	_, s.Given, s.ClientErr = p.c.out.status()
 	return s

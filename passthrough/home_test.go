@@ -198,7 +198,7 @@ func TestMultiOnALostHome(t *testing.T) {
 	}
 	c.Relay(Request{Raw: []byte("MULTI\r\n"), Expect: Expect{Effect: commands.Multi}}, nil)
 	c.Relay(Request{Raw: []byte("SET\r\n")}, nil)
-	if !c.Status().Lost {
+	if !c.Lost() {
 		t.Error("the session goes on")
 	}
 	if err := c.Route(context.Background(), Home, nil); err == nil {

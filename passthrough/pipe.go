@@ -333,6 +333,7 @@ func (p *Pipe) Flush(it *eventloop.Iteration) (all bool) {
 	}
 	if it != nil {
 		if p.homes.closeCallsLocked(); p.c.pending.fresh || len(p.homes.unsent) == 0 {
+			p.atHome = p.c.route != byLane
 			return !p.c.pending.fresh
 		}
 		it.Flush()

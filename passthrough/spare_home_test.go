@@ -52,7 +52,7 @@ func TestUnneededHomeIsCut(t *testing.T) {
 			}
 			home.Close()
 			testwait.For(t, "the home has ended", ended)
-			if lost := c.Status().Lost; lost != test.closed {
+			if lost := c.Lost(); lost != test.closed {
 				t.Fatalf("the client is closed: %v", lost)
 			}
 			if !test.closed {
@@ -107,7 +107,7 @@ func TestIdleHomeIsClosed(t *testing.T) {
 			c.c.mu.Unlock()
 			home.Close()
 			testwait.For(t, "the home has ended", ended)
-			if lost := c.Status().Lost; lost != test.closed {
+			if lost := c.Lost(); lost != test.closed {
 				t.Errorf("the client is closed: %v", lost)
 			}
 			c.End(AtOnce)

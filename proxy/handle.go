@@ -67,7 +67,7 @@ const (
 func (d *dispatcher) handleWhole(it *eventloop.Iteration) verdict {
 	// A batch that is open has not been relayed yet.
 	for d.in.start < d.in.end && (it == nil || !d.locks.begun.alone()) &&
-		(it != nil || d.batch.requests > 0 || !d.pipe.Status().Lost) {
+		(it != nil || d.batch.requests > 0 || !d.pipe.Lost()) {
 		if it != nil && d.batch.requests == maxBatch {
 			break
 		}
@@ -104,7 +104,7 @@ func (d *dispatcher) handleWhole(it *eventloop.Iteration) verdict {
 			if it != nil {
 				return goesOn // it has to wait for them
 			}
-			if d.locks.finishLocks(false); d.pipe.Status().Lost {
+			if d.locks.finishLocks(false); d.pipe.Lost() {
 				break
 			}
 		}

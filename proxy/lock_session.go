@@ -31,7 +31,7 @@ func (s lateScript) Answer() (a script.Answer, err error) {
 
 // failure is err, which says if the session has lost the upstream.
 func (s *lockSession) failure(err error) error {
-	if err != nil && s.pipe.Status().Lost {
+	if err != nil && s.pipe.Lost() {
 		return failure.SessionLost(err)
 	}
 	return err

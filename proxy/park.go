@@ -34,7 +34,7 @@ func (s *session) Ready(it *eventloop.Iteration, arrived bool) (next eventloop.N
 		switch {
 		case s.locks.begun.asleep():
 			return eventloop.Stay
-		case s.locks.begun.stuck(), s.pipe.Status().Lost:
+		case s.locks.begun.stuck(), s.pipe.Lost():
 			return eventloop.Leave
 		}
 	}

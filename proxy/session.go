@@ -100,7 +100,7 @@ func (s *session) run() (parked bool) {
 				s.tryClose(asked)
 		}
 		s.in.unhandled = s.locks.begun.asleep()
-		if !s.in.unhandled && s.pipe.Status().Lost { // the only check: a lost Pipe needs no input
+		if !s.in.unhandled && s.pipe.Lost() { // the only check: a lost Pipe needs no input
 			s.linger()
 		}
 		if s.in.readErr == nil && s.park() {

@@ -76,7 +76,7 @@ func (x *exchange) uselessness() error {
 	switch {
 	case x.in.gone(), x.client.drains():
 		return failure.ErrGone
-	case x.pipe.Status().Lost:
+	case x.pipe.Lost():
 		return failure.ErrLost
 	}
 	return nil

@@ -116,15 +116,8 @@ func (c *client) asideLocked(e pendingReply, raw []byte) (sent bool) {
 	if !c.canAskLocked() || !c.setRoute(byHome) {
 		return false
 	}
-	h := c.home
 	c.pending.push(e)
-	n, err := h.tryWrite(raw)
-	if !h.writesAtOnce() {
-		n, err = h.rw.Write(raw) // it finds room: nothing was sent that has not been answered
-	}
-	if err != nil || n < len(raw) {
-		h.Close() // the reader reports the loss
-	}
+	c.home.writeIdle(raw)
 	return true
 }
 

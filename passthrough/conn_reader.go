@@ -75,6 +75,17 @@ func (r *connReader) tryWrite(b []byte) (n int, err error) {
 	return r.atOnce.TryWrite(b)
 }
 
+// writeIdle writes a request where nothing was sent that has not been answered: it finds room.
+func (r *connReader) writeIdle(raw []byte) {
+	n, err := r.tryWrite(raw)
+	if !r.writesAtOnce() {
+		n, err = r.rw.Write(raw)
+	}
+	if err != nil || n < len(raw) {
+		r.Close() // the reader reports the loss
+	}
+}
+
 // writeFailed ends the connection after a write that has failed. If Redis has closed it, what it said
 // before is still read, such as why: a Unix socket fails at the first write after that.
 func (r *connReader) writeFailed(err error) {

@@ -31,6 +31,10 @@
 // that serve the client later are set up so. While there are few, a client that needs a home later
 // has it before a command of its own shows that one is opened, as MONITOR does.
 //
+// A login of which lanes are open is put to a judge, a connection that only takes logins, one
+// client's at a time (judges). The lanes serve the client then. It gets its home when it needs one,
+// or stays (Pipe.OpenOwn): from then on Redis knows that it is there. Every other login takes a home.
+//
 // Route chooses home or lane, by the request (Way) and by State. A lane serves a client that Redis
 // has admitted, whose home is in the state of a new connection, and to which its home owes nothing.
 // Likewise the home serves only once the lane owes the client nothing. The lane leads to the same
@@ -73,6 +77,7 @@
 //   - Pool.open, while a lane is opened: DialTimeout. Pool.Close.
 //   - Pool.look, while a new connection shows where it leads: DialTimeout. Pool.Close.
 //   - Pool.fillSpare, while a home of a client to come is opened: DialTimeout. Pool.Close.
+//   - Pool.openJudge, while a judge is opened: DialTimeout. Pool.Close.
 //   - Pool.dropLocked, while such homes are closed that nobody is to have. Pool.Close.
 //   - Pool.giveBack, while a home is made as new: DialTimeout. Pool.Close.
 //   - door.askLocked, while Redis is asked whether it lets new clients in: DialTimeout. Pool.Close.

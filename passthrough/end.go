@@ -180,9 +180,10 @@ func (p *Pipe) Wait() {
 		p.homes.idleTimer.Stop() // it does nothing once the client is disconnected
 	}
 	p.c.closeHomeLocked()
+	last := p.homes.lastHome
 	p.c.mu.Unlock()
-	if p.homes.lastHome != nil {
-		<-p.homes.lastHome.ended
+	if last != nil {
+		<-last.ended
 	}
 	p.c.mu.Lock()
 	lane := p.lanes.lane

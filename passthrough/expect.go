@@ -26,6 +26,7 @@ type Expect struct {
 	// must not wait, nor call a Pipe.
 	Replied func(resp.Head)
 
-	held  int      // bytes of the request that it keeps in memory
-	shows *numbers // told when the request is sent and answered; nil if it does not show any
+	judged bool     // by a judge: after an error nothing has changed
+	held   int      // bytes of the request that it keeps in memory
+	shows  *numbers // told when the request is sent and answered; nil if it does not show any
 }

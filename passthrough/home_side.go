@@ -4,6 +4,7 @@ package passthrough
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"lockproxy/internal/eventloop"
@@ -19,6 +20,9 @@ type homeSide struct {
 	unsent    []byte      // not yet sent
 	calls     callBatch   // go behind unsent
 	idleTimer *time.Timer // calls closeIdle; nil if nothing does
+	opens     sync.Mutex  // held while a home is opened, by the session or by OpenOwn
+	judgedAt  int64       // when a judge took its login, as monotonic.Now; 0 once it has a home
+	refused   bool        // Redis does not accept the client's login any more
 }
 
 // openHome opens the home and sets it up as the client has set up the last one. A dialled one has
@@ -27,6 +31,11 @@ func (s *homeSide) openHome(ctx context.Context, dialled bool) error {
 	loopguard.MayWait()
 	defer s.c.waits()()
 	begun := time.Now()
+	s.opens.Lock()
+	defer s.opens.Unlock()
+	if s.useHome() { // OpenOwn has opened it
+		return nil
+	}
 	if s.lastHome != nil {
 		s.c.out.addMustRead(1) // its reader may wait for the client
 		<-s.lastHome.ended
@@ -73,19 +82,26 @@ func (s *homeSide) takeHome() (taken bool) {
 
 // beginHome makes a connection the client's home. It does not wait.
 func (s *homeSide) beginHome(found spare) {
+	s.c.mu.Lock()
+	h := s.beginHomeLocked(found)
+	s.c.mu.Unlock()
+	s.begun(h)
+}
+
+// beginHomeLocked is beginHome with mu held. begun must be called once it is not.
+func (s *homeSide) beginHomeLocked(found spare) *home {
 	h := &home{c: s.c, phase: held, heardAt: found.heardAt, given: found}
 	if found.waited {
 		h.said = more // an error that comes first is no refusal of the connection
 	}
 	h.init(found.Conn, h, minBuf, s.c.pool.loops)
-	s.c.mu.Lock()
 	if s.c.where.known {
 		s.c.writes = max(s.c.writes, Elsewhere)
 		if found.server.Differs(s.c.where.server) || s.c.pool.newest.elsewhere(&s.c.where) {
 			s.c.writes = Unknown
 		}
 	}
-	s.c.home, s.lastHome = h, h
+	s.c.home, s.lastHome, s.judgedAt = h, h, 0
 	s.c.pending.set(spent, false) // it was about the one before
 	if found.doubt != 0 {
 		s.c.doubt.Store(uint64(found.doubt))
@@ -102,7 +118,11 @@ func (s *homeSide) beginHome(found spare) {
 	default:
 		s.idleTimer.Reset(every)
 	}
-	s.c.mu.Unlock()
+	return h
+}
+
+// begun begins to read a home.
+func (s *homeSide) begun(h *home) {
 	s.c.pool.homes.open.Add(1)
 	s.c.pool.homes.opened.Add(1)
 	h.start() // until conn ends: End closes conn, and Wait waits

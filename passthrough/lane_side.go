@@ -66,7 +66,7 @@ func (s *laneSide) chooseLocked(r *Request) (to laneChoice) {
 	if way == Greets {
 		to.kind = poolKey{Identity: r.after(c.pending.Identity), Greets: true}
 		to.shares = to.shares && c.home == nil && !c.pool.Upstream.IsCluster() &&
-			c.pool.homes.open.Load() > calmHomes
+			(c.pending.own() || c.pool.homes.open.Load() > calmHomes)
 	}
 	to.waits = to.apart || c.pool.Upstream.LearnsByLogin()
 	return to
@@ -183,9 +183,6 @@ func (p *Pipe) leaveLaneLocked(it *eventloop.Iteration) (left bool) {
 // would have to wait.
 func (s *laneSide) leaveLane(it *eventloop.Iteration) (left bool) {
 	l := s.lane
-	if l == nil {
-		return true
-	}
 	s.c.mu.Lock()
 	s.flushLocked()
 	for s.c.inFlight > 0 && s.c.route != gone {
@@ -198,6 +195,9 @@ func (s *laneSide) leaveLane(it *eventloop.Iteration) (left bool) {
 	}
 	s.lane = nil
 	s.c.mu.Unlock()
+	if l == nil { // a judge may have owed something
+		return true
+	}
 	if s.c.pool.laneBroke(l) {
 		s.c.mu.Lock()
 		s.c.writes = Unknown

@@ -28,7 +28,8 @@ const (
 var ErrClosed = errors.New("connection closed")
 
 // Pipe is one session's way to Redis. Only the reader of the client may call its methods (the
-// session's goroutine, or the event loop in its place), except Push, State, and End with AtOnce.
+// session's goroutine, or the event loop in its place), except Push, State, OpenOwn, and End with
+// AtOnce.
 type Pipe struct {
 	c         client
 	lanes     laneSide
@@ -72,15 +73,19 @@ func NewPipe(lanes *Pool, client net.Conn, direct *socket.Socket, encode func(er
 // function that is called when the wait has ended. Call OnWait before the first request.
 func (p *Pipe) OnWait(begins func() (end func())) { p.c.onWait = begins }
 
-// Enter begins for a new client. If Redis lets in new clients, this one needs no home yet. Otherwise
-// it gets one at once, where Redis itself answers it.
+// Enter begins for a new client. If Redis lets in new clients, or those that log in, this one needs
+// no home yet. Otherwise it gets one at once, where Redis itself answers it.
 func (p *Pipe) Enter(ctx context.Context) {
 	if p.c.pool.LanesPerKey > 0 && p.c.pool.sharing.allowed() {
-		if said, of := p.c.pool.admits(); said == admitted {
+		switch said, of := p.c.pool.admits(); said {
+		case admitted:
 			p.c.mu.Lock()
 			defer p.c.mu.Unlock()
 			p.c.pending.Admitted = true
 			p.c.doubt.Store(uint64(of))
+			p.c.pool.wantSpares()
+			return
+		case loginFirst: // its first request can be a login
 			p.c.pool.wantSpares()
 			return
 		}
@@ -110,6 +115,8 @@ const (
 	// Apart is Shared also for a client with CLIENT TRACKING, if a lane can be had and the home owes
 	// nothing: what the proxy itself reads for the client is not tracked.
 	Apart
+	// for Send: a login, by a judge if that is possible, otherwise by the home
+	Login
 )
 
 // ErrWaits is the outcome of what would have to wait in an event loop. Nothing was done: the
@@ -133,6 +140,12 @@ func (p *Pipe) Route(ctx context.Context, way Way, it *eventloop.Iteration) erro
 func (p *Pipe) Send(ctx context.Context, r Request, it *eventloop.Iteration) error {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
+	if r.Way == Login {
+		if asked, err := p.judgeLocked(&r, it); asked || err != nil {
+			return err
+		}
+		r.Way = Home
+	}
 	err := p.routeLocked(ctx, &r, it)
 	if err == nil && !p.relayLocked(r, it) {
 		return ErrWaits

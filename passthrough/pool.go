@@ -60,6 +60,7 @@ type Pool struct {
 	opening    distance // of what takes a new connection and questions by it
 	homes      homes
 	door       door
+	judges     judges
 	spares     spares
 	numbers    numbers
 	outage     outageCheck
@@ -69,10 +70,11 @@ type Pool struct {
 	cancel     context.CancelFunc
 
 	mu      sync.Mutex
-	groups  map[poolKey]*laneGroup // guarded by mu
-	refused map[poolKey]time.Time  // guarded by mu; when Redis refused the login
-	leaves  uint64                 // guarded by mu; how often a session has left a lane
-	closed  bool                   // guarded by mu
+	groups  map[poolKey]*laneGroup    // guarded by mu
+	logins  map[upstream.Identity]int // guarded by mu; how many lanes each has: see loginOf
+	refused map[poolKey]time.Time     // guarded by mu; when Redis refused the login
+	leaves  uint64                    // guarded by mu; how often a session has left a lane
+	closed  bool                      // guarded by mu
 	// guarded by mu; when a lane last ended that the pool had not closed
 	laneLost time.Time
 	term     uint64 // guarded by mu; see laneReadOnly
@@ -109,8 +111,8 @@ type opening struct {
 
 // NewPool returns a Pool without connections.
 func NewPool(cfg Config) *Pool {
-	p := &Pool{Config: cfg, groups: map[poolKey]*laneGroup{}, refused: map[poolKey]time.Time{},
-		outage: newOutageCheck()}
+	p := &Pool{Config: cfg, groups: map[poolKey]*laneGroup{}, logins: map[upstream.Identity]int{},
+		refused: map[poolKey]time.Time{}, outage: newOutageCheck()}
 	p.unread.limit, p.unread.dropped = cfg.MaxUnread, cfg.OnDropped
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
@@ -276,6 +278,7 @@ func (p *Pool) open(key poolKey, group *laneGroup) {
 	l := newLane(key, conn, p)
 	l.server, l.term = server, term
 	group.lanes = append(group.lanes, l)
+	p.logins[loginOf(key.Identity)]++
 	p.goroutines.Add(1)
 	l.onEnd = func(err error) {
 		if fault := panics.In(err); fault != nil { // in its connections to a cluster's nodes
@@ -305,6 +308,10 @@ func (p *Pool) remove(l *lane) {
 	group := p.groups[l.key]
 	group.lanes = slices.DeleteFunc(group.lanes, func(other *lane) bool { return other == l })
 	p.dropEmptyLocked(l.key, group)
+	login := loginOf(l.key.Identity)
+	if p.logins[login]--; p.logins[login] == 0 {
+		delete(p.logins, login)
+	}
 }
 
 // leave records that a session does not use its lane any more. A lane without sessions is kept for
@@ -373,6 +380,7 @@ func (p *Pool) Close() {
 		l.Close()
 	}
 	p.spares.close()
+	p.judges.close()
 	p.door.close()
 	p.goroutines.Wait()
 }

@@ -75,10 +75,8 @@ func (p *Pool) popSpare(letIn bool) (found spare, ok bool) {
 			continue
 		}
 		s.list = slices.Delete(s.list, i, i+1)
-		at := whereabouts{server: found.server, known: true}
-		ok = ok && found.term == term && !p.newest.elsewhere(&at) &&
-			found.numbersShown == p.numbers.shown.Load() &&
-			monotonic.Since(found.heardAt) < p.spareLife() && upstream.Fresh(found.Conn)
+		ok = ok && p.isCurrent(&found, term) && found.numbersShown == p.numbers.shown.Load() &&
+			upstream.Fresh(found.Conn)
 		if !ok {
 			useless = append(useless, found)
 		}
@@ -91,6 +89,14 @@ func (p *Pool) popSpare(letIn bool) (found spare, ok bool) {
 	}
 	p.dropLocked(useless)
 	return found, ok
+}
+
+// isCurrent reports whether a spare leads where new connections do, and is not silent for too long.
+// term is Pool.term.
+func (p *Pool) isCurrent(s *spare, term uint64) bool {
+	at := whereabouts{server: s.server, known: true}
+	return s.term == term && !p.newest.elsewhere(&at) &&
+		monotonic.Since(s.heardAt) < p.spareLife()
 }
 
 // dropLocked closes spares that nobody is to have. It does not wait for their end. spares.mu is held.
@@ -243,6 +249,8 @@ func (p *Pool) findHome(
 // dialHome opens a connection for a home.
 func (p *Pool) dialHome(ctx context.Context, setup upstream.Setup) (net.Conn, error) {
 	conn, err := p.Upstream.Dial(ctx, setup)
-	p.OnDial(err)
+	if !upstream.IsLoginDemand(err) || loginOf(setup.Identity) == loginOf(p.Upstream.Initial) {
+		p.OnDial(err) // otherwise only the login that a client has sent is refused
+	}
 	return conn, err
 }

@@ -203,6 +203,7 @@ func neverRan(h resp.Head) bool {
 // HELLO logs in and sets a name before it checks its further arguments.
 func (s *State) failed(e Expect) {
 	switch {
+	case e.judged:
 	case e.Effect == commands.StickyState:
 		s.set(stickyState, true)
 	case e.Effect == commands.Hello && (e.Text != nil || e.Change == nil || e.Change.LoggedIn):

@@ -117,8 +117,8 @@ func (d *dispatcher) awaitReplies() { d.x.await(d.pipe.Barrier()) }
 func (d *dispatcher) relay(r passthrough.Request) {
 	switch r.Effect {
 	case commands.Auth, commands.Hello:
-		if r.Way == passthrough.Home {
-			d.x.route(r.Way, nil) // what sets up the home is sent first
+		if r.Way == passthrough.Home || d.pipe.HomeConn() != nil {
+			d.x.route(passthrough.Home, nil) // what sets up the home is sent first
 		}
 		d.awaitReplies()
 	case commands.Unanswered:

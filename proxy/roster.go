@@ -1,12 +1,15 @@
 package proxy
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net"
 	"slices"
 	"sync"
 	"time"
+
+	"lockproxy/internal/loopguard"
 )
 
 // serverState is how far a Server is on its way to its end. It only grows.
@@ -83,6 +86,26 @@ func (r *roster) list() []*session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Keys(r.sessions))
+}
+
+// openEvery is how often homes are opened for clients that stay without.
+const openEvery = 5 * time.Second
+
+// openHomes calls passthrough.Pipe.OpenOwn for all clients, until ctx ends.
+func (r *roster) openHomes(ctx context.Context) {
+	loopguard.MayWait()
+	tick := time.NewTicker(openEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			for _, sess := range r.list() {
+				sess.pipe.OpenOwn()
+			}
+		}
+	}
 }
 
 // remove removes a session that has ended; count counts what it has carried.

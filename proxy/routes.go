@@ -75,6 +75,11 @@ func inspectLogin(r passthrough.Request, args [][]byte) passthrough.Request {
 	}
 	if login.Password != nil {
 		r.Way = passthrough.Home
+		// AUTH password, AUTH user password, HELLO version AUTH user password: one that fails has
+		// changed nothing. Up to Redis 7.0, HELLO with more can have set a name.
+		if n := len(args); n == 2 || n == 3 || n == 5 {
+			r.Way = passthrough.Login
+		}
 	}
 	return r
 }

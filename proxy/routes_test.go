@@ -14,7 +14,7 @@ import (
 // Which way each request goes, by its name and its arguments.
 func TestRouteOf(t *testing.T) {
 	own, shared, scripts := passthrough.Home, passthrough.Shared, passthrough.Scripts
-	greets := passthrough.Greets
+	greets, login := passthrough.Greets, passthrough.Login
 	for _, c := range []struct {
 		request string
 		way     passthrough.Way
@@ -60,8 +60,14 @@ func TestRouteOf(t *testing.T) {
 		{"client reply skip", own, commands.ReplySkip},
 		{"client reply maybe", own, commands.StickyState},
 		{"select 1", greets, commands.Select},
-		{"auth a", own, commands.Auth},
-		{"hello 3 auth a b", own, commands.Hello},
+		{"auth a", login, commands.Auth},
+		{"auth a b", login, commands.Auth},
+		{"auth a b c", own, commands.Auth},
+		{"hello 3 auth a b", login, commands.Hello},
+		{"hello 3 auth a b setname x", own, commands.Hello}, // see inspectLogin
+		{"hello 3 setname x auth a b", own, commands.Hello},
+		{"hello 3 auth a b nonsense", own, commands.Hello},
+		{"hello 3 auth a b auth a c", own, commands.Hello},
 		{"select x", own, commands.Select},
 		{"hello 3", greets, commands.Hello},
 		{"reset", own, commands.Reset},

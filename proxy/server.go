@@ -143,6 +143,7 @@ func (s *Server) start(sockets bool) {
 	}
 	s.following.Go(func() { s.cfg.Upstream.Follow(s.ctx, s.log, s.locks.FailedOver) })
 	s.following.Go(func() { s.endStuck(s.ctx) })
+	s.following.Go(func() { s.openHomes(s.ctx) })
 }
 
 // Shutdown stops accepting. It closes each connection between two commands, once all requests of

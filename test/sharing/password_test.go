@@ -158,7 +158,7 @@ func TestPasswordChangedUnderManyClients(t *testing.T) {
 	for range clients {
 		c := proxytest.Dial(t, p.Addr)
 		c.Expect("AUTH ann old", "+OK\r\n")
-		c.Expect("PING", "+PONG\r\n")
+		c.Expect("UNWATCH", "+OK\r\n") // by its home, which it would not get later
 		all = append(all, c)
 	}
 	admin.Expect("ACL SETUSER ann resetpass >new", "+OK\r\n")

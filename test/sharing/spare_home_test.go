@@ -22,6 +22,7 @@ func TestSilentHomesAreCut(t *testing.T) {
 	clients := []*proxytest.Conn{proxytest.SharedClient(t, p.Addr), proxytest.Dial(t, p.Addr)}
 	clients[1].Expect("AUTH ann pw", "+OK\r\n")
 	for _, c := range clients {
+		c.Expect("UNWATCH", "+OK\r\n") // by its home, as what follows then
 		c.Expect("CLIENT SETNAME me", "+OK\r\n")
 		c.Expect("PING", "+PONG\r\n") // its home says which server it leads to
 	}

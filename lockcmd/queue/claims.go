@@ -1,10 +1,6 @@
 package queue
 
-import (
-	"time"
-
-	"lockproxy/internal/names"
-)
+import "time"
 
 // Anybody who may use the channel of this proxy can tell it that a lock is free or reserved for it.
 // That is a claim, and the first waiter's poll shows whether it is true. Claims cost no more than
@@ -45,43 +41,4 @@ func (c *claims) look(now time.Time) {
 		c.due = now.Add(min(firstDoubt<<min(c.wrong, 8), maxDoubt))
 		c.wrong++
 	}
-}
-
-// leftLocks are those for which clients have waited until lately, and as whom.
-type leftLocks struct {
-	of    map[names.Hash]leftLock
-	order [maxLeft]names.Hash
-	next  int
-}
-
-type leftLock struct {
-	names.Lock
-	as names.Identity
-}
-
-const (
-	// maxLeft bounds the locks that are remembered, the last ones. A reservation of another ends by
-	// itself.
-	maxLeft = 1024
-	// maxLeftName bounds their names, bytes.
-	maxLeftName = 1024
-)
-
-func (l *leftLocks) add(id names.Lock, as names.Identity) {
-	if len(id.Key) > maxLeftName {
-		return
-	}
-	hash := id.Hash()
-	if _, known := l.of[hash]; !known {
-		delete(l.of, l.order[l.next])
-		l.order[l.next] = hash
-		l.next = (l.next + 1) % maxLeft
-	}
-	l.of[hash] = leftLock{id, as}
-}
-
-func (l *leftLocks) take(hash names.Hash) (id names.Lock, as names.Identity, is bool) {
-	one, is := l.of[hash]
-	delete(l.of, hash)
-	return one.Lock, one.as, is
 }

@@ -110,7 +110,36 @@ func TestReservationsOfWaitersThatHaveLeft(t *testing.T) {
 	for i := range maxLeft {
 		wait(fmt.Sprint(i))
 	}
-	if _, _, left := qs.Reserved(first.Hash(), now); left || len(qs.left.of) > maxLeft {
-		t.Errorf("%d locks are remembered, and the first of %d more: %v", len(qs.left.of), maxLeft, left)
+	if _, _, left := qs.Reserved(first.Hash(), now); left || len(qs.byHash) > maxLeft {
+		t.Errorf("%d locks are remembered, and the first of %d more: %v", len(qs.byHash), maxLeft, left)
+	}
+}
+
+// A lock that clients wait for again is found, however many others were left since they first did.
+// When they leave again, it is the last one.
+func TestAQueueThatWasLeftIsInUseAgain(t *testing.T) {
+	now, qs := time.Now(), New(&background.Ways{})
+	join := func(key string) *Waiter {
+		r := script.Request{Key: key, Connection: "c", Number: "1"}
+		w, _ := qs.Join(r, names.Identity{}, 0, now)
+		return w
+	}
+	join("job").End(nil)
+	w := join("job")
+	for i := range maxLeft {
+		join(fmt.Sprint(i)).End(nil)
+	}
+	if _, _, left := qs.Reserved(w.ID().Hash(), now); left || !w.State().PollNow {
+		t.Errorf("left %v, %+v", left, w.State())
+	}
+	w.End(nil)
+	for i := range maxLeft - 1 {
+		join(fmt.Sprint(i)).End(nil)
+	}
+	if _, _, left := qs.Reserved(w.ID().Hash(), now); !left {
+		t.Error("it is not remembered as the last one")
+	}
+	if len(qs.byHash) != maxLeft-1 || qs.left.Len() != maxLeft-1 {
+		t.Errorf("%d are remembered, %d as left", len(qs.byHash), qs.left.Len())
 	}
 }

@@ -112,17 +112,17 @@ func (q Queue) ForeignAnswered(action foreign.Action, taken, released bool, now 
 func (qs *Queues) Reserved(
 	hash names.Hash, now time.Time,
 ) (id names.Lock, as names.Identity, left bool) {
-	id, waits := qs.waited.Find(hash)
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	line := qs.of[id]
-	switch {
-	case !waits || line == nil:
-		id, as, left = qs.left.take(hash)
+	switch line := qs.byHash[hash]; {
+	case line == nil:
+	case line.leftAt != nil:
+		qs.forgetLocked(line)
+		return line.id, line.leftAs, true
 	case line.claims.come(now):
 		line.pollNow()
 	default:
 		line.wakeFirst()
 	}
-	return id, as, left
+	return id, as, false
 }

@@ -16,7 +16,6 @@ import (
 type Queues struct {
 	waiters    atomic.Int64          // for any lock, and those that watch one
 	waitedKeys *foreign.Filter       // of all queues
-	waited     names.Index           // likewise
 	hears      func(key string) bool // see Hears
 	ways       distance
 	delayed    delayedSets
@@ -29,7 +28,9 @@ type Queues struct {
 	began   time.Time                 // guarded by mu; when the first of all joined
 	joined  time.Duration             // guarded by mu; the sum of when waits joined, since began
 	asking  map[string]*Wait          // guarded by mu; by the connection
-	left    leftLocks                 // guarded by mu
+
+	byHash map[names.Hash]*waitQueue // guarded by mu; those in of, and in left
+	left   list.List                 // guarded by mu; of *waitQueue, in the order of their ends
 
 	watching map[names.Lock]map[*Wait]struct{} // guarded by mu; see Queue.Watch
 }
@@ -44,7 +45,7 @@ func New(ways distance) *Queues {
 	return &Queues{
 		waitedKeys: foreign.NewFilter(), ways: ways, hears: func(string) bool { return false },
 		of: map[names.Lock]*waitQueue{}, foreign: foreignClients{}, asking: map[string]*Wait{},
-		left:     leftLocks{of: map[names.Hash]leftLock{}},
+		byHash:   map[names.Hash]*waitQueue{},
 		watching: map[names.Lock]map[*Wait]struct{}{},
 	}
 }
@@ -153,10 +154,11 @@ func (qs *Queues) JoinAll(
 func (qs *Queues) queueLocked(id names.Lock) *waitQueue {
 	q := qs.of[id]
 	if q == nil {
-		q = &waitQueue{lease: MaxPoll}
+		q = &waitQueue{id: id, hash: id.Hash(), lease: MaxPoll}
 		qs.of[id] = q
 		qs.waitedKeys.Add(id.Key, 1)
-		qs.waited.Add(id, 1)
+		qs.forgetLocked(qs.byHash[q.hash])
+		qs.byHash[q.hash] = q
 	}
 	return q
 }
@@ -216,10 +218,30 @@ func (qs *Queues) leaveLocked(w *Waiter) (missed bool) {
 		return false
 	}
 	delete(qs.of, w.ID())
-	qs.left.add(w.ID(), w.As)
 	qs.waitedKeys.Add(w.Key, -1)
-	qs.waited.Add(w.ID(), -1)
+	if q.leftAs, q.leftAt = w.As, qs.left.PushBack(q); len(w.Key) > maxLeftName {
+		qs.forgetLocked(q)
+	} else if qs.left.Len() > maxLeft {
+		qs.forgetLocked(qs.left.Front().Value.(*waitQueue))
+	}
 	return w.state != granted && (w.pollNow || q.listed)
+}
+
+const (
+	// maxLeft bounds the queues that are remembered although all waiters have left them, the last
+	// ones. A reservation of another lock ends by itself.
+	maxLeft = 1024
+	// maxLeftName bounds the names of their locks, bytes.
+	maxLeftName = 1024
+)
+
+// forgetLocked forgets a queue that all waiters have left. It leaves one in use alone, which is that
+// of another lock with the same hash. mu is held.
+func (qs *Queues) forgetLocked(q *waitQueue) {
+	if q != nil && q.leftAt != nil {
+		delete(qs.byHash, q.hash)
+		qs.left.Remove(q.leftAt)
+	}
 }
 
 // GiveUp notes that w does not want the lock that it has been handed.

@@ -4,7 +4,6 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"strconv"
-	"sync"
 )
 
 // Hash names a lock in messages that others can read, without telling its name: unlock.lua makes
@@ -24,39 +23,4 @@ func ParseHash(text string) (h Hash, ok bool) {
 	}
 	_, err := hex.Decode(h[:], []byte(text))
 	return h, err == nil
-}
-
-// Index finds locks by their hashes. The zero value is empty.
-type Index struct {
-	mu    sync.Mutex
-	locks map[Hash]indexed // guarded by mu
-}
-
-type indexed struct {
-	Lock
-	n int
-}
-
-// Add adds a lock n times, or with a negative n takes it out.
-func (x *Index) Add(l Lock, n int) {
-	hash := l.Hash()
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	one := indexed{l, x.locks[hash].n + n}
-	if one.n <= 0 {
-		delete(x.locks, hash)
-		return
-	}
-	if x.locks == nil {
-		x.locks = map[Hash]indexed{}
-	}
-	x.locks[hash] = one
-}
-
-// Find returns the lock with a hash.
-func (x *Index) Find(hash Hash) (l Lock, ok bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	one, ok := x.locks[hash]
-	return one.Lock, ok
 }

@@ -21,24 +21,3 @@ func TestHash(t *testing.T) {
 		}
 	}
 }
-
-func TestIndex(t *testing.T) {
-	var x Index
-	a, b := Lock{Key: "a"}, Lock{DB: 1, Key: "a"}
-	find := func(l Lock, want bool) {
-		t.Helper()
-		if got, ok := x.Find(l.Hash()); ok != want || ok && got != l {
-			t.Errorf("%v: %v, %v", l, got, ok)
-		}
-	}
-	find(a, false)
-	x.Add(a, 1)
-	x.Add(a, 1)
-	x.Add(b, 1)
-	x.Add(a, -1)
-	find(a, true)
-	find(b, true)
-	x.Add(a, -1)
-	find(a, false)
-	find(b, true)
-}

@@ -30,18 +30,27 @@ type Sessions struct {
 	// onLost notes that a session has lost a lock. ended says that none here has it any more.
 	onLost func(kind journal.Kind, lock *Lock, ended bool)
 
-	total  atomic.Int64
-	keys   *foreign.Filter // so that it is cheap to see that a relayed command concerns none
-	hashes names.Index
+	total atomic.Int64
+	keys  *foreign.Filter // so that it is cheap to see that a relayed command concerns none
+
+	mu     sync.Mutex
+	byHash map[names.Hash]counted // guarded by mu
 
 	lines  sync.Map // of verifyLine, by the part of the slots
 	sweeps atomic.Int32
 }
 
+// counted is a lock that n sessions have.
+type counted struct {
+	names.Lock
+	n int
+}
+
 func NewSessions(
 	bg *background.Jobs, r *Registry, onLost func(journal.Kind, *Lock, bool),
 ) *Sessions {
-	return &Sessions{Jobs: bg, registry: r, onLost: onLost, keys: foreign.NewFilter()}
+	return &Sessions{Jobs: bg, registry: r, onLost: onLost, keys: foreign.NewFilter(),
+		byHash: map[names.Hash]counted{}}
 }
 
 // Full reports whether there are as many session locks as there may be.
@@ -54,7 +63,14 @@ func (s *Sessions) All() []*Lock { return s.registry.allSessions() }
 func (s *Sessions) Count(id names.Lock, n int) {
 	s.total.Add(int64(n))
 	s.keys.Add(id.Key, int32(n))
-	s.hashes.Add(id, n)
+	hash := id.Hash()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n += s.byHash[hash].n; n > 0 {
+		s.byHash[hash] = counted{id, n}
+	} else {
+		delete(s.byHash, hash)
+	}
 }
 
 // AnySession reports whether a client here has a session lock.
@@ -90,7 +106,10 @@ func (s *Sessions) sweep(why Loss) {
 
 // VerifyHash is VerifySessions for the lock with a hash.
 func (s *Sessions) VerifyHash(hash names.Hash, why Loss) {
-	if id, is := s.hashes.Find(hash); is {
+	s.mu.Lock()
+	id, is := s.byHash[hash]
+	s.mu.Unlock()
+	if is {
 		s.VerifySessions(id.DB, []string{id.Key}, why)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"lockproxy/internal/names"
 	"lockproxy/internal/test/testwait"
 	"lockproxy/lockcmd/background"
 )
@@ -42,5 +43,29 @@ func TestQuestionsWaitForAnswers(t *testing.T) {
 	testwait.Until(t, "all are asked", func() bool { return asked.Load() == locks })
 	if most.Load() > maxVerifying {
 		t.Errorf("%d at a time", most.Load())
+	}
+}
+
+// A lock is found by its hash as long as a session has it.
+func TestSessionLocksAreFoundByHash(t *testing.T) {
+	s := newTestSessions(t)
+	a, b := names.Lock{Key: "a"}, names.Lock{DB: 1, Key: "a"}
+	find := func(id names.Lock, want int) {
+		t.Helper()
+		if got := s.byHash[id.Hash()]; got.n != want || want > 0 && got.Lock != id {
+			t.Errorf("%v: %+v, want %d sessions", id, got, want)
+		}
+	}
+	find(a, 0)
+	s.Count(a, 1)
+	s.Count(a, 1)
+	s.Count(b, 1)
+	s.Count(a, -1)
+	find(a, 1)
+	find(b, 1)
+	s.Count(a, -1)
+	find(b, 1)
+	if len(s.byHash) != 1 {
+		t.Errorf("%+v", s.byHash)
 	}
 }

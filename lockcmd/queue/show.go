@@ -42,13 +42,13 @@ func (q Queue) Line() Line {
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
 	if line := q.all.of[q.id]; line != nil {
-		return line.line(q.id)
+		return line.line()
 	}
 	return Line{Lock: q.id}
 }
 
-func (q *waitQueue) line(id names.Lock) Line {
-	l := Line{Lock: id, Waiters: q.len()}
+func (q *waitQueue) line() Line {
+	l := Line{Lock: q.id, Waiters: q.len()}
 	if first := q.first(); first != nil {
 		l.Oldest = first.Joined
 	}
@@ -59,8 +59,8 @@ func (q *waitQueue) line(id names.Lock) Line {
 func (qs *Queues) Lines() (list []Line) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	for id, q := range qs.of {
-		list = append(list, q.line(id))
+	for _, q := range qs.of {
+		list = append(list, q.line())
 	}
 	return list
 }

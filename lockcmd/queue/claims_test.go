@@ -143,3 +143,28 @@ func TestAQueueThatWasLeftIsInUseAgain(t *testing.T) {
 		t.Errorf("%d are remembered, %d as left", len(qs.byHash), qs.left.Len())
 	}
 }
+
+// If two locks have the same hash, the queue of the second does not end that of the first.
+func TestLocksWithTheSameHash(t *testing.T) {
+	now, qs := time.Now(), New(&background.Ways{})
+	join := func(key string) *Waiter {
+		r := script.Request{Key: key, Connection: key, Number: "1"}
+		w, _ := qs.Join(r, names.Identity{}, 0, now)
+		return w
+	}
+	first, hash := join("first"), names.Lock{Key: "second"}.Hash()
+	line := qs.of[first.ID()]
+	line.hash, qs.byHash[hash] = hash, line
+	second := join("second")
+	if _, _, left := qs.Reserved(hash, now); left || !second.State().PollNow {
+		t.Errorf("left %v, %+v", left, second.State())
+	}
+	first.End(nil)
+	if !second.State().First {
+		t.Errorf("%+v", second.State())
+	}
+	second.End(nil)
+	if qs.left.Len() != 2 || len(qs.of) != 0 {
+		t.Errorf("%d were left, %d are in use", qs.left.Len(), len(qs.of))
+	}
+}

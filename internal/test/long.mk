@@ -54,7 +54,7 @@ long-redis-suite-cluster: deps ## 15 min: the same in front of a cluster of thre
 
 # See docs/compatibility.md. VERSIONS="trixie/redis-server" names servers, PACKAGES=./test/relay packages.
 long-versions: deps ## 40 min: all tests that start servers, with each Redis and Valkey of Debian; a table
-	GO="$(GO)" PACKAGES="$(PACKAGES)" bash internal/test/testredis/versions.sh $(VERSIONS)
+	$(NORACE) GO="$(GO)" PACKAGES="$(PACKAGES)" bash internal/test/testredis/versions.sh $(VERSIONS)
 
 # Masters die, stop and are replaced, and slots and nodes move. It prints what was counted; see
 # docs/cluster.md. CLUSTER=TestClusterLocksGoOn is half a minute of it.

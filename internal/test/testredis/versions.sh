@@ -62,7 +62,6 @@ run() {
 	cat "$work/out" >>"$log"
 }
 
-export GORACE=atexit_sleep_ms=0 GOFLAGS='-trimpath -gcflags=all=-dwarf=false "-ldflags=-s -w"'
 $go build -o "$work" ./cmd/lockproxy
 for package in $packages; do
 	name=${package#./}

@@ -27,7 +27,7 @@ long-rights: deps ## 30 min: each client can do exactly what its login allows, f
 		$(GO) test -race -count=1 -timeout 0 -run '^TestRights$$' -v ./test/cluster || exit 1; done
 
 # Those that compare the proxy with Redis, and those that attack it.
-DIFFERENTIAL = ^TestDifferential(StateAfterErrors)?$$
+DIFFERENTIAL = ^Test(Differential(StateAfterErrors|Cluster)?|Introspection.*)$$
 long-dedicated: deps ## 8 min: the tests of the relay with a connection to Redis for each client
 	LOCKPROXY_TEST_UPSTREAM_MODE=dedicated $(GO) test -tags memory -race -count=1 -timeout 0 -run 'Differential|Upstream|Hostile|Attack|Limits|Leak' \
 		./test/relay ./test/sharing ./test/locks/real

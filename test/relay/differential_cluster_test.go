@@ -1,3 +1,5 @@
+//go:build !race
+
 package relay_test
 
 import (
@@ -45,7 +47,8 @@ var diffNotOnClusters = map[string]string{
 
 // TestDifferentialCluster holds the conversations about data with a redis-server and, through the
 // proxy, with a cluster, and compares the replies byte for byte. On both sides all keys of a
-// conversation are in one slot, so that no command fails because of several slots.
+// conversation are in one slot, so that no command fails because of several slots. The race detector
+// watches the same paths in test/cluster.
 func TestDifferentialCluster(t *testing.T) {
 	t.Parallel()
 	nodes := proxytest.SixNodes(t)

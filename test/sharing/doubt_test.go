@@ -36,33 +36,35 @@ func letInByAnOlderAnswer(t *testing.T, p *proxytest.Proxy, servers []*testredis
 		}
 	}
 	everywhere("ACL SETUSER ann on >pw ~* &* +@all")
-	for _, last := range []string{"GET a", "CLIENT SETNAME me", "SUBSCRIBE c", "MULTI", "WATCH a", "CLIENT ID"} {
-		for letIn := 0; letIn == 0; {
-			early := proxytest.Dial(t, p.Addr)
-			early.Expect("SET a b", "+OK\r\n")
-			everywhere("ACL SETUSER default off")
-			clients := []*proxytest.Conn{early}
-			for range 3 {
-				c := proxytest.Dial(t, p.Addr)
-				if got := c.Do("GET a"); !strings.HasPrefix(got, "-NOAUTH") {
-					letIn++
-				}
-				c.Do(last)
-				clients = append(clients, c)
+	states := []string{"GET a", "CLIENT SETNAME me", "SUBSCRIBE c", "MULTI", "WATCH a", "CLIENT ID"}
+	for letIn := map[string]bool{}; len(letIn) < len(states); {
+		early := proxytest.Dial(t, p.Addr)
+		early.Expect("SET a b", "+OK\r\n")
+		everywhere("ACL SETUSER default off")
+		clients := []*proxytest.Conn{early}
+		for _, last := range states {
+			if letIn[last] {
+				continue
 			}
-			late := clients[1:]
-			testwait.Until(t, last+": nobody stays who came too late", func() bool {
-				// Others come meanwhile.
-				new := proxytest.Dial(t, p.Addr)
-				new.Do("GET a")
-				new.Close()
-				late = outsiders(late)
-				return len(late) == 0
-			})
-			everywhere("ACL SETUSER default on")
-			for _, c := range clients { // there can be many rounds
-				c.Close()
+			c := proxytest.Dial(t, p.Addr)
+			if got := c.Do("GET a"); !strings.HasPrefix(got, "-NOAUTH") {
+				letIn[last] = true
 			}
+			c.Do(last)
+			clients = append(clients, c)
+		}
+		late := clients[1:]
+		testwait.Until(t, "nobody stays who came too late", func() bool {
+			// Others come meanwhile.
+			new := proxytest.Dial(t, p.Addr)
+			new.Do("GET a")
+			new.Close()
+			late = outsiders(late)
+			return len(late) == 0
+		})
+		everywhere("ACL SETUSER default on")
+		for _, c := range clients { // there can be many rounds
+			c.Close()
 		}
 	}
 }

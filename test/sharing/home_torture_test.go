@@ -34,7 +34,7 @@ func TestHomeTorture(t *testing.T) {
 	var asked atomic.Int64
 	var killed atomic.Int32
 	killing.Go(func() { // ends with stop
-		for awaitAsked(&asked, 100+rand.Int64N(1000), stop) {
+		for awaitAsked(&asked, 100+rand.Int64N(400), stop) {
 			killed.Add(1)
 			switch rand.IntN(12) {
 			default:

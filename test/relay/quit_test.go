@@ -34,7 +34,7 @@ func TestQuitIsAlwaysAnswered(t *testing.T) {
 func TestQuitBehindALargeLogin(t *testing.T) {
 	t.Parallel()
 	p := proxytest.Start(t, testredis.Start(t).URL(), nil)
-	for range 20 {
+	for range 6 {
 		c := proxytest.Dial(t, p.Addr)
 		login := strings.Repeat("v", 2<<20)
 		c.Send("AUTH default "+login, "ECHO "+login, "PING", "QUIT")

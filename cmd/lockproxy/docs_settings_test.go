@@ -45,6 +45,7 @@ func TestSettingsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	flags := parser.Model.DefaultCmd.Flags
+	defaults := parsed(t)
 	for _, flag := range flags {
 		row, found := rows[flag.Name]
 		if flag.Name == "help" || flag.Hidden {
@@ -66,7 +67,8 @@ func TestSettingsAreDocumented(t *testing.T) {
 				flag.Group.Title)
 		}
 		if flag.Name != "config" {
-			takenOver := exampleIsTakenOver(t, flag.Name, strings.Trim(row.example, "`"))
+			takenOver := exampleIsTakenOver(t, defaults, flag.Name,
+				strings.Trim(row.example, "`"))
 			if marked := strings.HasPrefix(row.when, "**R** "); marked != takenOver {
 				t.Errorf("--%s: SIGHUP takes it over: %v, and the page says %v", flag.Name,
 					takenOver, marked)
@@ -80,27 +82,30 @@ func TestSettingsAreDocumented(t *testing.T) {
 
 // exampleIsTakenOver reads a line of a configuration file, which must set just this, to something
 // else than the default, and reports whether SIGHUP would take it over.
-func exampleIsTakenOver(t *testing.T, name, example string) bool {
+func exampleIsTakenOver(t *testing.T, before *options, name, example string) bool {
 	t.Helper()
-	parsed := func(args ...string) *options {
-		asked := &program{}
-		parser, err := newParser(asked, io.Discard, func(int) {})
-		if err == nil {
-			_, err = parser.Parse(append([]string{"--tls-cert=of-others.pem"}, args...))
-		}
-		if err != nil {
-			t.Errorf("%s: %v", example, err)
-		}
-		return &asked.Serve.options
-	}
-	before, after := parsed(), parsed("--config", configFile(t, example))
+	after := parsed(t, "--config", configFile(t, example))
 	after.Config = ""
 	if name == "tls-cert" {
-		after = parsed("--tls-cert=cert.pem")
+		after = parsed(t, "--tls-cert=cert.pem")
 	}
 	if changed := difference(before, after); !slices.Equal(changed, []string{name}) {
 		t.Errorf("%s sets %q", example, changed)
 	}
 	next := before.with(after)
 	return slices.Contains(difference(before, &next), name)
+}
+
+// parsed is what a command line asks for.
+func parsed(t *testing.T, args ...string) *options {
+	t.Helper()
+	asked := &program{}
+	parser, err := newParser(asked, io.Discard, func(int) {})
+	if err == nil {
+		_, err = parser.Parse(append([]string{"--tls-cert=of-others.pem"}, args...))
+	}
+	if err != nil {
+		t.Errorf("%q: %v", args, err)
+	}
+	return &asked.Serve.options
 }

@@ -77,8 +77,9 @@ compile:
 	@$(NORACE) GOGC=400 $(GO) list -export -deps -test $(NORACE_PACKAGES) >/dev/null
 
 # The pauses of the shell are those of people who read, and some steps count on them.
-test-pages: deps ## 2 min: what README and docs show is typed into a shell, and prints what they say
-	$(RACE) $(GO) test -tags pages -vet=off -count=1 -timeout 10m -run '^TestPages$$' ./cmd/lockproxy
+test-pages: deps ## 1 min: what README and docs show is typed into a shell, and prints what they say
+	$(RACE) $(GO) test -tags pages -vet=off -count=1 -timeout 10m -parallel 5 \
+		-run '^TestPages$$' ./cmd/lockproxy
 
 # Each line of docs/guarantees.md, and the histories that show what is not promised.
 test-faults: deps-faults ## 3 min: what docs/guarantees.md promises, with faults injected into processes

@@ -2,6 +2,7 @@ package sharing_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"lockproxy/internal/test/proxytest"
@@ -16,11 +17,17 @@ func TestPausedWritesHoldUpNoOtherClient(t *testing.T) {
 	p := sharing(t, server, 1)
 	const clients = 20
 	var writers, readers []*proxytest.Conn
-	for range clients {
-		writers, readers = append(writers, proxytest.SharedClient(t, p.Addr)),
-			append(readers, proxytest.SharedClient(t, p.Addr))
-	}
 	pauser := proxytest.SharedClient(t, p.Addr)
+	for range clients {
+		writers, readers = append(writers, proxytest.Dial(t, p.Addr)),
+			append(readers, proxytest.Dial(t, p.Addr))
+	}
+	testwait.Until(t, "all share", func() bool {
+		for _, c := range slices.Concat(writers, readers) {
+			c.Expect("PING", "+PONG\r\n")
+		}
+		return p.Server.Stats().Connections.Shared >= 2*clients
+	})
 	for round, pause := range [][]string{{"CLIENT PAUSE 600000 WRITE"},
 		{"MULTI", "CLIENT PAUSE 600000 WRITE", "EXEC"}} {
 		for _, command := range pause {

@@ -177,9 +177,12 @@ func (k waitKind) freeFor(t *testing.T, c *proxytest.Conn) {
 		}
 	}()
 	testwait.Until(t, "the lock is free", func() bool {
-		got = c.Do("LOCKINFO " + k.lock)
-		return got == "$-1\r\n"
+		if got = c.Do("LOCKINFO " + k.lock); got == "$-1\r\n" {
+			got = c.Do(k.command) // a LOCKALL has another lock, too
+		}
+		return got[0] == ':'
 	})
+	k.releaseBy(c, proxytest.Token(t, got))
 	k.takenBy(t, c)
 }
 

@@ -84,6 +84,7 @@ func TestPlacesThatNobodyTakes(t *testing.T) {
 				y.Expect("LOCK job 30 PLACE 7 OWNER me", "$-1\r\n")
 				time.Sleep(time.Second)
 				near.Send("LOCK job 30 WAIT 0")
+				time.Sleep(time.Millisecond) // otherwise the other can come first
 				far.Send("LOCK job 30 WAIT 0")
 				asked := time.Now()
 				x.Expect("LOCK job 30 PLACE 9", "$-1\r\n")

@@ -239,6 +239,8 @@ func (f *command) run() (chain.Reply, *chain.Step) {
 // ran makes the reply of the answers to the command and to EXEC.
 func (f *command) ran(queued, raw []byte) (chain.Reply, *chain.Step) {
 	switch {
+	case bytes.HasPrefix(queued, []byte("-ASK ")), bytes.HasPrefix(queued, []byte("-MOVED ")):
+		return f.again() // the slot is moving
 	case !bytes.HasPrefix(queued, []byte("+QUEUED")):
 		raw = queued // the upstream refuses the command
 	case bytes.HasPrefix(raw, []byte("*1\r\n")):

@@ -77,3 +77,29 @@ func TestSlowMachineIsNoChange(t *testing.T) {
 		}
 	})
 }
+
+// While the slot of the lock moves, the node sends the command to another one. Nothing has run, and
+// FENCE tries again: its client, which knows no nodes, is not told to ask one.
+func TestCommandIsSentElsewhere(t *testing.T) {
+	for _, says := range []string{"-ASK 7 127.0.0.1:7001", "-MOVED 7 127.0.0.1:7001"} {
+		f := &Fences{Scripts: script.NewMaker(script.Config{Cluster: true}), Cluster: true,
+			Can: func([][]byte) bool { return true }}
+		step := f.Begin(chain.Words("job", "7", "SET", "{job}k", "v"))
+		for _, answers := range [][]string{{"+OK"}, {":1", "+OK"}, {says, "-EXECABORT discarded"}} {
+			var a script.Answer
+			for _, r := range answers {
+				a.Raw = append(a.Raw, []byte(r+"\r\n"))
+			}
+			var reply chain.Reply
+			if reply, step = step.Finish(a, nil); step == nil {
+				t.Fatalf("%s: the client is told %q", says, reply.Raw)
+			}
+		}
+		if step.Pause == 0 {
+			t.Errorf("%s: the next step is %+v", says, step)
+		}
+		if _, step = step.Finish(script.Answer{}, nil); string(step.Do[0][0]) != "WATCH" {
+			t.Errorf("%s: then it asks %q", says, step.Do)
+		}
+	}
+}

@@ -2,7 +2,6 @@ package passthrough
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -42,7 +41,7 @@ func (s *scripted) logsIn(t *testing.T, i int) (c *scriptedClient, heard bool) {
 	s.lanes.mu.Lock()
 	s.lanes.logins[id] = 1
 	s.lanes.mu.Unlock()
-	return c, c.Send(context.Background(), Request{
+	return c, c.Send(t.Context(), Request{
 		Raw: wire.Append(nil, "AUTH", id.User, id.Password), Way: Login,
 		Expect: Expect{Effect: commands.Auth, Change: &id}}, nil) == nil
 }

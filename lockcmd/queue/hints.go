@@ -108,7 +108,7 @@ func (q Queue) ForeignAnswered(action foreign.Action, taken, released bool, now 
 
 // Reserved notes another proxy's claim that the lock with a hash is reserved for the first waiter,
 // which polls. If nobody waits, left says that somebody has until lately, and for which lock, as
-// whom: it may be reserved for that waiter. It says so once.
+// whom. The lock may be reserved for that waiter. Only the first claim about it is answered so.
 func (qs *Queues) Reserved(
 	hash names.Hash, now time.Time,
 ) (id names.Lock, as names.Identity, left bool) {

@@ -111,9 +111,8 @@ func TestLoginOfAClientWithAConnection(t *testing.T) {
 	}
 }
 
-// A wrong password is refused, and a right one accepted, each to whoever has sent it, however many
-// log in at the same time by the same connections. The lanes of the former password, which was right,
-// are still open.
+// Many clients log in at the same time by the same connections. Each client with a wrong password is
+// refused, and each with the right one is let in. The lanes of the former password are still open.
 func TestVerdictsOfManyLogins(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)

@@ -4,6 +4,7 @@ package passthrough
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"lockproxy/internal/loopguard"
 	"lockproxy/internal/panics"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
 )
 
 // homeSide is the sending side of a session's home.
@@ -25,9 +27,10 @@ type homeSide struct {
 	refused   bool        // Redis does not accept the client's login any more
 }
 
-// openHome opens the home and sets it up as the client has set up the last one. A dialled one has
-// not been open before.
-func (s *homeSide) openHome(ctx context.Context, dialled bool) error {
+// openHome opens the home for a request, and sets it up as the client has set up the last one. If
+// Redis does not accept the client's login any more, a request that replaces the login can do so
+// nevertheless.
+func (s *homeSide) openHome(ctx context.Context, r *Request) error {
 	loopguard.MayWait()
 	defer s.c.waits()()
 	begun := time.Now()
@@ -48,12 +51,23 @@ func (s *homeSide) openHome(ctx context.Context, dialled bool) error {
 	probed := min(time.Since(begun), maxProbe, s.c.pool.DialTimeout/2)
 	ctx, cancel := context.WithTimeout(ctx, s.c.pool.DialTimeout-probed)
 	defer cancel()
-	found, err := s.c.pool.findHome(ctx, setup, letIn, dialled)
+	found, err := s.c.pool.findHome(ctx, setup, letIn, r.Way == NewHome)
+	if next := r.after(setup.Identity); upstream.IsLoginDemand(err) &&
+		loginOf(next) != loginOf(setup.Identity) {
+		setup.Identity = next
+		found, err = s.c.pool.findHome(ctx, setup, true, r.Way == NewHome)
+		if refused, ok := errors.AsType[*upstream.Refused](err); ok && upstream.IsLoginDemand(err) {
+			err = LoginError{refused}
+		}
+	}
 	if err == nil {
 		s.beginHome(found)
 	}
 	return err
 }
+
+// LoginError is Redis's refusal of a login that the client has sent.
+type LoginError struct{ *upstream.Refused }
 
 // takeHome is openHome in an event loop, as far as that needs no waiting: for a client that Redis
 // has let in and that has not logged in itself, if there is a spare. So its request goes to Redis in

@@ -124,7 +124,7 @@ const (
 var ErrWaits = errors.New("this has to wait")
 
 // Route chooses the route of the requests until the next Flush, and opens a home if necessary. The
-// error is an *upstream.Error with Sent false, or an *upstream.Refused. Until Flush, Route returns
+// error is an *upstream.Error with Sent false, an *upstream.Refused or a LoginError. Until Flush, Route returns
 // the same error again, so that several requests do not each wait for a dead address.
 //
 // Route, Relay, Send, Do, Ask and Flush wait if they must, unless an event loop calls them in an
@@ -198,7 +198,7 @@ func (p *Pipe) routeLocked(ctx context.Context, r *Request, it *eventloop.Iterat
 	case change:
 		p.c.mu.Unlock()
 		defer p.c.mu.Lock()
-		return p.change(ctx, r.Way, to, it)
+		return p.change(ctx, r, to, it)
 	}
 	return nil
 }
@@ -229,12 +229,12 @@ func (p *Pipe) nextLocked(r *Request, inLoop bool) (next decision, to laneChoice
 
 // change is Route for a session that leaves a connection, or gets one.
 func (p *Pipe) change(
-	ctx context.Context, way Way, to laneChoice, it *eventloop.Iteration,
+	ctx context.Context, r *Request, to laneChoice, it *eventloop.Iteration,
 ) error {
 	if to.shares {
 		uses, err := p.lanes.useLane(ctx, to, it)
 		if err != nil {
-			p.failed, p.failedWay = err, way
+			p.failed, p.failedWay = err, r.Way
 			return err
 		}
 		if uses {
@@ -250,7 +250,7 @@ func (p *Pipe) change(
 	case it != nil:
 		return ErrWaits
 	case p.failed == nil:
-		p.failed, p.failedWay = p.homes.openHome(ctx, way == NewHome), way
+		p.failed, p.failedWay = p.homes.openHome(ctx, r), r.Way
 		return p.failed
 	default:
 		return p.failed

@@ -13,6 +13,7 @@ import (
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
+	"lockproxy/passthrough"
 )
 
 // encodeReply is the answer to a lock command in the client's protocol version.
@@ -71,9 +72,12 @@ func encodeError(err error) []byte {
 		missing  script.NoReplicasError
 		deadlock deadlock.Error
 		protocol *resp.ProtocolError
+		login    passthrough.LoginError
 	)
 	text := err.Error()
 	switch {
+	case errors.As(err, &login):
+		text = login.Said()
 	case errors.As(err, &usage), errors.As(err, &fenced), errors.As(err, &missing),
 		errors.As(err, &deadlock), failure.IsUnblocked(err):
 	case errors.As(err, &protocol):

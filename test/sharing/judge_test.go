@@ -254,6 +254,31 @@ func TestPasswordOfHomelessClientChanges(t *testing.T) {
 	}
 }
 
+// A client without a connection of its own, whose password has changed, can log in by another one, as
+// directly: the former login is not needed for that. A wrong password changes nothing.
+func TestHomelessClientLogsInAgain(t *testing.T) {
+	server := testredis.Start(t)
+	p := sharing(t, server, 1)
+	admin := proxytest.Dial(t, server.Addr())
+	admin.Expect("ACL SETUSER bob on >pw ~* +@all", "+OK\r\n")
+	for _, login := range []string{"AUTH ann new", "HELLO 3 AUTH ann new", "AUTH bob pw"} {
+		clients := homeless(t, p, admin, "ACL SETUSER ann resetpass >new")
+		for _, c := range clients {
+			c.Expect("AUTH ann wrong", "-WRONGPASS invalid username-password pair or user is disabled.\r\n")
+			c.Expect("HELLO 3 AUTH ann wrong", "-WRONGPASS…")
+			c.Expect("GET none", "$-1\r\n")
+			if got := c.Do(login); got[0] == '-' {
+				t.Fatalf("%s: %q", login, got)
+			}
+			user := map[bool]string{true: "bob", false: "ann"}[login == "AUTH bob pw"]
+			c.Expect("ACL WHOAMI", wire.Bulk(user))
+			c.Expect("MULTI", "+OK\r\n")
+			c.Expect("ACL WHOAMI", "+QUEUED\r\n")
+			c.Expect("EXEC", "*1\r\n"+wire.Bulk(user))
+		}
+	}
+}
+
 // A client without a connection of its own is not served any more when its user is deleted, and closed
 // before long.
 func TestHomelessClientOfDeletedUser(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"github.com/tidwall/redcon"
 
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
@@ -85,7 +84,7 @@ func (s *slowSession) answered(
 ) (err error) {
 	reply, step := begin(func(failed error) (Reply, *Step) {
 		err = failed
-		return chain.Null, nil
+		return Reply{}, nil
 	})
 	run(t.Timers.Ctx, t.c, s, reply, step)
 	return err

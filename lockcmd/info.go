@@ -22,7 +22,7 @@ func (l *queries) infoCall(key string, asked ...string) script.Call {
 
 // holdersReply is LOCKINFO HOLDERS's reply.
 func holdersReply(_ names.Lock, v resp.Value, err error) Reply {
-	list := Reply{Kind: chain.ArrayReply}
+	list := resp.Array()
 	switch {
 	case err != nil:
 		return chain.Failed(err)
@@ -34,15 +34,15 @@ func holdersReply(_ names.Lock, v resp.Value, err error) Reply {
 			return chain.Failed(script.Unexpected(script.InfoScript, v))
 		}
 		who := lockinfo.TakeWho(h.Elems)
-		list.Elems = append(list.Elems, chain.Map(
-			"token", fieldReply(h.Elems[2]), "owner", fieldReply(h.Elems[3]),
-			"client", fieldReply(h.Elems[4]), "mode", fieldReply(h.Elems[9]),
-			"acquired_ms", fieldReply(h.Elems[5]), "expires_ms", fieldReply(h.Elems[6]),
-			"session", fieldReply(h.Elems[8]), "name", chain.Text(who.Name),
-			"note", chain.Text(who.Note),
+		list.Elems = append(list.Elems, resp.Map(
+			"token", h.Elems[2], "owner", h.Elems[3],
+			"client", h.Elems[4], "mode", h.Elems[9],
+			"acquired_ms", h.Elems[5], "expires_ms", h.Elems[6],
+			"session", h.Elems[8], "name", resp.Text(who.Name),
+			"note", resp.Text(who.Note),
 		))
 	}
-	return list
+	return chain.Of(list)
 }
 
 // waitersReply is LOCKINFO WAITERS's reply: the queue here, then the other proxies with queues.
@@ -53,28 +53,28 @@ func (l *queries) waitersReply(id names.Lock, v resp.Value, err error) Reply {
 	case len(v.Elems) != 3:
 		return chain.Failed(script.Unexpected(script.InfoScript, v))
 	}
-	list, now := Reply{Kind: chain.ArrayReply}, time.Now()
-	upstreamTime := func(t time.Time) Reply { // only the upstream's clock counts
-		return chain.Int(v.Elems[0].Int + t.Sub(now).Milliseconds())
+	list, now := resp.Array(), time.Now()
+	upstreamTime := func(t time.Time) resp.Value { // only the upstream's clock counts
+		return resp.Int(v.Elems[0].Int + t.Sub(now).Milliseconds())
 	}
 	for _, w := range l.queues.Of(id).Waiters(syntax.MaxCount) {
-		until := chain.Null
+		until := resp.Null
 		if !w.Until.IsZero() {
 			until = upstreamTime(w.Until)
 		}
-		list.Elems = append(list.Elems, chain.Map(
-			"owner", chain.Bulk(w.Owner), "client", chain.Bulk(w.Client),
-			"mode", chain.Bulk(w.Mode), "since_ms", upstreamTime(w.Since), "until_ms", until,
-			"name", chain.Text(w.Name),
+		list.Elems = append(list.Elems, resp.Map(
+			"owner", resp.Bulk(w.Owner), "client", resp.Bulk(w.Client),
+			"mode", resp.Bulk(w.Mode), "since_ms", upstreamTime(w.Since), "until_ms", until,
+			"name", resp.Text(w.Name),
 		))
 	}
 	for _, p := range lockinfo.ReadProxies(v.Elems) {
 		if p.Name != l.Scripts.Proxy {
 			list.Elems = append(list.Elems,
-				chain.Map("proxy", chain.Bulk(p.Name), "since_ms", chain.Int(p.Since)))
+				resp.Map("proxy", resp.Bulk(p.Name), "since_ms", resp.Int(p.Since)))
 		}
 	}
-	return list
+	return chain.Of(list)
 }
 
 // waitersElsewhere is how many other proxies have waiters, from elements as of ReadProxies.
@@ -87,70 +87,59 @@ func (l *queries) waitersElsewhere(since []resp.Value) (n int) {
 	return n
 }
 
-// fieldReply is a field of info.lua's reply, unchanged.
-func fieldReply(e resp.Value) Reply {
-	switch e.Type {
-	case ':':
-		return chain.Int(e.Int)
-	case '$':
-		return chain.Bulk(string(e.Text))
-	}
-	return chain.Null
-}
-
 // infoReply is LOCKINFO's reply. waiters are those at this proxy.
 func (l *queries) infoReply(id names.Lock, v resp.Value, err error) Reply {
 	switch {
 	case err != nil:
 		return chain.Failed(err)
 	case v.IsNull():
-		return chain.Null
+		return chain.Of(resp.Null)
 	case len(v.Elems) != len(lockinfo.Fields)+2:
 		return chain.Failed(script.Unexpected(script.InfoScript, v))
 	}
 	who := lockinfo.TakeWho(v.Elems)
 	seen := l.traffic.AddHolder(id, v.Elems)
 	since := v.Elems[len(lockinfo.Fields):]
-	info := Reply{Kind: chain.MapReply}
+	info := resp.Map()
 	waiters := l.queues.Of(id).Line().Waiters
 	for i, e := range v.Elems[:len(lockinfo.Fields)] {
 		if lockinfo.Fields[i] == "mode" {
-			info.Elems = append(info.Elems, chain.Bulk("waiters"), chain.Int(int64(waiters)))
+			info.Elems = append(info.Elems, resp.Bulk("waiters"), resp.Int(waiters))
 		}
-		info.Elems = append(info.Elems, chain.Bulk(lockinfo.Fields[i]), fieldReply(e))
+		info.Elems = append(info.Elems, resp.Bulk(lockinfo.Fields[i]), e)
 	}
-	held := chain.Null
+	held := resp.Null
 	if acquired := v.Elems[5]; !acquired.IsNull() {
-		held = chain.Int(max(since[0].Int-acquired.Int, 0))
+		held = resp.Int(max(since[0].Int-acquired.Int, 0))
 	}
-	info.Elems = append(info.Elems, chain.Map(
-		"note", chain.Text(who.Note), "name", chain.Text(cmp.Or(who.Name, seen.Holder.Name)),
-		"held_ms", held, "waiters_elsewhere", chain.Int(int64(l.waitersElsewhere(since))),
+	info.Elems = append(info.Elems, resp.Map(
+		"note", resp.Text(who.Note), "name", resp.Text(cmp.Or(who.Name, seen.Holder.Name)),
+		"held_ms", held, "waiters_elsewhere", resp.Int(l.waitersElsewhere(since)),
 	).Elems...)
 	info.Elems = append(info.Elems, foreignFields(seen, v.Elems[6].Int-v.Elems[7].Int)...)
-	return info
+	return chain.Of(info)
 }
 
 // foreignFields are what LOCKINFO says about foreign clients at a lock: the holder's library, how
 // often others were refused since it took the lock, and which still try. now is the upstream's
 // time, ms.
-func foreignFields(seen foreign.Lock, now int64) (fields []Reply) {
+func foreignFields(seen foreign.Lock, now int64) (fields []resp.Value) {
 	if seen.Holder.Addr != "" {
-		fields = chain.Map("library", chain.Text(seen.Holder.Library),
-			"refused", chain.Int(int64(seen.Refused))).Elems
+		fields = resp.Map("library", resp.Text(seen.Holder.Library),
+			"refused", resp.Int(seen.Refused)).Elems
 	}
 	if len(seen.Trying) == 0 {
 		return fields
 	}
-	list := Reply{Kind: chain.ArrayReply}
+	list := resp.Array()
 	for _, t := range seen.Trying {
-		list.Elems = append(list.Elems, chain.Map(
-			"owner", chain.Text(t.Name), "client", chain.Text(t.Addr),
-			"library", chain.Text(t.Library), "refused", chain.Int(int64(t.Times)),
-			"since_ms", chain.Int(now-time.Since(t.Since).Milliseconds()),
+		list.Elems = append(list.Elems, resp.Map(
+			"owner", resp.Text(t.Name), "client", resp.Text(t.Addr),
+			"library", resp.Text(t.Library), "refused", resp.Int(t.Times),
+			"since_ms", resp.Int(now-time.Since(t.Since).Milliseconds()),
 		))
 	}
-	return append(fields, chain.Bulk("trying"), list)
+	return append(fields, resp.Bulk("trying"), list)
 }
 
 // Snapshot returns locks without asking the upstream: at most limit of those that were taken

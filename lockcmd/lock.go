@@ -184,7 +184,7 @@ func (l *locking) tried(c Client, rs lockRequests, a script.Attempt, err error) 
 	}
 	l.seen.observeRefused(names.Lock{DB: c.As.DB, Key: rs[0].Key}, err)
 	if err == nil {
-		return chain.Null, nil
+		return chain.Of(resp.Null), nil
 	}
 	return l.failed(c, rs, a, err)
 }
@@ -225,7 +225,7 @@ func (l *locking) acquired(h *held.Holder, list []*held.Lock, a script.Attempt) 
 		lock.Shared = lock.Shared && !a.Exclusive
 		l.recordAcquired(h, lock, a)
 	}
-	reply := chain.Int(a.Token)
+	reply := chain.Of(resp.Int(a.Token))
 	if !a.Before {
 		reply.Given, list[0].With = list[0], list[1:]
 	}
@@ -248,7 +248,7 @@ func (l *locking) recordAcquired(h *held.Holder, lock *held.Lock, a script.Attem
 // waitFailed is the reply to a wait that ended with an error.
 func waitFailed(err error) Reply {
 	if unblocked, ok := err.(failure.UnblockedError); ok && !bool(unblocked) {
-		return chain.Null
+		return chain.Of(resp.Null)
 	}
 	return chain.Failed(err)
 }

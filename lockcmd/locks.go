@@ -1,15 +1,15 @@
 package lockcmd
 
 import (
+	"github.com/hashicorp/go-hclog"
+	"github.com/redis/go-redis/v9"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-	"github.com/redis/go-redis/v9"
-
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
+	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/fence"
@@ -123,11 +123,11 @@ func (l *Locks) Begin(c *syntax.Spec, client Client, args [][]byte) *Step {
 
 // help is LOCK HELP, in the form of Redis's own HELP subcommands.
 func help() Reply {
-	lines := Reply{Kind: chain.ArrayReply}
+	lines := resp.Array()
 	for text := range strings.Lines(syntax.HelpText()) {
-		lines.Elems = append(lines.Elems, chain.Status(strings.TrimSuffix(text, "\n")))
+		lines.Elems = append(lines.Elems, resp.Status(strings.TrimSuffix(text, "\n")))
 	}
-	return lines
+	return chain.Of(lines)
 }
 
 // Close ends what runs in the background and waits for its end. No command may be running.
@@ -182,9 +182,9 @@ func (l *Locks) beginUnlock(c Client, args [][]byte) *Step {
 		case err != nil:
 			return chain.Failed(l.Traffic.NotForced(id, err))
 		case released:
-			return chain.Int(1)
+			return chain.Of(resp.Int(1))
 		}
-		return chain.Int(0)
+		return chain.Of(resp.Int(0))
 	})
 }
 

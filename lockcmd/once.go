@@ -83,7 +83,7 @@ func (l *waits) readStep(c Client, r script.Request, o syntax.Lock, withRecord b
 // hit makes the reply to a client that is given the value.
 func (l *waits) hit(value string) Reply {
 	l.seen.counters.onceHits.Add(1)
-	return chain.Bulk(value)
+	return chain.Of(resp.Bulk(value))
 }
 
 // claimStep asks for the claim. present is the value, if there is one, that the client is given if
@@ -122,12 +122,12 @@ func (l *waits) beginDone(c Client, args [][]byte) *Step {
 		case err != nil:
 			return chain.Failed(err)
 		case !released:
-			return chain.Int(0)
+			return chain.Of(resp.Int(0))
 		case stored != nil:
 			l.seen.counters.onceStored.Add(1)
 		default:
 			l.seen.counters.onceGivenUp.Add(1)
 		}
-		return chain.Int(1)
+		return chain.Of(resp.Int(1))
 	})
 }

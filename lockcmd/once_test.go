@@ -14,7 +14,6 @@ import (
 	"lockproxy/internal/journal"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 )
@@ -48,7 +47,7 @@ func TestDeletedValueIsNotShared(t *testing.T) {
 	there, err := false, error(nil)
 	reply, step := l.readForAll(turn, first, func(is bool, failed error) (Reply, *Step) {
 		there, err = is, failed
-		return chain.Null, nil
+		return Reply{}, nil
 	})
 	if run(t.Context(), turn.c, s, reply, step); !there || err != nil || !first.State().Ended || !second.State().Ended {
 		t.Fatalf("%t, %v: those who waited are not served", there, err)
@@ -73,7 +72,7 @@ func TestClaimHandedAsTheWaitEnds(t *testing.T) {
 		offer.End(queue.Released{Done: true, Token: 200, Given: 1}, time.Now())
 		turn, _ := s.turnOf(l, w)
 		reply := endTurn(t.Context(), turn, s)
-		if reply.Text != "stored" || reply.Given != nil || released.Load() == 0 {
+		if string(reply.Text) != "stored" || reply.Given != nil || released.Load() == 0 {
 			t.Errorf("its client is told %+v, and %d releases", reply, released.Load())
 		}
 	})
@@ -140,7 +139,7 @@ func TestDigitsCostOneRoundTrip(t *testing.T) {
 	} {
 		value = want.value
 		if trips, gets, said := once(names.Identity{}); trips != want.trips || gets != want.gets ||
-			!strings.Contains(value, said.Text) || said.Text == "" {
+			!strings.Contains(value, string(said.Text)) || len(said.Text) == 0 {
 			t.Errorf("%d: %d round trips, %d GETs: %q", i, trips, gets, said.Text)
 		}
 	}

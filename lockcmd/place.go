@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockproxy/internal/names"
+	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/held"
@@ -70,7 +71,7 @@ func (ps *places) placeStep(c Client, r script.Request, keep time.Duration) (Rep
 	p.w.Keep(time.Now().Add(keep))
 	switch {
 	case p.step != nil:
-		return chain.Null, nil
+		return chain.Of(resp.Null), nil
 	case p.reply.Err == nil && held > 0:
 		return chain.Failed(failure.HeldOffError(held)), nil
 	}
@@ -136,7 +137,7 @@ func (p *place) advance() {
 	for p.step != nil && !p.step.Wait { // its login is refused, and it has no other connection
 		p.reply, p.step = p.step.Finish(script.Answer{}, failure.ErrUnanswered)
 	}
-	has := p.reply.Kind == chain.IntReply
+	has := p.reply.Type == ':'
 	switch {
 	case p.step != nil:
 		if at := p.step.Until; due.IsZero() || !at.IsZero() && at.Before(due) {

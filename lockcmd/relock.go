@@ -6,6 +6,7 @@ import (
 	"lockproxy/internal/journal"
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
+	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/held"
@@ -43,12 +44,12 @@ func (l *locking) relocked(
 	case err != nil:
 		return chain.Failed(err)
 	case done[0] == 0:
-		return chain.Int(0)
+		return chain.Of(resp.Int(0))
 	case unsafe != nil:
 		return chain.Failed(unsafe)
 	}
 	l.renewals.Relocked(client.Holder, id, o.Proof, o.Timeout, asked)
-	return chain.Int(1)
+	return chain.Of(resp.Int(1))
 }
 
 // beginShare is RELOCK … SHARED: waiters that can share the lock join in the same script.
@@ -123,11 +124,11 @@ func (l *locking) exclude(client Client, id names.Lock, o syntax.Relock, t *watc
 		case done[0] == script.OtherExcludes:
 			return chain.Failed(errBothExclude), nil
 		case done[0] < 0:
-			return chain.Null, nil
+			return chain.Of(resp.Null), nil
 		case !given:
 			reply := l.relocked(client, id, o, monotonic.Of(asked), done,
 				answer.Unconfirmed(c.Confirm, script.UnsafeTimeout), nil)
-			if done[0] > 0 && reply.Kind == chain.IntReply {
+			if done[0] > 0 && reply.Err == nil {
 				reply.Int = done[0]
 			}
 			return reply, nil

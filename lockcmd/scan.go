@@ -52,14 +52,13 @@ func (l *queries) beginScan(c Client, args [][]byte) *Step {
 func (l *queries) heldOf(
 	locks []string, cursor uint64, want func(kind string) bool,
 ) (Reply, *Step) {
-	keys := Reply{Kind: chain.ArrayReply}
+	keys := resp.Array()
 	return l.kinds(locks, func(key, kind string) {
 		if kind != "" && want(kind) {
-			keys.Elems = append(keys.Elems, chain.Bulk(key))
+			keys.Elems = append(keys.Elems, resp.Bulk(key))
 		}
 	}, func() Reply {
-		return Reply{Kind: chain.ArrayReply,
-			Elems: []Reply{chain.Bulk(strconv.FormatUint(cursor, 10)), keys}}
+		return chain.Of(resp.Array(resp.Bulk(strconv.FormatUint(cursor, 10)), keys))
 	})
 }
 

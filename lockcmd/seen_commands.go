@@ -7,6 +7,7 @@ import (
 
 	"lockproxy/internal/journal"
 	"lockproxy/internal/names"
+	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/script"
@@ -122,37 +123,37 @@ func topReply(o syntax.Top, list []journal.Cost) Reply {
 		list = MergeShapes(list)
 		SortCosts(list, o.By)
 	}
-	reply := Reply{Kind: chain.ArrayReply}
+	reply := resp.Array()
 	for _, c := range list[:min(len(list), o.Count)] {
 		reply.Elems = append(reply.Elems, costReply(c))
 	}
-	return reply
+	return chain.Of(reply)
 }
 
 // maxBlamed bounds the holders that LOCKTOP names.
 const maxBlamed = 5
 
-func costReply(c journal.Cost) Reply {
-	blame := Reply{Kind: chain.MapReply}
+func costReply(c journal.Cost) resp.Value {
+	blame := resp.Map()
 	for _, b := range c.Blame {
 		if len(blame.Elems) < 2*maxBlamed && b.Wait >= time.Millisecond {
 			who := cmp.Or(b.Holder, "unknown")
-			blame.Elems = append(blame.Elems, chain.Bulk(who), chain.MS(b.Wait))
+			blame.Elems = append(blame.Elems, resp.Bulk(who), milliseconds(b.Wait))
 		}
 	}
-	reply := chain.Map(
-		"key", chain.Bulk(c.Key),
-		"acquired", chain.Int(int64(c.Acquired)),
-		"refused", chain.Int(int64(c.Refused)),
-		"waits", chain.Int(int64(c.Waits)),
-		"wait_ms", chain.MS(c.Wait),
-		"longest_wait_ms", chain.MS(c.LongestWait),
-		"hold_ms", chain.MS(c.Hold),
-		"longest_hold_ms", chain.MS(c.LongestHold),
+	reply := resp.Map(
+		"key", resp.Bulk(c.Key),
+		"acquired", resp.Int(int(c.Acquired)),
+		"refused", resp.Int(int(c.Refused)),
+		"waits", resp.Int(int(c.Waits)),
+		"wait_ms", milliseconds(c.Wait),
+		"longest_wait_ms", milliseconds(c.LongestWait),
+		"hold_ms", milliseconds(c.Hold),
+		"longest_hold_ms", milliseconds(c.LongestHold),
 		"blame", blame,
 	)
 	if key, ok := keyname.MadeBy(c.Key); ok {
-		reply.Elems = append(reply.Elems, chain.Map("makes", chain.Bulk(key)).Elems...)
+		reply.Elems = append(reply.Elems, resp.Map("makes", resp.Bulk(key)).Elems...)
 	}
 	return reply
 }
@@ -184,34 +185,36 @@ func (l *queries) logOf(
 		}
 	}
 	return readable(ask, may, func() (Reply, *Step) {
-		reply, now := Reply{Kind: chain.ArrayReply}, time.Now()
+		reply, now := resp.Array(), time.Now()
 		for _, e := range events {
 			if may[e.Key] && len(reply.Elems) < count {
 				reply.Elems = append(reply.Elems, eventReply(e, now))
 			}
 		}
 		if len(reply.Elems) >= count || !more || len(may) >= maxVisible {
-			return reply, nil
+			return chain.Of(reply), nil
 		}
 		return l.logOf(count, 4*limit, may, want)
 	})
 }
 
-func eventReply(e Event, now time.Time) Reply {
-	token := chain.Null
+func eventReply(e Event, now time.Time) resp.Value {
+	token := resp.Null
 	if e.Token != 0 {
-		token = chain.Int(e.Token)
+		token = resp.Int(e.Token)
 	}
-	return chain.Map(
-		"at_ms", chain.Int(e.When.UnixMilli()),
-		"event", chain.Bulk(e.Kind.String()),
-		"key", chain.Bulk(e.Key),
+	return resp.Map(
+		"at_ms", resp.Int(e.When.UnixMilli()),
+		"event", resp.Bulk(e.Kind.String()),
+		"key", resp.Bulk(e.Key),
 		"token", token,
-		"owner", chain.Bulk(e.Owner),
-		"client", chain.Bulk(e.Client),
-		"wait_ms", chain.MS(e.Wait),
-		"hold_ms", chain.MS(e.Hold),
-		"ago_ms", chain.MS(now.Sub(e.When)),
-		"note", chain.Text(e.Note),
+		"owner", resp.Bulk(e.Owner),
+		"client", resp.Bulk(e.Client),
+		"wait_ms", milliseconds(e.Wait),
+		"hold_ms", milliseconds(e.Hold),
+		"ago_ms", milliseconds(now.Sub(e.When)),
+		"note", resp.Text(e.Note),
 	)
 }
+
+func milliseconds(d time.Duration) resp.Value { return resp.Int(d.Milliseconds()) }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockproxy/internal/names"
+	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
@@ -66,6 +67,6 @@ func (l *locking) beginUnlockAll(client Client, args [][]byte) *Step {
 		if first != nil {
 			return chain.Failed(first), nil
 		}
-		return chain.Int(int64(count)), nil
+		return chain.Of(resp.Int(count)), nil
 	}}
 }

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/held"
@@ -286,7 +287,7 @@ func (t *turn) reply() (Reply, *Step) {
 	switch {
 	case t.end.Found != nil:
 		t.seen.counters.onceShared.Add(1)
-		return chain.Bulk(*t.end.Found), nil
+		return chain.Of(resp.Bulk(*t.end.Found)), nil
 	case t.end.Won && (t.isGone() || t.end.Err == failure.ErrGone):
 		// The client was disconnected while the locks were on their way.
 		var list []*held.Lock
@@ -303,5 +304,5 @@ func (t *turn) reply() (Reply, *Step) {
 		rs := lockRequests(requestsOf(t.w.Waiters))
 		return t.through(t.failed(t.c, rs, t.by.toUndo(), t.end.Err))
 	}
-	return chain.Null, nil
+	return chain.Of(resp.Null), nil
 }

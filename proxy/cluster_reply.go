@@ -30,9 +30,7 @@ func answerCluster(x *exchange, req resp.Request) (done bool) {
 		if raw[0] == '-' || raw[0] == '!' {
 			return raw
 		}
-		e := &resp.Encoder{Proto: proto}
-		answer(e, clusterNode(x), req.Args[2:])
-		return e.Buf
+		return resp.AppendValue(nil, answer(clusterNode(x)), proto)
 	}, req.Args)
 }
 
@@ -61,61 +59,37 @@ func clusterNode(x *exchange) node {
 }
 
 // clusterAnswers are the subcommands of CLUSTER that are answered so, and how.
-var clusterAnswers = map[string]func(e *resp.Encoder, n node, args [][]byte){
-	"slots": func(e *resp.Encoder, n node, _ [][]byte) {
-		e.Array(1)
-		e.Array(3)
-		e.Int(0)
-		e.Int(cluster.Slots - 1)
-		e.Array(4)
-		e.Bulk(n.host)
-		e.Int(n.port)
-		e.Bulk(n.id)
-		e.Array(0)
+var clusterAnswers = map[string]func(n node) resp.Value{
+	"slots": func(n node) resp.Value {
+		return resp.Array(resp.Array(resp.Int(0), resp.Int(cluster.Slots-1),
+			resp.Array(resp.Bulk(n.host), resp.Int(n.port), resp.Bulk(n.id), resp.Array())))
 	},
-	"shards": func(e *resp.Encoder, n node, _ [][]byte) {
-		e.Array(1)
-		e.Map(2)
-		e.Bulk("slots")
-		e.Array(2)
-		e.Int(0)
-		e.Int(cluster.Slots - 1)
-		e.Bulk("nodes")
-		e.Array(1)
-		e.Map(7)
-		e.Bulk("id")
-		e.Bulk(n.id)
-		e.Bulk("port")
-		e.Int(n.port)
-		e.Bulk("ip")
-		e.Bulk(n.host)
-		e.Bulk("endpoint")
-		e.Bulk(n.host)
-		e.Bulk("role")
-		e.Bulk("master")
-		e.Bulk("replication-offset")
-		e.Int(0)
-		e.Bulk("health")
-		e.Bulk("online")
+	"shards": func(n node) resp.Value {
+		return resp.Array(resp.Map(
+			"slots", resp.Array(resp.Int(0), resp.Int(cluster.Slots-1)),
+			"nodes", resp.Array(resp.Map(
+				"id", resp.Bulk(n.id), "port", resp.Int(n.port), "ip", resp.Bulk(n.host),
+				"endpoint", resp.Bulk(n.host), "role", resp.Bulk("master"),
+				"replication-offset", resp.Int(0), "health", resp.Bulk("online")))))
 	},
-	"nodes": func(e *resp.Encoder, n node, _ [][]byte) {
-		e.Bulk(fmt.Sprintf("%s %s:%d@%d myself,master - 0 0 1 connected 0-%d\n",
+	"nodes": func(n node) resp.Value {
+		return resp.Bulk(fmt.Sprintf("%s %s:%d@%d myself,master - 0 0 1 connected 0-%d\n",
 			n.id, n.host, n.port, n.port, cluster.Slots-1)) // an IPv6 address without brackets
 	},
-	"info": func(e *resp.Encoder, n node, _ [][]byte) {
+	"info": func(n node) resp.Value {
 		state := "ok"
 		if !n.whole {
 			state = "fail"
 		}
-		e.Bulk(fmt.Sprintf("cluster_enabled:1\r\ncluster_state:%s\r\ncluster_slots_assigned:%d\r\n"+
-			"cluster_slots_ok:%d\r\ncluster_slots_pfail:0\r\ncluster_slots_fail:0\r\n"+
-			"cluster_known_nodes:1\r\ncluster_size:1\r\ncluster_current_epoch:1\r\n"+
-			"cluster_my_epoch:1\r\nlockproxy_upstream_masters:%d\r\n",
+		return resp.Bulk(fmt.Sprintf("cluster_enabled:1\r\ncluster_state:%s\r\n"+
+			"cluster_slots_assigned:%d\r\ncluster_slots_ok:%d\r\ncluster_slots_pfail:0\r\n"+
+			"cluster_slots_fail:0\r\ncluster_known_nodes:1\r\ncluster_size:1\r\n"+
+			"cluster_current_epoch:1\r\ncluster_my_epoch:1\r\nlockproxy_upstream_masters:%d\r\n",
 			state, cluster.Slots, cluster.Slots, n.nodes))
 	},
-	"myid":      func(e *resp.Encoder, n node, _ [][]byte) { e.Bulk(n.id) },
-	"myshardid": func(e *resp.Encoder, n node, _ [][]byte) { e.Bulk(n.id) },
-	"links":     func(e *resp.Encoder, _ node, _ [][]byte) { e.Array(0) },
-	"replicas":  func(e *resp.Encoder, _ node, _ [][]byte) { e.Array(0) },
-	"slaves":    func(e *resp.Encoder, _ node, _ [][]byte) { e.Array(0) },
+	"myid":      func(n node) resp.Value { return resp.Bulk(n.id) },
+	"myshardid": func(n node) resp.Value { return resp.Bulk(n.id) },
+	"links":     func(node) resp.Value { return resp.Array() },
+	"replicas":  func(node) resp.Value { return resp.Array() },
+	"slaves":    func(node) resp.Value { return resp.Array() },
 }

@@ -69,24 +69,3 @@ func withArrays(raw []byte) []byte {
 	}
 	return resp.AppendAggregate(nil, '*', elems)
 }
-
-// encodeValue encodes texts, integers and aggregates of them.
-func encodeValue(e *resp.Encoder, v resp.Value) {
-	switch v.Type {
-	case '%':
-		e.Map(len(v.Elems) / 2)
-	case '~':
-		e.Set(len(v.Elems))
-	case '*':
-		e.Array(len(v.Elems))
-	case ':':
-		e.Int(int(v.Int))
-	case '+':
-		e.Status(string(v.Text))
-	default:
-		e.Bulk(string(v.Text))
-	}
-	for _, elem := range v.Elems {
-		encodeValue(e, elem)
-	}
-}

@@ -61,16 +61,12 @@ func (q *commandQuery) lockKeys(withFlags bool) []byte {
 }
 
 func (q *commandQuery) key(key []byte, flags []string, withFlags bool) []byte {
-	return q.encode(func(e *resp.Encoder) {
-		if !withFlags {
-			e.Bulk(string(key))
-			return
-		}
-		e.Array(2)
-		e.Bulk(string(key))
-		e.Set(len(flags))
-		for _, flag := range flags {
-			e.Status(flag)
-		}
-	})
+	name, set := resp.Bulk(string(key)), resp.Value{Type: '~'}
+	if !withFlags {
+		return q.encode(name)
+	}
+	for _, flag := range flags {
+		set.Elems = append(set.Elems, resp.Status(flag))
+	}
+	return q.encode(resp.Array(name, set))
 }

@@ -114,26 +114,14 @@ func namesIn(entries [][]byte) (list [][]byte) {
 	return list
 }
 
-// encode returns what build encodes.
-func (q *commandQuery) encode(build func(e *resp.Encoder)) []byte {
-	e := &resp.Encoder{Proto: q.proto}
-	build(e)
-	return e.Buf
-}
-
-func (q *commandQuery) info(spec *syntax.Spec, fields int) []byte {
-	return q.encode(func(e *resp.Encoder) { encodeValue(e, spec.Info(fields)) })
-}
-
-func (q *commandQuery) name(name string) []byte {
-	return q.encode(func(e *resp.Encoder) { e.Bulk(name) })
-}
+// encode encodes a value for the client.
+func (q *commandQuery) encode(v resp.Value) []byte { return resp.AppendValue(nil, v, q.proto) }
 
 // count answers COMMAND COUNT from the answer to COMMAND: the upstream may have lock commands
 // itself, as another lockproxy does.
 func (q *commandQuery) count(_ []byte, _ byte, entries [][]byte) []byte {
 	n := len(withoutLocks(entries)) + len(syntax.Specs)
-	return q.encode(func(e *resp.Encoder) { e.Int(n) })
+	return q.encode(resp.Int(n))
 }
 
 // withoutLocks leaves out of commands' entries those by the name of a lock command, since they
@@ -149,7 +137,7 @@ func (q *commandQuery) allInfos(_ []byte, kind byte, elems [][]byte) []byte {
 	fields := infoFields(elems)
 	elems = withoutLocks(elems)
 	for i := range syntax.Specs {
-		elems = append(elems, q.info(&syntax.Specs[i], fields))
+		elems = append(elems, q.encode(syntax.Specs[i].Info(fields)))
 	}
 	return resp.AppendAggregate(nil, kind, elems)
 }
@@ -164,7 +152,7 @@ func (q *commandQuery) infos(_ []byte, kind byte, elems [][]byte) []byte {
 	}
 	for i, name := range names {
 		if spec := lookup(name).lock; spec != nil {
-			elems[i] = q.info(spec, fields)
+			elems[i] = q.encode(spec.Info(fields))
 		}
 	}
 	return resp.AppendAggregate(nil, kind, elems[:len(names)])
@@ -231,8 +219,7 @@ func (q *commandQuery) docs(_ []byte, kind byte, elems [][]byte) []byte {
 }
 
 func (q *commandQuery) appendDoc(pairs [][]byte, spec *syntax.Spec) [][]byte {
-	return append(pairs, q.name(spec.Name),
-		q.encode(func(e *resp.Encoder) { encodeValue(e, spec.Doc()) }))
+	return append(pairs, q.encode(resp.Bulk(spec.Name)), q.encode(spec.Doc()))
 }
 
 // list adds to COMMAND LIST [FILTERBY MODULE|ACLCAT|PATTERN value].
@@ -240,7 +227,7 @@ func (q *commandQuery) list(_ []byte, kind byte, elems [][]byte) []byte {
 	elems = slices.DeleteFunc(elems, isLockName)
 	for i := range syntax.Specs {
 		if spec := &syntax.Specs[i]; q.listed(spec) {
-			elems = append(elems, q.name(spec.Name))
+			elems = append(elems, q.encode(resp.Bulk(spec.Name)))
 		}
 	}
 	return resp.AppendAggregate(nil, kind, elems)

@@ -106,7 +106,7 @@ func (s *delayedSet) goOn(_ script.Answer, why error) (chain.Reply, *chain.Step)
 // rest ends the SET, or has it sleep.
 func (s *delayedSet) rest(ended, asked bool) (chain.Reply, *chain.Step) {
 	if ended {
-		return chain.Reply{Kind: chain.RawReply, Raw: s.reply}, nil
+		return chain.Reply{Raw: s.reply}, nil
 	}
 	if s.delayed = true; asked {
 		s.again = time.Now().Add(s.line.Pause())
@@ -138,7 +138,7 @@ func (s *delayedSet) answered(
 	if s.delayed && s.x.in.gone() {
 		s.x.server.locks.UndoSet(s.as, string(s.args[1]), string(s.args[2]))
 		state, _ := s.x.pipe.State()
-		s.reply = appendReply(nil, chain.Reply{Kind: chain.NullReply}, state.Proto)
+		s.reply = resp.AppendValue(nil, resp.Null, state.Proto)
 		return true
 	}
 	s.reply, s.took = raw, true

@@ -2,10 +2,7 @@ package proxy
 
 import (
 	"errors"
-	"strconv"
 	"strings"
-
-	"github.com/tidwall/redcon"
 
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/chain"
@@ -18,50 +15,23 @@ import (
 
 // encodeReply is the answer to a lock command in the client's protocol version.
 func encodeReply(name string, r chain.Reply, proto int) []byte {
-	if r.Kind != chain.ErrorReply {
-		return appendReply(nil, r, proto)
-	}
 	var server script.ServerError
-	if errors.As(r.Err, &server) {
+	switch {
+	case r.Raw != nil:
+		return r.Raw
+	case r.Err == nil:
+		return resp.AppendValue(nil, r.Value, proto)
+	case errors.As(r.Err, &server):
 		return resp.AppendError(nil, serverErrorText(name, r.Err.Error()))
 	}
 	return encodeError(r.Err)
 }
 
-func appendReply(dst []byte, r chain.Reply, proto int) []byte {
-	switch r.Kind {
-	case chain.NullReply:
-		if proto == 3 {
-			return append(dst, "_\r\n"...)
-		}
-		return redcon.AppendNull(dst)
-	case chain.IntReply:
-		return redcon.AppendInt(dst, r.Int)
-	case chain.BulkReply:
-		return redcon.AppendBulkString(dst, r.Text)
-	case chain.StatusReply:
-		return redcon.AppendString(dst, r.Text)
-	case chain.RawReply:
-		return append(dst, r.Raw...)
-	case chain.MapReply:
-		if proto == 3 {
-			dst = append(strconv.AppendInt(append(dst, '%'), int64(len(r.Elems)/2), 10), "\r\n"...)
-			break
-		}
-		fallthrough
-	default:
-		dst = redcon.AppendArray(dst, len(r.Elems))
-	}
-	for _, elem := range r.Elems {
-		dst = appendReply(dst, elem, proto)
-	}
-	return dst
-}
-
 // encodeLockLost is the push that tells a RESP3 client that a session lock has been lost.
 func encodeLockLost(key string, token int64) []byte {
-	out := redcon.AppendBulkString([]byte(">3\r\n"), "locklost")
-	return redcon.AppendInt(redcon.AppendBulkString(out, key), token)
+	push := resp.Array(resp.Bulk("locklost"), resp.Bulk(key), resp.Int(token))
+	push.Type = '>'
+	return resp.AppendValue(nil, push, 3)
 }
 
 // encodeError is the one place where the proxy's errors become what a client reads.

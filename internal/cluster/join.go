@@ -121,9 +121,7 @@ func textReply(kind byte, text string) []byte {
 }
 
 func bulk(text string) []byte {
-	var e resp.Encoder
-	e.Bulk(text)
-	return e.Buf
+	return resp.AppendValue(nil, resp.Bulk(text), 2)
 }
 
 // joinReplies joins replies some of which can be errors. An error is the reply, unless any says

@@ -206,7 +206,7 @@ func replyValue(got any, err error) (resp.Value, error) {
 	var reply redis.Error
 	switch {
 	case errors.Is(err, redis.Nil):
-		return resp.Value{Type: '_'}, nil
+		return resp.Null, nil
 	case errors.As(err, &reply):
 		return resp.Value{Type: '-', Text: []byte(strings.TrimSpace(reply.Error()))}, nil
 	case err != nil:
@@ -219,17 +219,17 @@ func replyValue(got any, err error) (resp.Value, error) {
 func scriptValue(got any) resp.Value {
 	switch v := got.(type) {
 	case int64:
-		return resp.Value{Type: ':', Int: v}
+		return resp.Int(v)
 	case string:
-		return resp.Value{Type: '$', Text: []byte(v)}
+		return resp.Bulk(v)
 	case []any:
-		list := resp.Value{Type: '*'}
+		list := resp.Array()
 		for _, elem := range v {
 			list.Elems = append(list.Elems, scriptValue(elem))
 		}
 		return list
 	}
-	return resp.Value{Type: '_'}
+	return resp.Null
 }
 
 func anys(words []string) []any {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
-	"github.com/tidwall/redcon"
 
 	"lockproxy/internal/loopguard"
 	"lockproxy/internal/names"
@@ -172,15 +171,7 @@ func (e *OnClient) Get(key string) (raw []byte, err error) {
 	ctx, cancel := context.WithDeadline(e.ctx, e.Until)
 	defer cancel()
 	v, err := replyValue(e.on.client.Do(ctx, "GET", key).Result())
-	switch {
-	case err != nil:
-		return nil, err
-	case v.IsError():
-		return resp.AppendError(nil, string(v.Text)), nil
-	case v.IsNull():
-		return []byte("$-1\r\n"), nil
-	}
-	return redcon.AppendBulk(nil, v.Text), nil
+	return resp.AppendValue(nil, v, 2), err
 }
 
 // Renew makes later scripts use new connections: one of those that are open was silent, or lost.

@@ -2,6 +2,5 @@
 //
 // A Step asks for one thing, or waits for other clients, and says what follows. Nothing in it can
 // wait, so an event loop drives a chain of them as well as a goroutine. Drive runs a chain of Steps
-// that ask for scripts alone. A Reply is in no protocol version yet: Int, Bulk, Map and the others
-// make one.
+// that ask for scripts alone. A Reply is a value, in no protocol version yet, or an error.
 package chain

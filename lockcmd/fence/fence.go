@@ -248,7 +248,7 @@ func (f *command) ran(queued, raw []byte) (chain.Reply, *chain.Step) {
 	case bytes.HasPrefix(raw, []byte("*-1")), bytes.HasPrefix(raw, []byte("_")):
 		return f.again()
 	} // otherwise an error: nothing was run
-	return chain.Reply{Kind: chain.RawReply, Raw: raw}, nil
+	return chain.Reply{Raw: raw}, nil
 }
 
 // do sends commands, and goes on with their replies.

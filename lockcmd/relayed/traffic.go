@@ -102,13 +102,12 @@ func (f *Traffic) AddHolder(id names.Lock, fields []resp.Value) (seen foreign.Lo
 		seen.Holder = foreign.Client{}
 		return seen
 	}
-	bulk := func(text string) resp.Value { return resp.Value{Type: '$', Text: []byte(text)} }
 	if seen.Holder.Name != "" {
-		fields[3] = bulk(seen.Holder.Name)
+		fields[3] = resp.Bulk(seen.Holder.Name)
 	}
-	fields[4] = bulk(seen.Holder.Addr)
+	fields[4] = resp.Bulk(seen.Holder.Addr)
 	upstreamNow := fields[6].Int - fields[7].Int
-	fields[5] = resp.Value{Type: ':', Int: upstreamNow - now.Sub(seen.Since).Milliseconds()}
+	fields[5] = resp.Int(upstreamNow - now.Sub(seen.Since).Milliseconds())
 	return seen
 }
 

@@ -35,9 +35,9 @@ func parseDocs(d *json.Decoder, name string) docValue {
 	}
 	switch t := token.(type) {
 	case float64:
-		return docValue{resp.Value{Type: ':', Int: int64(t)}}
+		return docValue{resp.Int(int64(t))}
 	case string:
-		return docValue{resp.Value{Type: '$', Text: []byte(t)}}
+		return docValue{resp.Bulk(t)}
 	}
 	v := resp.Value{Type: '~'}
 	switch {
@@ -126,16 +126,15 @@ const InfoFields = 10
 // Info is the first fields of the command's entry in COMMAND INFO.
 func (c *Spec) Info(fields int) resp.Value {
 	d := docs().get(c.Name)
-	first := resp.Value{Type: ':', Int: int64(min(1, len(d.get("keys").Elems)))}
+	first := resp.Int(min(1, len(d.get("keys").Elems)))
 	if c.numbersKeys() {
 		first.Int = 0
 	}
-	return resp.Value{Type: '*', Elems: []resp.Value{
-		{Type: '$', Text: []byte(c.Name)}, {Type: ':', Int: int64(c.Arity())},
+	return resp.Array([]resp.Value{resp.Bulk(c.Name), resp.Int(c.Arity()),
 		d.get("flags").Value, first, first, first, // the last one is the step
 		d.get("categories").Value, d.get("tips").Value, d.get("keys").Value,
 		{Type: '~'}, // subcommands
-	}[:fields]}
+	}[:fields]...)
 }
 
 // Doc is the command's value in the map of COMMAND DOCS.

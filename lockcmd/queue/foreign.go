@@ -36,7 +36,7 @@ const (
 )
 
 // foreignClients is what is known about foreign clients, by the lock. Callers hold Queues.mu.
-type foreignClients map[names.Lock]foreignSight
+type foreignClients map[names.Lock]*foreignSight
 
 type foreignSight struct {
 	seen  time.Time // when one was last seen
@@ -45,8 +45,8 @@ type foreignSight struct {
 }
 
 // saw notes that a foreign client competes for a lock.
-func (f foreignClients) saw(id names.Lock, now time.Time) {
-	if len(f) >= maxForeign {
+func (f foreignClients) saw(id names.Lock, now time.Time) *foreignSight {
+	if f[id] == nil && len(f) >= maxForeign {
 		for old, sight := range f { // an old one, otherwise any: it will be seen again
 			delete(f, old)
 			if now.Sub(sight.seen) < foreignMemory {
@@ -54,28 +54,27 @@ func (f foreignClients) saw(id names.Lock, now time.Time) {
 			}
 		}
 	}
-	sight := f[id]
-	sight.seen = now
-	f[id] = sight
+	if f[id] == nil {
+		f[id] = &foreignSight{}
+	}
+	f[id].seen = now
+	return f[id]
 }
 
 // won notes that a poll has found the lock theirs.
 func (f foreignClients) won(id names.Lock, now time.Time) {
-	f.saw(id, now)
-	sight := f[id]
+	sight := f.saw(id, now)
 	sight.turns = min(sight.turns+1, maxForeignTurns)
-	f[id] = sight
 }
 
 // makeUp reports whether a release may hand the lock over although they compete: they have had more
 // turns than the waiters here. It counts as one hand-over.
 func (f foreignClients) makeUp(id names.Lock) bool {
 	sight := f[id]
-	if sight.turns == 0 {
+	if sight == nil || sight.turns == 0 {
 		return false
 	}
 	sight.turns--
-	f[id] = sight
 	return true
 }
 
@@ -92,9 +91,7 @@ func (f foreignClients) compete(id names.Lock, now time.Time) bool {
 // leftFree notes that a release has left a lock free: it is their turn, if they compete.
 func (f foreignClients) leftFree(id names.Lock, now time.Time) {
 	if f.compete(id, now) {
-		sight := f[id]
-		sight.freed = now
-		f[id] = sight
+		f[id].freed = now
 	}
 }
 
@@ -105,8 +102,7 @@ func (f foreignClients) haveTurn(id names.Lock, now time.Time) bool {
 
 // turnOver notes that one of them has taken a lock since it was left free.
 func (f foreignClients) turnOver(id names.Lock) {
-	if sight, ok := f[id]; ok {
+	if sight := f[id]; sight != nil {
 		sight.freed = time.Time{}
-		f[id] = sight
 	}
 }

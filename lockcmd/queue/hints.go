@@ -69,8 +69,7 @@ func (q Queue) ForeignCompete(now time.Time) bool {
 func (q Queue) SawForeign(won bool, now time.Time) {
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
-	q.all.foreign.saw(q.id, now)
-	if won {
+	if q.all.foreign.saw(q.id, now); won {
 		q.all.foreign.won(q.id, now)
 	}
 }

@@ -53,7 +53,7 @@ func (l *queries) heldOf(
 	locks []string, cursor uint64, want func(kind string) bool,
 ) (Reply, *Step) {
 	keys := resp.Array()
-	return l.kinds(locks, func(key, kind string) {
+	return l.kinds(locks, false, func(key, kind string) {
 		if kind != "" && want(kind) {
 			keys.Elems = append(keys.Elems, resp.Bulk(key))
 		}
@@ -63,49 +63,38 @@ func (l *queries) heldOf(
 }
 
 // kinds asks, on the client's own connection, which kind of lock each key is, and calls found: ""
-// if it is not held, is no lock, or the user may not see it. Then it replies what done says.
+// if it is not held, is no lock, or the user may not see it. Then it replies what done says. Where
+// the upstream does not have the script, the first key is asked about bySource, alone.
 func (l *queries) kinds(
-	keys []string, found func(key, kind string), done func() Reply,
+	keys []string, bySource bool, found func(key, kind string), done func() Reply,
 ) (Reply, *Step) {
 	if len(keys) == 0 {
 		return done(), nil
 	}
 	asked := keys[:min(len(keys), visibleBatch)]
+	if bySource {
+		asked = keys[:1]
+	}
 	step := &Step{Further: true}
 	for _, key := range asked {
-		c := l.Scripts.Call(script.InfoScript, key, script.NoFastPath, "")
-		ask := chain.Words("EVALSHA", c.Script.SHA, "2", c.Keys[0], c.Keys[1])
-		step.Do = append(step.Do, append(ask, chain.Words(c.Args[:]...)...))
+		c := l.infoCall(key)
+		step.Do = append(step.Do, chain.Words(c.AppendWords(nil, bySource)...))
 	}
 	step.Finish = func(answer script.Answer, err error) (Reply, *Step) {
 		for i := 0; i < len(answer.Raw) && err == nil; i++ {
 			var v resp.Value
 			v, err = script.ParseReply(answer.Raw[i])
 			if said, _ := err.(script.ServerError); script.HasCode(said, "NOSCRIPT") {
-				return l.kindAlone(keys[i:], found, done)
+				return l.kinds(keys[i:], true, found, done)
 			}
 			err = foundKind(keys[i], v, err, found)
 		}
 		if err != nil {
 			return chain.Failed(err), nil
 		}
-		return l.kinds(keys[len(asked):], found, done)
+		return l.kinds(keys[len(asked):], false, found, done)
 	}
 	return Reply{}, step
-}
-
-// kindAlone is kinds that asks about the first key by a Call, which loads the script.
-func (l *queries) kindAlone(
-	keys []string, found func(key, kind string), done func() Reply,
-) (Reply, *Step) {
-	c := l.Scripts.Call(script.InfoScript, keys[0], script.NoFastPath, "")
-	return Reply{}, &Step{Call: &c, Finish: func(answer script.Answer, err error) (Reply, *Step) {
-		err = foundKind(keys[0], answer.Value, answer.Failure(err), found)
-		if err != nil {
-			return chain.Failed(err), nil
-		}
-		return l.kinds(keys[1:], found, done)
-	}}
 }
 
 // foundKind calls found with the answer about a key. It returns an error that ends the command.

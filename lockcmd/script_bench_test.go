@@ -48,7 +48,11 @@ func BenchmarkScripts(b *testing.B) {
 			}
 			unlock := l.beginRelease(nil, id, names.Identity{}, script.Proof{Kind: "connection", Value: r.Connection}, true)
 			for _, c := range []*script.Call{&lock.Call, &unlock.Call} {
-				pipe.Do(ctx, append([]any{"EVALSHA", c.Script.SHA}, c.EvalArgs()...)...)
+				var words []any
+				for _, word := range c.AppendWords(nil, false) {
+					words = append(words, word)
+				}
+				pipe.Do(ctx, words...)
 			}
 		}
 		cmds, err := pipe.Exec(ctx)

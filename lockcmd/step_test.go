@@ -189,7 +189,7 @@ type keptSession struct {
 }
 
 func (s *keptSession) Eval(c *script.Call) (script.Answer, error) {
-	fmt.Fprintln(s.asked, c.EvalArgs()...)
+	fmt.Fprintln(s.asked, c.AppendWords(nil, false)[2:])
 	return s.fixedSession.Eval(c)
 }
 

@@ -3,7 +3,6 @@ package proxy
 import (
 	"bytes"
 	"errors"
-	"strconv"
 	"strings"
 	"time"
 
@@ -212,12 +211,8 @@ func (s *lockSession) ask(q *question, it *eventloop.Iteration) bool {
 		q.answers = append(q.answers[:0], q.answer)
 		return q.answer != nil
 	}
-	how, text := "EVALSHA", q.Call.Script.SHA
-	if q.source { // this is no retry: nothing has run
-		how, text = "EVAL", q.Call.Script.Source
-		if !s.loadTogether(q.Call, it) {
-			return false
-		}
+	if q.source && !s.loadTogether(q.Call, it) { // this is no retry: nothing has run
+		return false
 	}
 	if q.confirms() {
 		// Only the answer shows whether it has given anything, and in a cluster which node has
@@ -228,7 +223,7 @@ func (s *lockSession) ask(q *question, it *eventloop.Iteration) bool {
 			s.server.blocked.begin(s.common, false)
 		}
 	}
-	return q.await(s.pipe.Do(it, s.scriptRequest(how, text, q.Call)))
+	return q.await(s.pipe.Do(it, s.scriptRequest(q.Call, q.source)))
 }
 
 // take takes what the question has waited for. It settles the question, or has it asked again.
@@ -325,9 +320,8 @@ func denied(a *passthrough.Answer, v resp.Value) bool {
 func leftOut(v resp.Value) bool { return v.Type == '+' && string(v.Text) == "LATER" }
 
 // scriptRequest is valid until the next is made.
-func (s *lockSession) scriptRequest(name, script string, c *script.Call) []byte {
-	words := append(s.words[:0], name, script, strconv.Itoa(len(c.Keys)+len(c.More)))
-	words = append(append(append(words, c.Keys[:]...), c.More...), c.Args[:]...)
+func (s *lockSession) scriptRequest(c *script.Call, bySource bool) []byte {
+	words := c.AppendWords(s.words[:0], bySource)
 	raw := resp.AppendCommand(s.request[:0], words...)
 	clear(words) // they would keep the key
 	s.words = words

@@ -167,15 +167,14 @@ func (b *batcher) send(
 	pipe := b.client.Pipeline()
 	replies := make([]*redis.Cmd, len(batch))
 	for i, c := range batch {
-		command, script := "EVALSHA", c.Script.SHA
-		if withSource(c.Script) {
-			command, script = "EVAL", c.Script.Source
+		bySource := withSource(c.Script)
+		if bySource {
 			for _, other := range c.Script.Together(b.cluster) {
 				// The user may lack the right.
 				pipe.Do(ctx, anys(other.LoadRequest(b.cluster, c.Keys[0]))...)
 			}
 		}
-		replies[i] = pipe.Do(ctx, append([]any{command, script}, c.EvalArgs()...)...)
+		replies[i] = pipe.Do(ctx, anys(c.AppendWords(nil, bySource))...)
 	}
 	var wait *redis.Cmd // for all of them: it counts the connection's last write
 	if confirm.Needed() {

@@ -222,10 +222,9 @@ func (e *OnClient) evalThenWait(c *script.Call) (a script.Answer, err error) {
 	defer cancel()
 	conn := e.on.client.Conn()
 	defer conn.Close()
-	words := c.EvalArgs()
-	got := conn.Do(ctx, append([]any{"EVALSHA", c.Script.SHA}, words...)...)
+	got := conn.Do(ctx, anys(c.AppendWords(nil, false))...)
 	if redis.HasErrorPrefix(got.Err(), "NOSCRIPT") {
-		got = conn.Do(ctx, append([]any{"EVAL", c.Script.Source}, words...)...)
+		got = conn.Do(ctx, anys(c.AppendWords(nil, true))...)
 	}
 	a.Value, err = replyValue(got.Result())
 	if err != nil || !c.Confirms(a) {

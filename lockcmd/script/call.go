@@ -2,7 +2,6 @@ package script
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -95,13 +94,14 @@ func (m *Maker) List(words []string) string {
 	return string(append(list, m.guard...))
 }
 
-// EvalArgs are the arguments of EVAL and EVALSHA after the script.
-func (c *Call) EvalArgs() []any {
-	list := []any{len(c.Keys) + len(c.More)}
-	for _, word := range slices.Concat(c.Keys[:], c.More, c.Args[:]) {
-		list = append(list, word)
+// AppendWords appends the request that runs the script: by its hash, or by its source.
+func (c *Call) AppendWords(words []string, bySource bool) []string {
+	how, text := "EVALSHA", c.Script.SHA
+	if bySource {
+		how, text = "EVAL", c.Script.Source
 	}
-	return list
+	words = append(words, how, text, strconv.Itoa(len(c.Keys)+len(c.More)))
+	return append(append(append(words, c.Keys[:]...), c.More...), c.Args[:]...)
 }
 
 // Failure is err, the script's error reply, or the loss of the node that was to confirm the script.

@@ -192,7 +192,8 @@ func (e *OnClient) Renew() {
 	})
 }
 
-// Eval implements evaluator: it runs a script in a batch, and returns with the answer, or at until.
+// Eval runs a script in a batch, and returns with the answer, or at Until. It fails if there is no
+// answer, or if the confirmation has none.
 func (e *OnClient) Eval(c *script.Call) (script.Answer, error) {
 	loopguard.MayWait()
 	if c.Confirm.Needed() && (e.on.cluster || c.GivesLocks()) {
@@ -240,15 +241,9 @@ func (e *OnClient) evalThenWait(c *script.Call) (a script.Answer, err error) {
 	return a, err
 }
 
-// Evaluator is where scripts run: a session, or a background client. Eval waits for the answer. It
-// fails if there is none, or if the confirmation has none.
-type Evaluator interface {
-	Eval(c *script.Call) (script.Answer, error)
-}
-
 // Ask runs a script that needs no replicas, and returns its reply.
 func (bg *Jobs) Ask(
-	on Evaluator, of *script.Script, key string, args ...string,
+	on *OnClient, of *script.Script, key string, args ...string,
 ) (resp.Value, error) {
 	c := bg.Scripts.Call(of, key, script.NoFastPath, "", args...)
 	a, err := on.Eval(&c)

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"lockproxy/internal/names"
-	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
@@ -51,20 +50,6 @@ type Step struct {
 // Answered is the Step of a command that needs no answer.
 func Answered(r Reply) *Step {
 	return &Step{Finish: func(script.Answer, error) (Reply, *Step) { return r, nil }}
-}
-
-// Drive runs a step and those that follow, which ask for scripts alone, in a job of the timers. It
-// waits for the answers.
-func Drive(on background.Evaluator, reply Reply, next *Step) Reply {
-	for next != nil {
-		var a script.Answer
-		var err error
-		if next.Call != nil {
-			a, err = on.Eval(next.Call)
-		}
-		reply, next = next.Finish(a, err)
-	}
-	return reply
 }
 
 // GoneFor is how long a command of several steps goes on although its client has closed its side:

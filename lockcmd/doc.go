@@ -46,8 +46,8 @@
 //	queries               tells users and operators about locks
 //
 // The files are in this order, and know those before them: config, durability; observe, history;
-// unlock_call, observe_release, unlock, abandoned, offers; stats, info, digit_names, lock, lockall,
-// unlockall; slow, wait, own, claim, poll, changed, place, relock, lockall_wait, once; survey,
+// unlock_call, observe_release, unlock, abandoned, offers; stats, info, digit_names, lock,
+// unlockall; slow, wait, own, claim, poll, changed, place, relock, lockall, once; survey,
 // seen_commands, scan; locks. Unlock and offers know each other, and so do the three of a turn: wait,
 // own and claim.
 //
@@ -56,7 +56,7 @@
 // A shared lock's record is a sorted set of its holders (read.lua). A release, and the poll of the
 // first waiter, offers it to the waiters at the head of the queue together, in one script. The fast
 // paths of exclusive locks do not know it. LOCKALL is a waiter in several queues
-// (lockall_wait.go), and asks for all its locks in one script (all.lua) when it is first in each.
+// (lockall.go), and asks for all its locks in one script (all.lua) when it is first in each.
 //
 // # Values that are made once
 //

@@ -264,7 +264,7 @@ func drawCall(t *rapid.T, l *Locks, st storedLock) script.Call {
 		if compete {
 			l.queues.Of(id).SawForeign(false, time.Now())
 		}
-		run, err := l.beginTry(id, drawRequest(t, id.Key), mode, nil, false, 0)
+		run, err := l.beginTry(id.DB, lockRequests{drawRequest(t, id.Key)}, trial{mode: mode})
 		if err != nil {
 			t.Fatal(err)
 		}

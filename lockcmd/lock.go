@@ -19,14 +19,31 @@ import (
 	"lockproxy/lockcmd/syntax"
 )
 
-// lockCall is one call of lock.lua.
-type lockCall struct {
+// tryCall is one call of lock.lua, or of all.lua.
+type tryCall struct {
 	script.Call
-	script.Request
-	id      names.Lock
+	lockRequests
+	trial
+	db      int
+	compete uint64 // a bit for each lock: foreign clients have been seen to take it
 	askedAt time.Time
-	compete bool // foreign clients have been seen to take the lock
 }
+
+// trial is how locks are asked for.
+type trial struct {
+	all    bool // by all.lua
+	mode   string
+	ends   int64            // Maker.Lock's
+	others []script.Request // that wait behind a LOCK and can be given its shared lock, too
+	tracks bool             // Queues.WaitsAs's
+	// firstAt is all.lua's. since is when a LOCKALL began to wait, by the upstream's clock, ms; 0 if
+	// it has not.
+	firstAt string
+	since   int64
+}
+
+// id is one of the locks.
+func (t *tryCall) id(i int) names.Lock { return names.Lock{DB: t.db, Key: t.lockRequests[i].Key} }
 
 // locking takes locks.
 type locking struct {
@@ -50,30 +67,37 @@ type waits struct {
 // attempted goes on with what a script has found: another client's lock, or an error.
 type attempted = func(script.Attempt, error) (Reply, *Step)
 
-// beginTry makes a call of lock.lua, which can give a shared lock to others that wait behind, too.
-// tracks is Queues.WaitsAs's, ends Maker.Lock's. It fails in the hold-off after a failover. LOCK
-// without WAIT takes no lock for which clients wait here.
-func (l *locking) beginTry(
-	id names.Lock, r script.Request, mode string, others []script.Request, tracks bool, ends int64,
-) (*lockCall, error) {
-	now := time.Now()
-	compete, waited, behind := l.queues.Of(id).BeforeTry(now)
-	if waited && mode == script.ModeTry {
-		mode, behind = script.ModeCheck, 0
-	}
-	t := &lockCall{Request: r, id: id, askedAt: now, compete: compete}
+// beginTry makes a call of lock.lua or all.lua. It fails in the hold-off after a failover. LOCK and
+// LOCKALL without WAIT take no lock for which clients wait here.
+func (l *locking) beginTry(db int, rs lockRequests, how trial) (*tryCall, error) {
+	t := &tryCall{lockRequests: rs, trial: how, db: db, askedAt: time.Now()}
 	if held := l.heldOff(); held > 0 {
 		return t, failure.HeldOffError(held)
 	}
-	t.Call = l.Scripts.Lock(r, mode, l.queues.WaitsAs(r.Key, compete, tracks), behind, others,
-		ends)
+	mode, behind := t.mode, int64(0)
+	for i := range rs {
+		compete, waited, allSince := l.queues.Of(t.id(i)).BeforeTry(t.askedAt)
+		if compete {
+			t.compete |= 1 << i
+		}
+		if behind = allSince; waited && t.mode == script.ModeTry {
+			mode, behind = script.ModeCheck, 0
+		}
+	}
+	waits := l.queues.WaitsAs(rs[0].Key, t.compete != 0, t.tracks)
+	if t.all {
+		t.Call = l.Scripts.LockAll(rs, mode, t.firstAt, waits, t.since, t.ends)
+	} else {
+		t.Call = l.Scripts.Lock(rs[0], mode, waits, behind, t.others, t.ends)
+	}
 	return t, nil
 }
 
-// finishTry reads the answer, as lock.lua describes it. It returns what try does. used says that
-// there is what claimRecord says.
+// finishTry reads the answer, as lock.lua and all.lua describe it. used says that there is what
+// claimRecords says. If an error comes with a token, the caller must undo that, unless the
+// connection had it before.
 func (l *locking) finishTry(
-	t *lockCall, answer script.Answer, used bool, err error,
+	t *tryCall, answer script.Answer, used bool, err error,
 ) (script.Attempt, error) {
 	a, err := t.Attempt(answer, err)
 	a.AskedAt = t.askedAt
@@ -83,12 +107,13 @@ func (l *locking) finishTry(
 	if err != nil {
 		return a, err
 	}
-	l.Clients.Ways.Took(t.Key, time.Since(a.AskedAt))
-	if a.Foreign {
-		l.queues.Of(t.id).SawForeign(false, time.Now())
+	key := t.lockRequests[0].Key
+	l.Clients.Ways.Took(key, time.Since(a.AskedAt))
+	for _, i := range a.ForeignAt {
+		l.queues.Of(t.id(i)).SawForeign(t.all && t.mode == script.ModeFirst, time.Now())
 	}
 	if a.Token == 0 && a.Now != 0 {
-		l.Clients.Ways.Told(t.Key, a.Now)
+		l.Clients.Ways.Told(key, a.Now)
 	}
 	if a.Made || a.Token == 0 {
 		return a, nil
@@ -103,42 +128,38 @@ func (l *locking) finishTry(
 const errUsedByOnce = script.ServerError("WRONGTYPE Key is used by ONCE: " +
 	"LOCK needs a name of its own")
 
-// claimRecord is the key to look at if a LOCK has found something that LOCK has not written: the
-// record of the claim to make the value with this name, if ONCE has lately been asked for that. ok
-// is false where there is nothing to look for, or foreign clients have been seen to take the lock.
-func (t *lockCall) claimRecord(answer script.Answer, err error) (key string, ok bool) {
-	if t.Once || t.compete {
-		return "", false
-	}
+// claimRecords are the keys to look at if a LOCK or LOCKALL has found what LOCK has not written,
+// unless foreign clients have been seen to take the lock: the records of the claims to make the
+// values with these names, if ONCE has lately been asked for those.
+func (t *tryCall) claimRecords(answer script.Answer, err error) (keys []string) {
 	a, err := t.Attempt(answer, err)
 	said, _ := err.(script.ServerError)
-	if err == nil && a.Foreign && a.Token == 0 || script.HasCode(said, "WRONGTYPE") {
-		return keyname.Record([]byte(keyname.Claim([]byte(t.Key)))), true
+	for i, r := range t.lockRequests {
+		other := script.HasCode(said, "WRONGTYPE") || a.Token == 0 && slices.Contains(a.ForeignAt, i)
+		if other && !r.Once && t.compete&(1<<i) == 0 {
+			keys = append(keys, keyname.Record([]byte(keyname.Claim([]byte(r.Key)))))
+		}
 	}
-	return "", false
+	return keys
 }
 
-// tryStep tries once to take a lock, and goes on with then.
-func (l *locking) tryStep(c Client, r script.Request, then attempted) *Step {
-	t, held := l.beginTry(names.Lock{DB: c.As.DB, Key: r.Key}, r, script.ModeTry, nil, false, 0)
+// tryStep tries once to take locks, and goes on with then.
+func (l *locking) tryStep(c Client, rs lockRequests, all bool, then attempted) *Step {
+	t, held := l.beginTry(c.As.DB, rs, trial{mode: script.ModeTry, all: all})
 	if held != nil {
 		return &Step{Finish: func(script.Answer, error) (Reply, *Step) { return then(script.Attempt{}, held) }}
 	}
 	return &Step{Call: &t.Call, Finish: func(answer script.Answer, err error) (Reply, *Step) {
-		return l.tookPlace(t, answer, err, then)
+		return l.took(t, answer, err, then)
 	}}
 }
 
-// tookPlace goes on with what the answer to a call says, and where it can be the claim to a value,
-// what that is.
-func (l *locking) tookPlace(
-	t *lockCall, answer script.Answer, err error, then attempted,
+// took goes on with what the answer to a call says, and where it can be the claim to a value, what
+// that is.
+func (l *locking) took(
+	t *tryCall, answer script.Answer, err error, then attempted,
 ) (Reply, *Step) {
-	var look []string
-	if key, ok := t.claimRecord(answer, err); ok {
-		look = append(look, key)
-	}
-	return l.lookForClaims(look, func(claims []resp.Value) (Reply, *Step) {
+	return l.lookForClaims(t.claimRecords(answer, err), func(claims []resp.Value) (Reply, *Step) {
 		return then(l.finishTry(t, answer, slices.ContainsFunc(claims, isRecord), err))
 	})
 }

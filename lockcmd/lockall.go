@@ -1,14 +1,13 @@
 package lockcmd
 
 import (
-	"slices"
 	"time"
 
-	"lockproxy/internal/names"
-	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
-	"lockproxy/lockcmd/keyname"
+	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
+	"lockproxy/lockcmd/syntax"
 )
 
 // LOCKALL takes several locks or none. While it waits it holds none. It joins the queues of all its
@@ -17,86 +16,148 @@ import (
 // to wait. So the earlier of two requests goes first, whichever locks they want, and no two wait
 // for each other.
 
-// allCall is one call of all.lua.
-type allCall struct {
-	script.Call
-	lockRequests
-	db      int
-	polls   bool   // it takes the locks if it can
-	compete []bool // foreign clients have been seen to take each of the locks
-	askedAt time.Time
-}
-
-// claimRecords are what claimRecord is for a LOCK, of those locks that can be values.
-func (t *allCall) claimRecords(answer script.Answer, err error) (keys []string) {
-	_, foreign, err := t.AttemptAll(answer, err)
-	said, _ := err.(script.ServerError)
-	for i, r := range t.lockRequests {
-		other := script.HasCode(said, "WRONGTYPE") || slices.Contains(foreign, int64(i+1))
-		if other && !t.compete[i] {
-			keys = append(keys, keyname.Record([]byte(keyname.Claim([]byte(r.Key)))))
-		}
-	}
-	return keys
-}
-
-// beginTryAll makes a call of all.lua, with ModeCheck instead of ModeTry if others wait here for
-// one of the locks. firstAt is its `first_at`. since is when the request began to wait, by the
-// upstream's clock, ms; 0 if it has not. ends is Maker.Lock's. It fails in the hold-off after a
-// failover.
-func (l *locking) beginTryAll(
-	c Client, rs lockRequests, mode, firstAt string, since, ends int64,
-) (*allCall, error) {
-	now := time.Now()
-	t := &allCall{lockRequests: rs, db: c.As.DB, polls: mode == script.ModeFirst, askedAt: now}
-	if held := l.heldOff(); held > 0 {
-		return t, failure.HeldOffError(held)
-	}
-	r, compete := rs[0], false
-	for _, r := range rs {
-		theirs, waited, _ := l.queues.Of(names.Lock{DB: t.db, Key: r.Key}).BeforeTry(now)
-		compete, t.compete = compete || theirs, append(t.compete, theirs)
-		if mode == script.ModeTry && waited {
-			mode = script.ModeCheck
-		}
-	}
-	t.Call = l.Scripts.LockAll(rs, mode, firstAt, l.queues.WaitsAs(r.Key, compete, false), since,
-		ends)
-	return t, nil
-}
-
-// finishTryAll reads the answer, and those to GETs of what claimRecords says. If an error comes
-// with a token, the caller must undo that, unless the connection had it before.
-func (l *locking) finishTryAll(
-	t *allCall, answer script.Answer, claims []resp.Value, err error,
-) (script.Attempt, error) {
-	a, foreign, err := t.AttemptAll(answer, err)
-	a.AskedAt = t.askedAt
-	if slices.ContainsFunc(claims, isRecord) {
-		return script.Attempt{AskedAt: t.askedAt}, errUsedByOnce
+// beginLockAll is LOCKALL.
+func (l *waits) beginLockAll(c Client, args [][]byte) *Step {
+	o, keys, err := syntax.ParseLockAll(args, l.cfg.MaxTimeout)
+	if err == nil {
+		err = l.permit(o)
 	}
 	if err != nil {
-		return a, err
+		return chain.Answered(chain.Failed(err))
 	}
-	l.Clients.Ways.Took(t.lockRequests[0].Key, time.Since(a.AskedAt))
-	if a.Token == 0 {
-		l.Clients.Ways.Told(t.lockRequests[0].Key, a.Now)
-		l.sawForeign(t.lockRequests, t.db, foreign, t.polls)
-		return a, nil
+	rs := make(lockRequests, len(keys))
+	for i, key := range keys {
+		rs[i] = c.Request(string(key), o.Request)
+		rs[i].Number = rs[0].Number
 	}
-	if a.Renewed {
-		return a, answer.Unconfirmed(t.Confirm, script.StillOwners)
+	if o.Waits {
+		return &Step{Finish: func(script.Answer, error) (Reply, *Step) { return l.waitAll(c, rs, o.Wait) }}
 	}
-	return a, l.notConfirmed(&answer, t.Confirm)
+	return l.tryStep(c, rs, true, func(a script.Attempt, err error) (Reply, *Step) {
+		return l.tried(c, rs, a, err)
+	})
 }
 
-// SawForeign notes which locks foreign clients hold, from 1 on. polled says that the request would
-// have taken them.
-func (l *locking) sawForeign(rs lockRequests, db int, which []int64, polled bool) {
-	for _, i := range which {
-		if i < 1 || i > int64(len(rs)) { // none of the script's answers
-			continue
+// allLocks is a LOCKALL … WAIT.
+type allLocks struct {
+	*waits
+	g      *queue.All
+	polled script.Attempt // the last poll
+}
+
+// waitAll begins a LOCKALL … WAIT for patience; 0 is forever.
+func (l *waits) waitAll(c Client, rs lockRequests, patience time.Duration) (Reply, *Step) {
+	g := l.queues.JoinAll(rs, c.As, patience, time.Now())
+	t, by := l.newTurn(c, &g.Wait, patience), &allLocks{waits: l, g: g}
+	t.by = by
+	return by.pollAll(t, g.Places(), t.begin)
+}
+
+// look implements asks.
+func (l *allLocks) look(t *turn, paused bool) (Reply, *Step) {
+	at := l.g.Places()
+	switch {
+	case at.All && at.PollNow || at.Any && paused || at.Untold || l.g.Lead.State().Checks:
+		l.g.TakeOwnerHolds()
+		return l.pollAll(t, at, func(pause time.Duration, err error) (Reply, *Step) {
+			if err != nil || l.polled.Token != 0 {
+				return t.leave(err)
+			}
+			t.poll.in(pause)
+			return t.stay()
+		})
+	case paused:
+		t.poll.in(queue.IdlePause())
+	case at.All && t.woken:
+		for _, w := range l.g.Waiters {
+			t.poll.sooner(l.pollInterval(w, w.State().Lease))
 		}
-		l.queues.Of(names.Lock{DB: db, Key: rs[i-1].Key}).SawForeign(polled, time.Now())
 	}
+	t.woken = false
+	return t.rest()
+}
+
+// lastLook implements asks.
+func (l *allLocks) lastLook(t *turn) (Reply, *Step) {
+	err, stale := l.g.Outage(time.Now())
+	if !stale {
+		return t.leave(err)
+	}
+	return l.pollAll(t, l.g.Places(), func(_ time.Duration, err error) (Reply, *Step) {
+		if err == nil && l.polled.Token == 0 {
+			err, _ = l.g.Outage(time.Now()) // after a transient failure
+		}
+		return t.leave(err)
+	})
+}
+
+// toUndo implements asks.
+func (l *allLocks) toUndo() script.Attempt { return l.polled }
+
+// concernsOneKey reports whether a LOCKALL has failed because of one of its keys. Those who wait
+// for another key are not told that.
+func concernsOneKey(err error) bool {
+	said, ok := err.(script.ServerError)
+	return ok && script.HasCode(said, "WRONGTYPE", "CROSSSLOT")
+}
+
+// pollAll tries to take the locks, if g is first everywhere. Otherwise it checks, as check does. It
+// tells the upstream where g is first. Unless that ends the wait, then gets the time to the next
+// poll.
+func (l *allLocks) pollAll(
+	t *turn, at queue.Places, then func(pause time.Duration, err error) (Reply, *Step),
+) (Reply, *Step) {
+	mode := script.ModeCheck
+	if at.All {
+		mode = script.ModeFirst
+		l.g.BeginPoll(time.Now())
+	}
+	l.g.PollBegan(time.Now())
+	how := trial{all: true, mode: mode, firstAt: at.Flags(), since: l.g.FirstKnown()}
+	return t.try(how, func(a script.Attempt, err error) []queue.Handed {
+		return l.g.SettleLate(a, err, failure.MayHaveRun(err))
+	}, func(a script.Attempt, err error) (Reply, *Step) {
+		pause, err := l.endPoll(t, at, a, err)
+		l.g.PollEnded() // now the queues know how the poll ended
+		return then(pause, err)
+	})
+}
+
+// endPoll notes what a poll has found.
+func (l *allLocks) endPoll(
+	t *turn, at queue.Places, a script.Attempt, err error,
+) (pause time.Duration, failed error) {
+	l.polled = a
+	switch {
+	case failure.IsStopped(err):
+		return 0, err
+	case err != nil && a.Token == 0 && l.goesOn(&l.g.Wait, err):
+		return t.pauseAfter(err), nil
+	case err != nil:
+		if a.Token == 0 && !concernsOneKey(err) {
+			l.g.PollFailed(err, time.Now())
+		}
+		return 0, err
+	case a.Token != 0:
+		return 0, l.g.Grant(a)
+	}
+	l.g.Told(at, a.Now)
+	l.g.Answered(false)
+	if !at.All {
+		return queue.IdlePause(), nil
+	}
+	return l.pollAllInterval(a.Remaining), nil
+}
+
+// pollAllInterval is the time to the next poll of g, if its locks end after remaining. Where
+// foreign clients compete for a lock, it has that tracked.
+func (l *allLocks) pollAllInterval(remaining time.Duration) time.Duration {
+	pause := queue.MaxPoll
+	for _, w := range l.g.Waiters {
+		if l.queues.Of(w.ID()).ForeignCompete(time.Now()) {
+			l.tracking.Want(w.As, w.Key)
+		}
+		pause = min(pause, l.pollInterval(w, remaining))
+	}
+	return pause
 }

@@ -1,11 +1,12 @@
 package lockcmd
 
 import (
-	"github.com/hashicorp/go-hclog"
-	"github.com/redis/go-redis/v9"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
@@ -163,8 +164,9 @@ func (l *Locks) beginLock(c Client, args [][]byte) *Step {
 	case o.Place > 0:
 		return &Step{Finish: func(script.Answer, error) (Reply, *Step) { return l.places.placeStep(c, r, o.Place) }}
 	}
-	return l.tryStep(c, r, func(a script.Attempt, err error) (Reply, *Step) {
-		return l.tried(c, lockRequests{r}, a, err)
+	rs := lockRequests{r}
+	return l.tryStep(c, rs, false, func(a script.Attempt, err error) (Reply, *Step) {
+		return l.tried(c, rs, a, err)
 	})
 }
 

@@ -89,14 +89,15 @@ func (l *waits) hit(value string) Reply {
 // claimStep asks for the claim. present is the value, if there is one, that the client is given if
 // another has the claim: it is refused nothing.
 func (l *waits) claimStep(c Client, r script.Request, o syntax.Lock, present *string) *Step {
-	return l.tryStep(c, r, func(a script.Attempt, err error) (Reply, *Step) {
+	rs := lockRequests{r}
+	return l.tryStep(c, rs, false, func(a script.Attempt, err error) (Reply, *Step) {
 		switch {
 		case a.Made:
 			return Reply{}, l.readStep(c, r, o, false)
 		case err == nil && a.Token == 0 && present != nil:
 			return l.hit(*present), nil
 		}
-		return l.tried(c, lockRequests{r}, a, err)
+		return l.tried(c, rs, a, err)
 	})
 }
 

@@ -191,12 +191,26 @@ func unanswered(on *background.OnClient, err error) error {
 	return failure.ErrUnanswered
 }
 
-// lateAnswer takes the answer to a script of a wait that has failed with failed, if that is because
-// it was not waited for: the others could not wait so long, or its wait has ended. settle gives
-// those who still wait what it brings, and returns what nobody may keep.
+// try asks for t's locks once. late gives those who still wait what an answer brings that was not
+// waited for, and returns what nobody may keep.
+func (t *turn) try(
+	how trial, late func(script.Attempt, error) []queue.Handed, then attempted,
+) (Reply, *Step) {
+	var c *tryCall
+	return t.inTime(maxTold, func(ends int64) (_ *script.Call, err error) {
+		how.ends = ends
+		c, err = t.beginTry(t.w.As.DB, t.requests(), how)
+		return &c.Call, err
+	}, func(answer script.Answer, err error) (Reply, *Step) {
+		t.lateAnswer(c, err, late)
+		return t.through(t.took(c, answer, err, then))
+	})
+}
+
+// lateAnswer takes the answer to a call that has failed with failed, if that is because it was not
+// waited for: the others could not wait so long, or its wait has ended.
 func (l *waits) lateAnswer(
-	failed error, key string, asked time.Time,
-	settle func(script.Answer, error) []queue.Handed,
+	c *tryCall, failed error, settle func(script.Attempt, error) []queue.Handed,
 ) {
 	late, is := failure.Late(failed)
 	if !is {
@@ -205,8 +219,10 @@ func (l *waits) lateAnswer(
 	l.Timers.After(0, func(ctx context.Context) {
 		select {
 		case <-late.Answered:
-			l.Clients.Ways.Took(key, time.Since(asked)) // that the upstream is far may be new
-			l.releases.startAbandoned(queue.Ends{Abandoned: settle(late.Late.Answer())})
+			l.Clients.Ways.Took(c.lockRequests[0].Key, time.Since(c.askedAt)) // that it is far may be new
+			answer, err := late.Late.Answer()
+			a, err := l.finishTry(c, answer, false, err)
+			l.releases.startAbandoned(queue.Ends{Abandoned: settle(a, err)})
 		case <-ctx.Done():
 		}
 	})

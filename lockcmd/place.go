@@ -61,11 +61,12 @@ func (ps *places) placeStep(c Client, r script.Request, keep time.Duration) (Rep
 	}
 	p, held := ps.of[id], ps.heldOff()
 	if p == nil {
-		return Reply{}, ps.tryStep(c, r, func(a script.Attempt, err error) (Reply, *Step) {
+		rs := lockRequests{r}
+		return Reply{}, ps.tryStep(c, rs, false, func(a script.Attempt, err error) (Reply, *Step) {
 			if err == nil && a.Token == 0 {
 				err = ps.takePlace(id, r, keep)
 			}
-			return ps.tried(c, lockRequests{r}, a, err)
+			return ps.tried(c, rs, a, err)
 		})
 	}
 	p.w.Keep(time.Now().Add(keep))

@@ -219,22 +219,14 @@ func (l oneLock) check(t *turn, then func(err error) (Reply, *Step)) (Reply, *St
 	})
 }
 
-// try runs lock.lua once. If an error comes with a token, what follows must undo that, unless the
-// connection had it before.
+// try runs lock.lua once.
 func (l oneLock) try(
 	t *turn, mode string, others []*queue.Waiter, behind *queue.Waiter, tracks bool, then attempted,
 ) (Reply, *Step) {
-	var c *lockCall
-	return t.inTime(maxTold, func(ends int64) (_ *script.Call, err error) {
-		c, err = l.beginTry(l.w.ID(), l.w.Asks(), mode, offersOf(others, behind), tracks, ends)
-		return &c.Call, err
-	}, func(answer script.Answer, err error) (Reply, *Step) {
-		l.lateAnswer(err, l.w.Key, c.askedAt, func(answer script.Answer, err error) []queue.Handed {
-			a, err := l.finishTry(c, answer, false, err)
-			return l.w.SettleLate(a, others, err, failure.MayHaveRun(err))
-		})
-		return t.through(l.tookPlace(c, answer, err, then))
-	})
+	how := trial{mode: mode, others: offersOf(others, behind), tracks: tracks}
+	return t.try(how, func(a script.Attempt, err error) []queue.Handed {
+		return l.w.SettleLate(a, others, err, failure.MayHaveRun(err))
+	}, then)
 }
 
 // settle is Waiter.Settle, and takes back what the waiter must not keep.

@@ -42,7 +42,7 @@ func BenchmarkScripts(b *testing.B) {
 				Connection: fmt.Sprintf("0123456789abcdef-%d", i),
 			}
 			id := names.Lock{Key: r.Key}
-			lock, err := l.beginTry(id, r, script.ModeTry, nil, false, 0)
+			lock, err := l.beginTry(id.DB, lockRequests{r}, trial{mode: script.ModeTry})
 			if err != nil {
 				b.Fatal(err)
 			}

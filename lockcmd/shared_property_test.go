@@ -224,7 +224,7 @@ func TestSharedLocksProperty(t *testing.T) {
 			switch step {
 			case "lock":
 				requests := drawAll()
-				b, err := l.beginTry(id, requests[0], script.ModeFirst, requests[1:], false, 0)
+				b, err := l.beginTry(id.DB, lockRequests{requests[0]}, trial{mode: script.ModeFirst, others: requests[1:]})
 				if err != nil {
 					t.Fatal(err)
 				}

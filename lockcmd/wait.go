@@ -276,10 +276,11 @@ func (t *turn) releaseUnknown() (Reply, *Step) {
 	return t.release(list, twice)
 }
 
+// requests are what the turn asks for.
+func (t *turn) requests() lockRequests { return requestsOf(t.w.Waiters) }
+
 // locks are those of the turn with a token.
-func (t *turn) locks(token int64) []*held.Lock {
-	return lockRequests(requestsOf(t.w.Waiters)).locks(t.w.As, token)
-}
+func (t *turn) locks(token int64) []*held.Lock { return t.requests().locks(t.w.As, token) }
 
 // reply makes the reply of a turn that is outside.
 func (t *turn) reply() (Reply, *Step) {
@@ -301,8 +302,7 @@ func (t *turn) reply() (Reply, *Step) {
 		}
 		return t.acquired(t.c.Holder, t.locks(a.Token), a), nil
 	case t.end.Err != nil:
-		rs := lockRequests(requestsOf(t.w.Waiters))
-		return t.through(t.failed(t.c, rs, t.by.toUndo(), t.end.Err))
+		return t.through(t.failed(t.c, t.requests(), t.by.toUndo(), t.end.Err))
 	}
 	return chain.Of(resp.Null), nil
 }

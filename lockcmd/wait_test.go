@@ -361,7 +361,7 @@ func TestLockAllIsGivenItsLocksLate(t *testing.T) {
 	g := l.queues.JoinAll(rs, names.Identity{}, 0, time.Now())
 	c := clientOf(&s.holder)
 	turn := l.newTurn(c, &g.Wait, 0)
-	turn.by = &allLocks{waits: l.waits, g: g, rs: rs}
+	turn.by = &allLocks{waits: l.waits, g: g}
 	_, step := turn.begin(time.Hour, nil)
 	g.SettleLate(script.Attempt{Token: 200}, nil, false)
 	woken := len(c.Waker.(waker))

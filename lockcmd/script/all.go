@@ -21,22 +21,6 @@ func (m *Maker) LockAll(rs []Request, mode, firstAt string, how How, since, ends
 // addLock adds another lock to a call.
 func (c *Call) addLock(key string) { c.More = append(c.More, key, keyname.Record([]byte(key))) }
 
-// AttemptAll reads the answer to a call of all.lua. If the locks are held, foreign are those that
-// foreign clients hold, from 1 on.
-func (c *Call) AttemptAll(answer Answer, err error) (a Attempt, foreign []int64, failed error) {
-	found, err := c.Ints(3, answer, err)
-	if err != nil {
-		return a, nil, err
-	}
-	a.Token = found[0]
-	if a.Token == 0 {
-		a.Remaining, a.Now = FromMS(found[1]), found[2]
-		return a, found[3:], nil
-	}
-	a.TakenOver, a.Renewed, a.Before = found[1] > 0, found[2] > 0, found[2] == 2
-	return a, nil, nil
-}
-
 // UnlockAll makes a call of unall.lua, which releases several locks of one token. kinds are what
 // the waiters of each want.
 func (m *Maker) UnlockAll(db int, keys []string, p Proof, kinds string, how How) Call {

@@ -7,7 +7,7 @@
 // alone.
 //
 // A Maker makes the Calls of one proxy: Lock, LockAll, Unlock, UnlockAll, Relock, Done, and Call
-// for scripts that are told only a key. Attempt, AttemptAll, EachUnlocked and Ints read the
+// for scripts that are told only a key. Attempt, EachUnlocked and Ints read the
 // answers. A Request is a LOCK as the lock record names it, a Proof is what shows that a lock is
 // its releaser's.
 //

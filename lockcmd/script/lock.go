@@ -2,6 +2,7 @@ package script
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -59,6 +60,7 @@ func (m *Maker) takeWords(mode string, how How, told, ends int64) []string {
 type Attempt struct {
 	Token     int64         // 0 if the lock is held
 	Foreign   bool          // held by, or taken over from, a foreign client
+	ForeignAt []int         // which of the locks that were asked for are
 	TakenOver bool          // a grace period runs
 	Made      bool          // ONCE: there is a value, and the claim was not taken
 	Renewed   bool          // its owner had the lock already, and may know the token
@@ -74,7 +76,7 @@ type Attempt struct {
 	Waited     time.Duration // in the queue of waiters
 }
 
-// Attempt reads the answer to a call of lock.lua or once.lua.
+// Attempt reads the answer to a call of lock.lua, once.lua or all.lua.
 func (c *Call) Attempt(answer Answer, err error) (a Attempt, failed error) {
 	found, err := c.Ints(2, answer, err)
 	if err != nil {
@@ -84,7 +86,18 @@ func (c *Call) Attempt(answer Answer, err error) (a Attempt, failed error) {
 		a.Made = true
 		return a, nil
 	}
-	a.Token, a.Foreign = found[0], found[1] == 1
+	if c.Script == allScript {
+		if len(found) < 3 {
+			return a, Unexpected(c.Script, answer.Value)
+		}
+		if found[0] == 0 { // in the order of lock.lua
+			found = slices.Concat([]int64{0, 0, found[1], 0}, found[2:])
+		}
+	}
+	a.Token, a.Foreign = found[0], found[1] == 1 && c.Script != allScript
+	if a.Foreign {
+		a.ForeignAt = []int{0}
+	}
 	third, shared := int64(0), len(found) > 3
 	if len(found) > 2 {
 		third = found[2]
@@ -93,6 +106,11 @@ func (c *Call) Attempt(answer Answer, err error) (a Attempt, failed error) {
 		a.Remaining = FromMS(third)
 		if len(found) > 4 {
 			a.HeldShared, a.Now = found[3] == 1, found[4]
+			for _, i := range found[5:] {
+				if i >= 1 && i <= int64(1+len(c.More)/2) { // otherwise none of the script's answers
+					a.ForeignAt = append(a.ForeignAt, int(i-1))
+				}
+			}
 		}
 		return a, nil
 	}

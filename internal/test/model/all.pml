@@ -1,5 +1,5 @@
 /* LOCKALL, where ALLS is defined: how many of the clients ask for both of two locks; the others ask for one, in turns. One proxy, one
-queue for each lock, and no time passes. lockall.go, lockall_wait.go, all.lua, all_each.lua; LOCK and UNLOCK are as short as can be.
+queue for each lock, and no time passes. lockall.go, all.lua, all_each.lua; LOCK and UNLOCK are as short as can be.
 
 That a script runs and that its answer is dealt with are two steps, since anything may come between. */
 

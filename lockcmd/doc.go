@@ -47,7 +47,7 @@
 //
 // The files are in this order, and know those before them: config, durability; observe, history;
 // unlock_call, observe_release, unlock, abandoned, offers; stats, info, digit_names, lock,
-// unlockall; slow, wait, own, claim, poll, changed, place, relock, lockall, once; survey,
+// unlockall; slow, wait, own, claim, poll, changed, place, relock, lockall, once, fence; survey,
 // seen_commands, scan; locks. Unlock and offers know each other, and so do the three of a turn: wait,
 // own and claim.
 //

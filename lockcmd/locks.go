@@ -13,7 +13,6 @@ import (
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/chain"
-	"lockproxy/lockcmd/fence"
 	"lockproxy/lockcmd/grace"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/hints"
@@ -40,7 +39,6 @@ type Locks struct {
 	*waits
 	places *places
 	*queries
-	fences *fence.Fences
 }
 
 // New returns the lock commands of the proxy with this name. connect makes a client of the upstream
@@ -74,8 +72,6 @@ func New(
 	l.places = &places{waits: l.waits, of: map[placeID]*place{}}
 	l.queries = &queries{common: all, queues: qs, seen: seen, traffic: l.Traffic,
 		releases: l.releases, tracking: l.tracking}
-	l.fences = &fence.Fences{Scripts: all.Scripts, Cluster: cfg.Cluster, Can: cfg.CanFence,
-		OnRefused: func() { seen.counters.fenced.Add(1) }}
 	return l
 }
 
@@ -110,8 +106,6 @@ var begin = map[string]func(l *Locks, c Client, args [][]byte) *Step{
 	"locktop": (*Locks).beginTop, "locklog": (*Locks).beginLog,
 	"once": (*Locks).beginOnce, "done": (*Locks).beginDone,
 }
-
-func (l *Locks) beginFence(_ Client, args [][]byte) *Step { return l.fences.Begin(args) }
 
 // Begin returns the first Step of a request. It must be finished, and Steps of one client in the
 // order in which they were begun. args begin with the name, and CheckArity must have accepted them.

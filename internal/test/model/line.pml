@@ -1,4 +1,4 @@
-/* What a proxy knows: queue/queue.go, and the parts of wait.go, poll.go, lock.go and fence/fence.go that are no steps of their own. */
+/* What a proxy knows: queue/queue.go, and the parts of wait.go, poll.go, lock.go and fence.go that are no steps of their own. */
 
 chan line[PROXIES] = [LOCKERS] of { byte }; /* who waits here, in order of arrival */
 byte turn[PROXIES];       /* grants left before waiters of other proxies go first */
@@ -213,7 +213,7 @@ inline look_after(p) {
   fi
 }
 
-/* fence/fence.go: WATCH of the key, and which token has written last. */
+/* fence.go: WATCH of the key, and which token has written last. */
 #ifdef FENCES
 mtype = { UNWATCHED, WATCHED, TOUCHED };
 mtype watching[LOCKERS] = UNWATCHED;

@@ -1,4 +1,4 @@
-/* A client that LOCKs, and what its proxy does for it: wait.go, unlock.go (release), held/renew.go, fence/fence.go. That a script runs and that its
+/* A client that LOCKs, and what its proxy does for it: wait.go, unlock.go (release), held/renew.go, fence.go. That a script runs and that its
 answer is dealt with are two steps, since anything may come between. */
 
 #ifdef BREAK_MAX_IS_RENEWED

@@ -1,4 +1,4 @@
-package fence
+package lockcmd
 
 import (
 	"bytes"
@@ -33,17 +33,7 @@ const (
 // moves and the command's keys are not all at one node.
 const fenceMoves = 500 * time.Millisecond
 
-// Fences runs FENCEs.
-type Fences struct {
-	Scripts *script.Maker
-	Cluster bool // the upstream is one
-	// Can reports whether a command may run in a transaction that the proxy begins.
-	Can func(command [][]byte) bool
-	// OnRefused notes a command that was not run, because its token does not hold the lock.
-	OnRefused func()
-}
-
-// Begin is FENCE: two round trips. The first watches the lock, runs check.lua and begins a
+// beginFence is FENCE: two round trips. The first watches the lock, runs check.lua and begins a
 // transaction. The second runs the command in it. If the lock changes or expires in between, EXEC
 // runs nothing. The reply is the command's own, byte for byte; a script would lose some of it (null
 // arrays, large numbers, doubles).
@@ -51,16 +41,16 @@ type Fences struct {
 // Only the lock's key is watched. Every acquisition, release and expiry changes it. Waiters change
 // only the lock record. A shared lock's other holders change the key, too: there FENCE also watches
 // the record, and a separate key that expires with the token.
-func (l *Fences) Begin(args [][]byte) *chain.Step {
+func (l *locking) beginFence(_ Client, args [][]byte) *Step {
 	token, ok := resp.ParseInt(args[1])
 	if !ok {
 		return chain.Answered(chain.Failed(syntax.NotInteger(args[1], syntax.WantToken)))
 	}
-	if !l.Can(args[2:]) {
+	if !l.cfg.CanFence(args[2:]) {
 		return chain.Answered(chain.Failed(syntax.UsageError("ERR '" + strings.ToLower(string(args[2])) +
 			"' can't be fenced: it blocks, or is not a command on data that MULTI allows")))
 	}
-	f := &command{Fences: l, keys: []string{string(args[0]), keyname.Record(args[0])},
+	f := &fenced{locking: l, keys: []string{string(args[0]), keyname.Record(args[0])},
 		token: token, tries: fenceTries, pause: fenceMoves / fenceTries}
 	for _, arg := range args[2:] {
 		f.command = append(f.command, bytes.Clone(arg)) // the session reads on meanwhile
@@ -69,9 +59,9 @@ func (l *Fences) Begin(args [][]byte) *chain.Step {
 	return step
 }
 
-// command is a FENCE that is under way.
-type command struct {
-	*Fences
+// fenced is a FENCE that is under way.
+type fenced struct {
+	*locking
 	keys     []string // the lock's, its record's, and for a shared lock FenceKey
 	token    int64
 	bySource bool // the upstream does not know the script's hash
@@ -81,11 +71,11 @@ type command struct {
 	pause    time.Duration // between tries, in a cluster
 }
 
-func (f *command) shared() bool { return len(f.keys) > 2 }
+func (f *fenced) shared() bool { return len(f.keys) > 2 }
 
 // try watches the lock, runs the check and begins a transaction. MULTI is not sent together with
 // the command: if it were refused, the command would run unchecked.
-func (f *command) try() (chain.Reply, *chain.Step) {
+func (f *fenced) try() (Reply, *Step) {
 	late := !f.until.IsZero() && time.Now().After(f.until)
 	if f.tries == 0 || late && f.tries <= sharedFenceTries-sharedFenceLeast {
 		return f.givenUp(), nil
@@ -97,32 +87,32 @@ func (f *command) try() (chain.Reply, *chain.Step) {
 		steps = [][][]byte{f.checkCall(), watch, f.checkCall("verify"), chain.Words("MULTI")}
 	}
 	together := len(steps)
-	if f.Cluster {
+	if f.cfg.Cluster {
 		together -= 2 // after WATCH, MULTI would keep it from following a slot that has moved
 	}
-	return chain.Reply{}, &chain.Step{Further: true, Do: steps[:together],
-		Finish: func(first script.Answer, err error) (chain.Reply, *chain.Step) {
+	return Reply{}, &Step{Further: true, Do: steps[:together],
+		Finish: func(first script.Answer, err error) (Reply, *Step) {
 			if err != nil || together == len(steps) {
 				return f.begun(first.Raw, err)
 			}
-			return chain.Reply{}, &chain.Step{Do: steps[together:],
-				Finish: func(rest script.Answer, err error) (chain.Reply, *chain.Step) {
+			return Reply{}, &Step{Do: steps[together:],
+				Finish: func(rest script.Answer, err error) (Reply, *Step) {
 					return f.begun(append(first.Raw, rest.Raw...), err)
 				}}
 		}}
 }
 
 // again tries again because the lock has changed.
-func (f *command) again() (chain.Reply, *chain.Step) {
-	if !f.Cluster {
+func (f *fenced) again() (Reply, *Step) {
+	if !f.cfg.Cluster {
 		return f.try()
 	}
-	return chain.Reply{}, &chain.Step{Pause: f.pause,
-		Finish: func(script.Answer, error) (chain.Reply, *chain.Step) { return f.try() }}
+	return Reply{}, &Step{Pause: f.pause,
+		Finish: func(script.Answer, error) (Reply, *Step) { return f.try() }}
 }
 
-func (f *command) givenUp() chain.Reply {
-	if f.Cluster {
+func (f *fenced) givenUp() Reply {
+	if f.cfg.Cluster {
 		return chain.Failed(syntax.UsageError("TRYAGAIN the lock's slot is moving, or the lock is being " +
 			"changed all the time: the command was not run"))
 	}
@@ -131,7 +121,7 @@ func (f *command) givenUp() chain.Reply {
 }
 
 // checkCall is one call of check.lua.
-func (f *command) checkCall(args ...string) [][]byte {
+func (f *fenced) checkCall(args ...string) [][]byte {
 	how, check := "EVALSHA", script.CheckScript.SHA
 	if f.bySource {
 		how, check = "EVAL", script.CheckScript.Source
@@ -150,7 +140,7 @@ var (
 
 // begun goes on when the check has been answered. If that has failed, no transaction or watch is
 // left.
-func (f *command) begun(replies [][]byte, err error) (chain.Reply, *chain.Step) {
+func (f *fenced) begun(replies [][]byte, err error) (Reply, *Step) {
 	if err != nil {
 		return chain.Failed(err), nil
 	}
@@ -163,7 +153,7 @@ func (f *command) begun(replies [][]byte, err error) (chain.Reply, *chain.Step) 
 		checked = written
 	}
 	why := cmp.Or(watched, checked, began)
-	ended := func(_ [][]byte, err error) (chain.Reply, *chain.Step) {
+	ended := func(_ [][]byte, err error) (Reply, *Step) {
 		return f.checkFailed(cmp.Or(err, why))
 	}
 	switch {
@@ -178,7 +168,7 @@ func (f *command) begun(replies [][]byte, err error) (chain.Reply, *chain.Step) 
 }
 
 // checkFailed says what follows a check that has failed.
-func (f *command) checkFailed(err error) (chain.Reply, *chain.Step) {
+func (f *fenced) checkFailed(err error) (Reply, *Step) {
 	switch said, _ := err.(script.ServerError); {
 	case script.HasCode(said, "NOSCRIPT"):
 		f.bySource = true
@@ -188,7 +178,7 @@ func (f *command) checkFailed(err error) (chain.Reply, *chain.Step) {
 		f.until = time.Now().Add(sharedFenceFor)
 	case err == errChanged:
 	case err == errNotHeld:
-		f.OnRefused()
+		f.seen.counters.fenced.Add(1)
 		return chain.Failed(failure.FencedError{Key: f.keys[0], Token: f.token}), nil
 	default:
 		return chain.Failed(err), nil
@@ -197,7 +187,7 @@ func (f *command) checkFailed(err error) (chain.Reply, *chain.Step) {
 }
 
 // checkedHeld is nil if check.lua says that the token holds the lock.
-func checkedHeld(raw []byte, f *command) error {
+func checkedHeld(raw []byte, f *fenced) error {
 	v, err := script.ParseReply(raw)
 	if err != nil {
 		return err
@@ -217,15 +207,15 @@ func checkedHeld(raw []byte, f *command) error {
 
 // run runs the command in the transaction and ends it. The reply is the command's, unless the
 // lock's key had changed: then nothing was run.
-func (f *command) run() (chain.Reply, *chain.Step) {
-	return do(func(replies [][]byte, err error) (chain.Reply, *chain.Step) {
+func (f *fenced) run() (Reply, *Step) {
+	return do(func(replies [][]byte, err error) (Reply, *Step) {
 		if err != nil {
 			return chain.Failed(err), nil
 		}
 		queued, raw := replies[0], replies[1]
 		if bytes.HasPrefix(raw, []byte("-")) && !bytes.HasPrefix(raw, []byte("-EXECABORT")) {
 			// The user may not EXEC.
-			return discard(func(_ [][]byte, err error) (chain.Reply, *chain.Step) {
+			return discard(func(_ [][]byte, err error) (Reply, *Step) {
 				if err != nil {
 					return chain.Failed(err), nil
 				}
@@ -237,7 +227,7 @@ func (f *command) run() (chain.Reply, *chain.Step) {
 }
 
 // ran makes the reply of the answers to the command and to EXEC.
-func (f *command) ran(queued, raw []byte) (chain.Reply, *chain.Step) {
+func (f *fenced) ran(queued, raw []byte) (Reply, *Step) {
 	switch {
 	case bytes.HasPrefix(queued, []byte("-ASK ")), bytes.HasPrefix(queued, []byte("-MOVED ")):
 		return f.again() // the slot is moving
@@ -248,26 +238,22 @@ func (f *command) ran(queued, raw []byte) (chain.Reply, *chain.Step) {
 	case bytes.HasPrefix(raw, []byte("*-1")), bytes.HasPrefix(raw, []byte("_")):
 		return f.again()
 	} // otherwise an error: nothing was run
-	return chain.Reply{Raw: raw}, nil
+	return Reply{Raw: raw}, nil
 }
 
 // do sends commands, and goes on with their replies.
 func do(
-	then func(replies [][]byte, err error) (chain.Reply, *chain.Step), commands ...[][]byte,
-) (chain.Reply, *chain.Step) {
-	return chain.Reply{}, &chain.Step{Do: commands, Finish: func(
-		a script.Answer, err error,
-	) (chain.Reply, *chain.Step) {
+	then func(replies [][]byte, err error) (Reply, *Step), commands ...[][]byte,
+) (Reply, *Step) {
+	return Reply{}, &Step{Do: commands, Finish: func(a script.Answer, err error) (Reply, *Step) {
 		return then(a.Raw, err)
 	}}
 }
 
 // discard ends a transaction. If the user may not DISCARD, it is EXEC: nothing has been queued, or
 // it was refused.
-func discard(
-	then func(replies [][]byte, err error) (chain.Reply, *chain.Step),
-) (chain.Reply, *chain.Step) {
-	return do(func(replies [][]byte, err error) (chain.Reply, *chain.Step) {
+func discard(then func(replies [][]byte, err error) (Reply, *Step)) (Reply, *Step) {
+	return do(func(replies [][]byte, err error) (Reply, *Step) {
 		if err == nil && status(replies[0]) != nil {
 			return do(then, chain.Words("EXEC"))
 		}

@@ -1,4 +1,4 @@
-package fence
+package lockcmd
 
 import (
 	"bytes"
@@ -6,17 +6,25 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/script"
 )
 
+// beginTestFence begins a FENCE of any command.
+func beginTestFence(cluster bool, words ...string) *Step {
+	l := New(Config{Cluster: cluster, CanFence: func([][]byte) bool { return true }}, "proxy", nil,
+		hclog.NewNullLogger())
+	return l.beginFence(Client{}, chain.Words(words...))
+}
+
 // What FENCE watches, and that it does so before it checks the token: the lock's key, and for a
 // shared lock also its record and a key that expires with the token. If it watched others, a holder
 // that loses the lock between the two round trips would still write.
 func TestWatches(t *testing.T) {
-	f := &Fences{Scripts: script.NewMaker(script.Config{}), Can: func([][]byte) bool { return true }}
-	step := f.Begin(chain.Words("job", "7", "SET", "k", "v"))
+	step := beginTestFence(false, "job", "7", "SET", "k", "v")
 	sends := func(want ...string) {
 		t.Helper()
 		for i, text := range want {
@@ -46,10 +54,8 @@ func TestWatches(t *testing.T) {
 // One change of a shared lock's holders does not make FENCE give up, however slow its machine is.
 func TestSlowMachineIsNoChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &Fences{Scripts: script.NewMaker(script.Config{}),
-			Can: func([][]byte) bool { return true }}
-		step := f.Begin(chain.Words("job", "7", "PING"))
-		answer := func(raw ...string) (reply chain.Reply) {
+		step := beginTestFence(false, "job", "7", "PING")
+		answer := func(raw ...string) (reply Reply) {
 			var a script.Answer
 			for _, r := range raw {
 				a.Raw = append(a.Raw, []byte(r+"\r\n"))
@@ -82,15 +88,13 @@ func TestSlowMachineIsNoChange(t *testing.T) {
 // FENCE tries again: its client, which knows no nodes, is not told to ask one.
 func TestCommandIsSentElsewhere(t *testing.T) {
 	for _, says := range []string{"-ASK 7 127.0.0.1:7001", "-MOVED 7 127.0.0.1:7001"} {
-		f := &Fences{Scripts: script.NewMaker(script.Config{Cluster: true}), Cluster: true,
-			Can: func([][]byte) bool { return true }}
-		step := f.Begin(chain.Words("job", "7", "SET", "{job}k", "v"))
+		step := beginTestFence(true, "job", "7", "SET", "{job}k", "v")
 		for _, answers := range [][]string{{"+OK"}, {":1", "+OK"}, {says, "-EXECABORT discarded"}} {
 			var a script.Answer
 			for _, r := range answers {
 				a.Raw = append(a.Raw, []byte(r+"\r\n"))
 			}
-			var reply chain.Reply
+			var reply Reply
 			if reply, step = step.Finish(a, nil); step == nil {
 				t.Fatalf("%s: the client is told %q", says, reply.Raw)
 			}

@@ -40,13 +40,13 @@
 //	hints.Notifications   receives other proxies' messages about releases
 //	hints.Tracking        learns from the upstream that keys of locks have changed
 //	held.Renewals         records the locks of connections, and renews session locks
-//	grace.Periods         repairs locks after takeovers
+//	graces                repairs locks after takeovers
 //	locking, waits        take locks, at once or after others
 //	places                are kept in lines for clients that do not wait
 //	queries               tells users and operators about locks
 //
 // The files are in this order, and know those before them: config, durability; observe, history;
-// unlock_call, observe_release, unlock, abandoned, offers; stats, info, digit_names, lock,
+// unlock_call, observe_release, unlock, abandoned, offers; stats, info, digit_names, grace, lock,
 // unlockall; slow, wait, own, claim, poll, changed, place, relock, lockall, once, fence; survey,
 // seen_commands, scan; locks. Unlock and offers know each other, and so do the three of a turn: wait,
 // own and claim.

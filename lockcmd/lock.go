@@ -9,7 +9,6 @@ import (
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
-	"lockproxy/lockcmd/grace"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/hints"
 	"lockproxy/lockcmd/keyname"
@@ -52,7 +51,7 @@ type locking struct {
 	seen     *observed
 	releases *releases
 	renewals *held.Renewals
-	graces   *grace.Periods
+	graces   *graces
 	digits   digitNames
 }
 
@@ -262,7 +261,7 @@ func (l *locking) recordAcquired(h *held.Holder, lock *held.Lock, a script.Attem
 		l.renewals.Sessions.Verify(earlier, held.Loss{})
 	}
 	if a.TakenOver {
-		l.graces.Start(lock.As, lock.ID(), a.Token)
+		l.graces.start(lock.As, lock.ID(), a.Token)
 	}
 }
 

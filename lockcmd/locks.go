@@ -13,7 +13,6 @@ import (
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/chain"
-	"lockproxy/lockcmd/grace"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/hints"
 	"lockproxy/lockcmd/queue"
@@ -66,7 +65,7 @@ func New(
 		func(lock *held.Lock) { l.releases.startRelease(lock, func() {}) })
 	l.locking = &locking{
 		common: all, queues: qs, seen: seen, releases: l.releases, renewals: l.renewals,
-		graces: grace.New(all.Jobs),
+		graces: &graces{common: all, takeovers: map[names.Lock]*takeover{}},
 	}
 	l.waits = &waits{l.locking, l.notifications, l.tracking, deadlocks}
 	l.places = &places{waits: l.waits, of: map[placeID]*place{}}

@@ -4,7 +4,7 @@ chan line[PROXIES] = [LOCKERS] of { byte }; /* who waits here, in order of arriv
 byte turn[PROXIES];       /* grants left before waiters of other proxies go first */
 bit message[PROXIES];     /* hints/notifications.go: on its way, the lock is reserved for the first waiter here */
 bit giving[PROXIES];      /* hints/notifications.go: it is to give back what is reserved for it */
-bit looking[PROXIES];     /* grace/grace.go; it looks after a lock that was taken over */
+bit looking[PROXIES];     /* grace.go; it looks after a lock that was taken over */
 
 mtype wstate[LOCKERS] = IDLE; /* of the locker as a waiter */
 byte wtoken[LOCKERS];
@@ -204,7 +204,7 @@ inline finish_release(p, kind, next, answer, freed, self, mine, left_to) {
   answer = 0; kind = NONE; next = NOBODY; freed = 0; self = 0
 }
 
-/* grace/grace.go: Start. It begins with the answer; a proxy that is late with it is one that has been killed. */
+/* grace.go: Start. It begins with the answer; a proxy that is late with it is one that has been killed. */
 inline look_after(p) {
   if
   :: r_over && !dead[p] -> looking[p] = 1; no_looks = 0

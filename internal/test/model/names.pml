@@ -57,7 +57,7 @@
 #define PLAIN_TIMEOUT 2
 #endif
 #ifndef SETTLE
-#define SETTLE 2 /* grace/grace.go */
+#define SETTLE 2 /* grace.go */
 #endif
 #ifndef RESERVATION
 #define RESERVATION 1 /* script/unlock.go: Reservation */

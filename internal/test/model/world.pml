@@ -70,7 +70,7 @@ end:
 #endif
 
 #if !defined(BREAK_NO_LOOKS) && !defined(CLIENT0)
-/* grace/grace.go: repair, once a tick. Two proxies that repair are as one. */
+/* grace.go: repair, once a tick. Two proxies that repair are as one. */
 active proctype Looks() {
 end:
   do

@@ -1,4 +1,4 @@
-package grace
+package lockcmd
 
 import (
 	"context"
@@ -6,19 +6,19 @@ import (
 	"time"
 
 	"lockproxy/internal/names"
-	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/script"
 )
 
-// Periods repairs locks that were taken over here, while their grace periods run.
-type Periods struct {
-	*background.Jobs
+// graces repairs locks that were taken over here from foreign clients, while their grace periods run.
+//
+// LOCK takes over a lock whose timestamp has expired. A foreign client that has lost this race may
+// write its own timestamp a moment later, before it knows. So only the lock record counts for a
+// grace period, script.TakeoverGrace. repair.lua runs at repairTimes, on a background client, and puts
+// the timestamp right.
+type graces struct {
+	*common
 	mu        sync.Mutex
 	takeovers map[names.Lock]*takeover // guarded by mu
-}
-
-func New(bg *background.Jobs) *Periods {
-	return &Periods{Jobs: bg, takeovers: map[names.Lock]*takeover{}}
 }
 
 // repairTimes are the times after a takeover at which the timestamp is checked. The loser mostly
@@ -37,10 +37,10 @@ type takeover struct {
 	cancel func() // of the next check
 }
 
-// Start begins to repair the timestamp of a lock that was taken over, as long as a foreign client
+// start begins to repair the timestamp of a lock that was taken over, as long as a foreign client
 // that lost the race may replace it. It uses a background client: the holder's connection may be
 // closed or busy. Another takeover begins again.
-func (g *Periods) Start(as names.Identity, id names.Lock, token int64) {
+func (g *graces) start(as names.Identity, id names.Lock, token int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if old := g.takeovers[id]; old != nil {
@@ -55,7 +55,7 @@ func (g *Periods) Start(as names.Identity, id names.Lock, token int64) {
 }
 
 // repairAfterLocked begins the next check after a time. mu is held.
-func (g *Periods) repairAfterLocked(pause time.Duration, id names.Lock, t *takeover) {
+func (g *graces) repairAfterLocked(pause time.Duration, id names.Lock, t *takeover) {
 	t.cancel = g.Timers.After(pause, func(ctx context.Context) {
 		g.mu.Lock()
 		t.checks++
@@ -74,7 +74,7 @@ func (g *Periods) repairAfterLocked(pause time.Duration, id names.Lock, t *takeo
 }
 
 // repair runs repair.lua. more says whether to check again.
-func (g *Periods) repair(ctx context.Context, id names.Lock, t *takeover) (more bool) {
+func (g *graces) repair(ctx context.Context, id names.Lock, t *takeover) (more bool) {
 	c := g.Scripts.Call(script.RepairScript, id.Key, script.NoFastPath, "")
 	answer, err := g.Clients.On(ctx, t.as, id.Key, time.Now().Add(g.Clients.Patience())).Eval(&c)
 	ints, err := c.Ints(1, answer, err)

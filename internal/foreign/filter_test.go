@@ -35,7 +35,7 @@ func TestFilter(t *testing.T) {
 
 // The filter of Locks has their keys, whatever comes and goes.
 func TestFilterOfLocks(t *testing.T) {
-	l := NewLocks()
+	l := NewLocks(nil)
 	for i := range 2 * maxLocks {
 		saw(l, fmt.Sprint("k", i), "a", Take, Yes, 1e12, 0)
 		if i%3 == 0 {

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockproxy/internal/journal"
+	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
 )
 
@@ -27,6 +29,9 @@ type Client struct {
 	Name    string // as CLIENT SETNAME says, "" for none
 	Library string // as CLIENT SETINFO says, with its version if that is known; "" for none
 }
+
+// holder is the client for the journal.
+func (c Client) holder() journal.Holder { return journal.Holder{Owner: c.Name, Client: c.Addr} }
 
 // Try is a client that tries to take a lock and is refused.
 type Try struct {
@@ -52,7 +57,7 @@ type Lock struct {
 // held reports whether the lock is held as far as was seen.
 func (l *Lock) held(now time.Time) bool { return l.Holder.Addr != "" && now.Before(l.Until) }
 
-// taken reports whether the Watcher was told of the Holder: a candidate may be no lock.
+// taken reports whether the journal has the Holder: a candidate may be no lock.
 func (l *Lock) taken() bool { return l.Holder.Addr != "" && !l.Until.IsZero() }
 
 // stale reports whether nothing that matters is known of the lock any more.
@@ -71,23 +76,9 @@ type Counts struct {
 	OldestTry time.Duration // the longest time that one of them has tried
 }
 
-// Watcher is told what happens to locks. It must not block.
-type Watcher interface {
-	// Taken says that a client has taken a lock, for which it had asked since a time.
-	Taken(id names.Lock, by Client, asked, at time.Time)
-	// Tried says that a client asks for a lock that others have, or has just got it: since
-	// when it asks, when it last did, and now. The first time, all three are now.
-	Tried(id names.Lock, since, last, now time.Time)
-	// Ended says that a client no longer has a lock, which it had had since a time.
-	Ended(id names.Lock, had Client, expired bool, since, at time.Time)
-	// Forgotten says that Locks no longer follows a lock, since there are too many. The client that
-	// has had it since a time may still hold it.
-	Forgotten(id names.Lock, since, now time.Time)
-}
-
 // Locks are the locks that were seen. Its zero value is not ready: see NewLocks.
 type Locks struct {
-	watcher Watcher
+	journal *journal.Journal
 
 	mu     sync.Mutex
 	locks  map[names.Lock]*Lock // guarded by mu
@@ -97,20 +88,10 @@ type Locks struct {
 	keys   *Filter              // of locks
 }
 
-// NewLocks returns Locks that has seen nothing.
-func NewLocks() *Locks {
-	return &Locks{watcher: noWatcher{}, locks: map[names.Lock]*Lock{}, keys: NewFilter()}
+// NewLocks returns Locks that has seen nothing. It tells j what happens to them.
+func NewLocks(j *journal.Journal) *Locks {
+	return &Locks{journal: j, locks: map[names.Lock]*Lock{}, keys: NewFilter()}
 }
-
-// Watch sets the Watcher. It is called before Saw.
-func (l *Locks) Watch(w Watcher) { l.watcher = w }
-
-type noWatcher struct{}
-
-func (noWatcher) Taken(names.Lock, Client, time.Time, time.Time)       {}
-func (noWatcher) Tried(names.Lock, time.Time, time.Time, time.Time)    {}
-func (noWatcher) Ended(names.Lock, Client, bool, time.Time, time.Time) {}
-func (noWatcher) Forgotten(names.Lock, time.Time, time.Time)           {}
 
 // Any reports whether any lock is known. It costs nothing.
 func (l *Locks) Any() bool { return l.known.Load() > 0 }
@@ -162,7 +143,7 @@ func (l *Locks) Saw(
 	if r.Action == Extend && r.TTL > 0 {
 		if lock.Until.IsZero() && lock.Holder.Addr != "" {
 			l.counts.Taken++
-			l.watcher.Taken(id, lock.Holder, lock.Since, lock.Since)
+			l.journal.Acquired(id, lock.Holder.holder(), 0, monotonic.Of(lock.Since))
 		}
 		lock.Until = now.Add(r.TTL)
 	}
@@ -171,7 +152,7 @@ func (l *Locks) Saw(
 	}
 	if lock.taken() {
 		l.counts.Released++
-		l.watcher.Ended(id, lock.Holder, false, lock.Since, now)
+		l.endedLocked(journal.Released, lock, now)
 	}
 	lock.Holder, lock.Until, lock.Refused, lock.proof = Client{}, time.Time{}, 0, 0
 	l.forgetLocked(lock, now)
@@ -192,14 +173,14 @@ func (l *Locks) takenLocked(id names.Lock, by Client, r Request, now time.Time) 
 	for _, t := range lock.Trying {
 		if t.Addr == by.Addr && t.fresh(now) {
 			asked = t.Since
-			l.watcher.Tried(id, t.Since, t.Last, now)
+			l.triedLocked(id, t, now)
 		}
 	}
 	lock.Holder, lock.Since, lock.Until, lock.Refused, lock.proof = by, now, time.Time{}, 0, r.Proof
 	if r.TTL > 0 {
 		lock.Until = now.Add(r.TTL)
 		l.counts.Taken++
-		l.watcher.Taken(id, by, asked, now)
+		l.journal.Acquired(id, by.holder(), now.Sub(asked), monotonic.Of(now))
 	}
 	lock.Trying = slices.DeleteFunc(lock.Trying, func(t Try) bool {
 		return t.Addr == by.Addr || !t.fresh(now)
@@ -209,7 +190,17 @@ func (l *Locks) takenLocked(id names.Lock, by Client, r Request, now time.Time) 
 // expiredLocked records that a lock's TTL is over. mu is held.
 func (l *Locks) expiredLocked(lock *Lock) {
 	l.counts.Expired++
-	l.watcher.Ended(lock.Lock, lock.Holder, true, lock.Since, lock.Until)
+	l.endedLocked(journal.Expired, lock, lock.Until)
+}
+
+func (l *Locks) endedLocked(how journal.Kind, lock *Lock, at time.Time) {
+	l.journal.Ended(how, lock.Lock, lock.Holder.holder(), journal.Acquisition{},
+		monotonic.Of(lock.Since), monotonic.Of(at))
+}
+
+// triedLocked records that a client asks for a lock that others have, or has just got it. mu is held.
+func (l *Locks) triedLocked(id names.Lock, t Try, now time.Time) {
+	l.journal.Tried(id, monotonic.Of(t.Since), monotonic.Of(t.Last), monotonic.Of(now))
 }
 
 // refusedLocked records that a client was refused. mu is held.
@@ -221,7 +212,7 @@ func (l *Locks) refusedLocked(id names.Lock, by Client, now time.Time) {
 	switch {
 	case i >= 0 && lock.Trying[i].fresh(now):
 		t := &lock.Trying[i]
-		l.watcher.Tried(id, t.Since, t.Last, now)
+		l.triedLocked(id, *t, now)
 		t.Times++
 		t.Last = now
 		return
@@ -233,8 +224,9 @@ func (l *Locks) refusedLocked(id names.Lock, by Client, now time.Time) {
 			return
 		}
 	}
-	lock.Trying = append(lock.Trying, Try{Client: by, Times: 1, Since: now, Last: now})
-	l.watcher.Tried(id, now, now, now)
+	try := Try{Client: by, Times: 1, Since: now, Last: now}
+	lock.Trying = append(lock.Trying, try)
+	l.triedLocked(id, try, now)
 }
 
 // putLocked finds a lock, or makes room for it. mu is held.
@@ -250,7 +242,7 @@ func (l *Locks) putLocked(id names.Lock, now time.Time) *Lock {
 			break
 		}
 		if old.taken() {
-			l.watcher.Forgotten(old.Lock, old.Since, now)
+			l.journal.Forgotten(old.Lock, monotonic.Of(old.Since), monotonic.Of(now))
 		}
 		delete(l.locks, old.Lock)
 		l.keys.Add(old.Key, -1)

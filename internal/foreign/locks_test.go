@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/journal"
+	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
 )
 
@@ -35,7 +37,7 @@ func describe(l *Locks, at float64) string {
 }
 
 func TestLocks(t *testing.T) {
-	l := NewLocks()
+	l := NewLocks(nil)
 	steps := []struct {
 		by    string
 		a     Action
@@ -93,31 +95,10 @@ func TestLocks(t *testing.T) {
 	}
 }
 
-// diary is a Watcher that records its calls, with seconds.
-type diary []string
-
-func (d *diary) note(format string, args ...any) { *d = append(*d, fmt.Sprintf(format, args...)) }
-
-func (d *diary) Taken(id names.Lock, by Client, asked, at time.Time) {
-	d.note("%s has %s, asked for %v", by.Addr, id.Key, at.Sub(asked))
-}
-
-func (d *diary) Tried(id names.Lock, since, last, now time.Time) {
-	d.note("tried %s for %v, last %v ago", id.Key, now.Sub(since), now.Sub(last))
-}
-
-func (d *diary) Ended(id names.Lock, had Client, expired bool, since, at time.Time) {
-	d.note("%s had %s for %v, expired %v", had.Addr, id.Key, at.Sub(since), expired)
-}
-
-func (d *diary) Forgotten(id names.Lock, since, now time.Time) {
-	d.note("%s was forgotten after %v", id.Key, now.Sub(since))
-}
-
 // Each lock that is taken ends once, and the times of a client's tries add up to its wait.
-func TestWatcher(t *testing.T) {
-	l, told := NewLocks(), &diary{}
-	l.Watch(told)
+func TestJournal(t *testing.T) {
+	j := journal.New(1 << 20)
+	l := NewLocks(j)
 	for _, s := range []struct {
 		key, by string
 		a       Action
@@ -133,15 +114,23 @@ func TestWatcher(t *testing.T) {
 	} {
 		saw(l, s.key, s.by, s.a, s.o, s.ttl, s.at)
 	}
-	l.Counts(time.Unix(1_700_000_030, 0))
-	want := []string{
-		"a has k, asked for 0s", "tried k for 0s, last 0s ago", "tried k for 2s, last 2s ago",
-		"a had k for 4s, expired false", "tried k for 4s, last 2s ago", "b has k, asked for 4s",
-		"tried k for 0s, last 0s ago", "b had k for 2s, expired true", "d has k, asked for 0s",
-		"e has n, asked for 0s", "d had k for 1s, expired true", "e had n for 2s, expired true",
+	end := time.Unix(1_700_000_030, 0)
+	l.Counts(end)
+	var got []string
+	events, _ := j.Events(0, 100, func(*journal.Event) bool { return true })
+	for _, e := range events {
+		got = append(got, fmt.Sprint(e.Key, " ", e.Client, " ", e.Kind, e.Wait, e.Hold))
 	}
+	for _, c := range j.Costs(journal.Window, monotonic.Of(end), func(*names.Lock) bool { return true }) {
+		got = append(got, fmt.Sprint(c.Key, c.Waits, c.Wait, c.LongestWait, c.Hold, c.LongestHold))
+	}
+	want := []string{
+		"k a acquired 0s 0s", "k a released 0s 4s", "k b acquired 4s 0s", "k b expired 0s 2s",
+		"k d acquired 0s 0s", "k d expired 0s 1s", "n e acquired 0s 0s", "n e expired 0s 2s",
+		"k2 4s 4s 7s 4s", "n0 0s 0s 2s 2s",
+	}
+	slices.Sort(got)
 	slices.Sort(want)
-	got := slices.Sorted(slices.Values(*told))
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
@@ -149,7 +138,7 @@ func TestWatcher(t *testing.T) {
 
 // A client whose attempts to take a lock fail counts as trying until a while after the last one.
 func TestTryingIsCounted(t *testing.T) {
-	l := NewLocks()
+	l := NewLocks(nil)
 	for _, try := range []struct {
 		key, by string
 		at      float64
@@ -168,14 +157,14 @@ func TestTryingIsCounted(t *testing.T) {
 
 // Memory is bounded in the locks, in the clients that try, and in the length of names.
 func TestLocksAreBounded(t *testing.T) {
-	l := NewLocks()
+	l := NewLocks(nil)
 	for i := range 3 * maxLocks {
 		saw(l, fmt.Sprint("k", i), "a", Take, Yes, time.Hour, 0)
 	}
 	if n := len(l.locks); n > maxLocks || n < maxLocks/2 {
 		t.Errorf("%d locks", n)
 	}
-	l = NewLocks()
+	l = NewLocks(nil)
 	for i := range 100 {
 		saw(l, "k", fmt.Sprint(i), Take, No, 0, 0)
 	}
@@ -188,7 +177,7 @@ func TestLocksAreBounded(t *testing.T) {
 		t.Error("a long name is remembered")
 	}
 	// What SETNX sets and never becomes a lock goes by itself.
-	l = NewLocks()
+	l = NewLocks(nil)
 	for i := range 3 * maxLocks {
 		saw(l, fmt.Sprint("k", i), "a", Candidate, Yes, 0, float64(i)/10)
 	}
@@ -197,19 +186,23 @@ func TestLocksAreBounded(t *testing.T) {
 	}
 }
 
-// A lock that is forgotten because there are too many is not counted as held for ever: the Watcher
+// A lock that is forgotten because there are too many is not counted as held for ever: the journal
 // is told of each, and of no other.
 func TestForgottenLocksAreTold(t *testing.T) {
-	l, told := NewLocks(), &diary{}
-	l.Watch(told)
+	j := journal.New(64 << 20)
+	l := NewLocks(j)
 	for i := range maxLocks + 100 {
 		saw(l, fmt.Sprint("k", i), "a", Take, Yes, time.Hour, 0)
 	}
+	held := map[string]bool{}
+	later := monotonic.Of(time.Unix(1_700_000_010, 0))
+	for _, c := range j.Costs(journal.Window, later, func(*names.Lock) bool { return true }) {
+		held[c.Key] = c.Hold == 10*time.Second
+	}
 	for i := range maxLocks + 100 {
 		key := fmt.Sprint("k", i)
-		forgotten := slices.Contains((*told)[maxLocks:], key+" was forgotten after 0s")
-		if l.Knows(names.Lock{Key: key}) == forgotten {
-			t.Errorf("%s was forgotten, or is known, and the Watcher was told: %v", key, forgotten)
+		if known := l.Knows(names.Lock{Key: key}); known != held[key] {
+			t.Errorf("%s: known %t, held as the journal has it %t", key, known, held[key])
 		}
 	}
 }

@@ -26,9 +26,7 @@ type Traffic struct {
 func New(
 	bg *background.Jobs, qs *queue.Queues, locks *held.Registry, j *journal.Journal,
 ) *Traffic {
-	known := foreign.NewLocks()
-	known.Watch(foreignJournal{j})
-	return &Traffic{Jobs: bg, queues: qs, locks: locks, known: known}
+	return &Traffic{Jobs: bg, queues: qs, locks: locks, known: foreign.NewLocks(j)}
 }
 
 // Counts are those of the locks of foreign clients, when the journal has been told of all that have

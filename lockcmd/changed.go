@@ -6,7 +6,6 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/lockinfo"
 	"lockproxy/lockcmd/queue"
@@ -45,7 +44,7 @@ func (t *watching) goOn(_ script.Answer, why error) (Reply, *Step) {
 	t.woke = t.w.TakeWoken() || t.woke
 	switch {
 	case why == failure.ErrGone:
-		return t.end(chain.Failed(failure.ErrGone))
+		return t.end(errorReply(failure.ErrGone))
 	case t.w.Lead.State().Err != nil:
 		return t.end(Reply{})
 	case t.woke || t.ask.isDue() || t.over.isDue():

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/queue"
@@ -80,7 +79,7 @@ func (l *waits) readForAll(
 
 // get asks for the value of a key.
 func (t *turn) get(key string, then func(resp.Value, error) (Reply, *Step)) (Reply, *Step) {
-	return t.through(Reply{}, &Step{Do: [][][]byte{chain.Words("GET", key)}, Reads: true,
+	return t.through(Reply{}, &Step{Do: [][][]byte{wordsOf("GET", key)}, Reads: true,
 		Finish: func(a script.Answer, err error) (Reply, *Step) {
 			var v resp.Value
 			if err == nil {

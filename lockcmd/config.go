@@ -6,7 +6,6 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/background"
-	"lockproxy/lockcmd/chain"
 )
 
 // Config has an operator's decisions about locks.
@@ -58,10 +57,3 @@ type common struct {
 	cfg     Config
 	holdOff atomic.Int64 // its end, as monotonic.Now; 0 if there was none
 }
-
-// Short names of the parts of lock commands.
-type (
-	Client = chain.Client
-	Step   = chain.Step
-	Reply  = chain.Reply
-)

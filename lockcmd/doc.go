@@ -45,11 +45,11 @@
 //	places                are kept in lines for clients that do not wait
 //	queries               tells users and operators about locks
 //
-// The files are in this order, and know those before them: config, durability; observe, history;
-// unlock_call, observe_release, unlock, abandoned, offers; stats, info, digit_names, grace, lock,
-// unlockall; slow, wait, own, claim, poll, changed, place, relock, lockall, once, fence; survey,
-// seen_commands, scan; locks. Unlock and offers know each other, and so do the three of a turn: wait,
-// own and claim.
+// The files are in this order, and know those before them: config, durability, reply, step;
+// observe, history; unlock_call, observe_release, unlock, abandoned, offers; stats, info,
+// digit_names, grace, lock, unlockall; slow, wait, own, claim, poll, changed, place, relock,
+// lockall, once, fence; survey, seen_commands, scan; locks. Unlock and offers know each other, and
+// so do the three of a turn: wait, own and claim.
 //
 // # Shared locks, several locks
 //

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/script"
@@ -44,11 +43,11 @@ const fenceMoves = 500 * time.Millisecond
 func (l *locking) beginFence(_ Client, args [][]byte) *Step {
 	token, ok := resp.ParseInt(args[1])
 	if !ok {
-		return chain.Answered(chain.Failed(syntax.NotInteger(args[1], syntax.WantToken)))
+		return refusedStep(syntax.NotInteger(args[1], syntax.WantToken))
 	}
 	if !l.cfg.CanFence(args[2:]) {
-		return chain.Answered(chain.Failed(syntax.UsageError("ERR '" + strings.ToLower(string(args[2])) +
-			"' can't be fenced: it blocks, or is not a command on data that MULTI allows")))
+		return refusedStep(syntax.UsageError("ERR '" + strings.ToLower(string(args[2])) +
+			"' can't be fenced: it blocks, or is not a command on data that MULTI allows"))
 	}
 	f := &fenced{locking: l, keys: []string{string(args[0]), keyname.Record(args[0])},
 		token: token, tries: fenceTries, pause: fenceMoves / fenceTries}
@@ -81,10 +80,10 @@ func (f *fenced) try() (Reply, *Step) {
 		return f.givenUp(), nil
 	}
 	f.tries--
-	steps := [][][]byte{chain.Words("WATCH", f.keys[0]), f.checkCall(), chain.Words("MULTI")}
+	steps := [][][]byte{wordsOf("WATCH", f.keys[0]), f.checkCall(), wordsOf("MULTI")}
 	if f.shared() { // FenceKey is written before it is watched
-		watch := chain.Words(append([]string{"WATCH"}, f.keys...)...)
-		steps = [][][]byte{f.checkCall(), watch, f.checkCall("verify"), chain.Words("MULTI")}
+		watch := wordsOf(append([]string{"WATCH"}, f.keys...)...)
+		steps = [][][]byte{f.checkCall(), watch, f.checkCall("verify"), wordsOf("MULTI")}
 	}
 	together := len(steps)
 	if f.cfg.Cluster {
@@ -113,10 +112,10 @@ func (f *fenced) again() (Reply, *Step) {
 
 func (f *fenced) givenUp() Reply {
 	if f.cfg.Cluster {
-		return chain.Failed(syntax.UsageError("TRYAGAIN the lock's slot is moving, or the lock is being " +
+		return errorReply(syntax.UsageError("TRYAGAIN the lock's slot is moving, or the lock is being " +
 			"changed all the time: the command was not run"))
 	}
-	return chain.Failed(syntax.UsageError("ERR the lock is being changed all the time: " +
+	return errorReply(syntax.UsageError("ERR the lock is being changed all the time: " +
 		"the command was not run, try again"))
 }
 
@@ -128,7 +127,7 @@ func (f *fenced) checkCall(args ...string) [][]byte {
 	}
 	call := append([]string{how, check, strconv.Itoa(len(f.keys))}, f.keys...)
 	args = append([]string{strconv.FormatInt(f.token, 10)}, args...)
-	return chain.Words(append(call, f.Scripts.List(args))...)
+	return wordsOf(append(call, f.Scripts.List(args))...)
 }
 
 // The results of a check that are handled, and never sent to a client.
@@ -142,7 +141,7 @@ var (
 // left.
 func (f *fenced) begun(replies [][]byte, err error) (Reply, *Step) {
 	if err != nil {
-		return chain.Failed(err), nil
+		return errorReply(err), nil
 	}
 	var written error
 	if f.shared() {
@@ -162,7 +161,7 @@ func (f *fenced) begun(replies [][]byte, err error) (Reply, *Step) {
 	case began == nil:
 		return discard(ended)
 	case watched == nil:
-		return do(ended, chain.Words("UNWATCH"))
+		return do(ended, wordsOf("UNWATCH"))
 	}
 	return ended(nil, nil)
 }
@@ -179,9 +178,9 @@ func (f *fenced) checkFailed(err error) (Reply, *Step) {
 	case err == errChanged:
 	case err == errNotHeld:
 		f.seen.counters.fenced.Add(1)
-		return chain.Failed(failure.FencedError{Key: f.keys[0], Token: f.token}), nil
+		return errorReply(failure.FencedError{Key: f.keys[0], Token: f.token}), nil
 	default:
-		return chain.Failed(err), nil
+		return errorReply(err), nil
 	}
 	return f.try()
 }
@@ -210,20 +209,20 @@ func checkedHeld(raw []byte, f *fenced) error {
 func (f *fenced) run() (Reply, *Step) {
 	return do(func(replies [][]byte, err error) (Reply, *Step) {
 		if err != nil {
-			return chain.Failed(err), nil
+			return errorReply(err), nil
 		}
 		queued, raw := replies[0], replies[1]
 		if bytes.HasPrefix(raw, []byte("-")) && !bytes.HasPrefix(raw, []byte("-EXECABORT")) {
 			// The user may not EXEC.
 			return discard(func(_ [][]byte, err error) (Reply, *Step) {
 				if err != nil {
-					return chain.Failed(err), nil
+					return errorReply(err), nil
 				}
 				return f.ran(queued, raw)
 			})
 		}
 		return f.ran(queued, raw)
-	}, f.command, chain.Words("EXEC"))
+	}, f.command, wordsOf("EXEC"))
 }
 
 // ran makes the reply of the answers to the command and to EXEC.
@@ -255,10 +254,10 @@ func do(
 func discard(then func(replies [][]byte, err error) (Reply, *Step)) (Reply, *Step) {
 	return do(func(replies [][]byte, err error) (Reply, *Step) {
 		if err == nil && status(replies[0]) != nil {
-			return do(then, chain.Words("EXEC"))
+			return do(then, wordsOf("EXEC"))
 		}
 		return then(replies, err)
-	}, chain.Words("DISCARD"))
+	}, wordsOf("DISCARD"))
 }
 
 // status is nil for the reply OK, and an error for any other.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/script"
 )
@@ -17,7 +16,7 @@ import (
 func beginTestFence(cluster bool, words ...string) *Step {
 	l := New(Config{Cluster: cluster, CanFence: func([][]byte) bool { return true }}, "proxy", nil,
 		hclog.NewNullLogger())
-	return l.beginFence(Client{}, chain.Words(words...))
+	return l.beginFence(Client{}, wordsOf(words...))
 }
 
 // What FENCE watches, and that it does so before it checks the token: the lock's key, and for a

@@ -7,7 +7,6 @@ import (
 	"lockproxy/internal/foreign"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/lockinfo"
 	"lockproxy/lockcmd/queue"
@@ -25,13 +24,13 @@ func holdersReply(_ names.Lock, v resp.Value, err error) Reply {
 	list := resp.Array()
 	switch {
 	case err != nil:
-		return chain.Failed(err)
+		return errorReply(err)
 	case len(v.Elems) != 4:
-		return chain.Failed(script.Unexpected(script.InfoScript, v))
+		return errorReply(script.Unexpected(script.InfoScript, v))
 	}
 	for _, h := range v.Elems[3].Elems {
 		if len(h.Elems) != len(lockinfo.Fields) {
-			return chain.Failed(script.Unexpected(script.InfoScript, v))
+			return errorReply(script.Unexpected(script.InfoScript, v))
 		}
 		who := lockinfo.TakeWho(h.Elems)
 		list.Elems = append(list.Elems, resp.Map(
@@ -42,16 +41,16 @@ func holdersReply(_ names.Lock, v resp.Value, err error) Reply {
 			"note", resp.Text(who.Note),
 		))
 	}
-	return chain.Of(list)
+	return valueReply(list)
 }
 
 // waitersReply is LOCKINFO WAITERS's reply: the queue here, then the other proxies with queues.
 func (l *queries) waitersReply(id names.Lock, v resp.Value, err error) Reply {
 	switch {
 	case err != nil:
-		return chain.Failed(err)
+		return errorReply(err)
 	case len(v.Elems) != 3:
-		return chain.Failed(script.Unexpected(script.InfoScript, v))
+		return errorReply(script.Unexpected(script.InfoScript, v))
 	}
 	list, now := resp.Array(), time.Now()
 	upstreamTime := func(t time.Time) resp.Value { // only the upstream's clock counts
@@ -74,7 +73,7 @@ func (l *queries) waitersReply(id names.Lock, v resp.Value, err error) Reply {
 				resp.Map("proxy", resp.Bulk(p.Name), "since_ms", resp.Int(p.Since)))
 		}
 	}
-	return chain.Of(list)
+	return valueReply(list)
 }
 
 // waitersElsewhere is how many other proxies have waiters, from elements as of ReadProxies.
@@ -91,11 +90,11 @@ func (l *queries) waitersElsewhere(since []resp.Value) (n int) {
 func (l *queries) infoReply(id names.Lock, v resp.Value, err error) Reply {
 	switch {
 	case err != nil:
-		return chain.Failed(err)
+		return errorReply(err)
 	case v.IsNull():
-		return chain.Of(resp.Null)
+		return valueReply(resp.Null)
 	case len(v.Elems) != len(lockinfo.Fields)+2:
-		return chain.Failed(script.Unexpected(script.InfoScript, v))
+		return errorReply(script.Unexpected(script.InfoScript, v))
 	}
 	who := lockinfo.TakeWho(v.Elems)
 	seen := l.traffic.AddHolder(id, v.Elems)
@@ -117,7 +116,7 @@ func (l *queries) infoReply(id names.Lock, v resp.Value, err error) Reply {
 		"held_ms", held, "waiters_elsewhere", resp.Int(l.waitersElsewhere(since)),
 	).Elems...)
 	info.Elems = append(info.Elems, foreignFields(seen, v.Elems[6].Int-v.Elems[7].Int)...)
-	return chain.Of(info)
+	return valueReply(info)
 }
 
 // foreignFields are what LOCKINFO says about foreign clients at a lock: the holder's library, how

@@ -7,7 +7,6 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/hints"
@@ -179,7 +178,7 @@ func (l *locking) lookForClaims(
 		return then(claims)
 	}}
 	for _, key := range keys {
-		look.Do = append(look.Do, chain.Words("GET", key))
+		look.Do = append(look.Do, wordsOf("GET", key))
 	}
 	return Reply{}, look
 }
@@ -204,7 +203,7 @@ func (l *locking) tried(c Client, rs lockRequests, a script.Attempt, err error) 
 	}
 	l.seen.observeRefused(names.Lock{DB: c.As.DB, Key: rs[0].Key}, err)
 	if err == nil {
-		return chain.Of(resp.Null), nil
+		return valueReply(resp.Null), nil
 	}
 	return l.failed(c, rs, a, err)
 }
@@ -245,7 +244,7 @@ func (l *locking) acquired(h *held.Holder, list []*held.Lock, a script.Attempt) 
 		lock.Shared = lock.Shared && !a.Exclusive
 		l.recordAcquired(h, lock, a)
 	}
-	reply := chain.Of(resp.Int(a.Token))
+	reply := valueReply(resp.Int(a.Token))
 	if !a.Before {
 		reply.Given, list[0].With = list[0], list[1:]
 	}
@@ -268,7 +267,7 @@ func (l *locking) recordAcquired(h *held.Holder, lock *held.Lock, a script.Attem
 // waitFailed is the reply to a wait that ended with an error.
 func waitFailed(err error) Reply {
 	if unblocked, ok := err.(failure.UnblockedError); ok && !bool(unblocked) {
-		return chain.Of(resp.Null)
+		return valueReply(resp.Null)
 	}
-	return chain.Failed(err)
+	return errorReply(err)
 }

@@ -3,7 +3,6 @@ package lockcmd
 import (
 	"time"
 
-	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
@@ -23,7 +22,7 @@ func (l *waits) beginLockAll(c Client, args [][]byte) *Step {
 		err = l.permit(o)
 	}
 	if err != nil {
-		return chain.Answered(chain.Failed(err))
+		return refusedStep(err)
 	}
 	rs := make(lockRequests, len(keys))
 	for i, key := range keys {

@@ -12,7 +12,6 @@ import (
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/background"
-	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/hints"
 	"lockproxy/lockcmd/queue"
@@ -110,7 +109,7 @@ var begin = map[string]func(l *Locks, c Client, args [][]byte) *Step{
 // order in which they were begun. args begin with the name, and CheckArity must have accepted them.
 func (l *Locks) Begin(c *syntax.Spec, client Client, args [][]byte) *Step {
 	if c.IsHelp(args) {
-		return chain.Answered(help())
+		return &Step{Finish: func(script.Answer, error) (Reply, *Step) { return help(), nil }}
 	}
 	return begin[c.Name](l, client, args[1:])
 }
@@ -121,7 +120,7 @@ func help() Reply {
 	for text := range strings.Lines(syntax.HelpText()) {
 		lines.Elems = append(lines.Elems, resp.Status(strings.TrimSuffix(text, "\n")))
 	}
-	return chain.Of(lines)
+	return valueReply(lines)
 }
 
 // Close ends what runs in the background and waits for its end. No command may be running.
@@ -148,7 +147,7 @@ func (l *Locks) beginLock(c Client, args [][]byte) *Step {
 		err = l.permit(o)
 	}
 	if err != nil {
-		return chain.Answered(chain.Failed(err))
+		return refusedStep(err)
 	}
 	r := c.Request(string(args[0]), o.Request)
 	switch {
@@ -166,7 +165,7 @@ func (l *Locks) beginLock(c Client, args [][]byte) *Step {
 func (l *Locks) beginUnlock(c Client, args [][]byte) *Step {
 	p, err := syntax.ParseProof(args[1:], c.Connection)
 	if err != nil {
-		return chain.Answered(chain.Failed(err))
+		return refusedStep(err)
 	}
 	id := names.Lock{DB: c.As.DB, Key: string(args[0])}
 	c.Suspend(id, p)
@@ -175,11 +174,11 @@ func (l *Locks) beginUnlock(c Client, args [][]byte) *Step {
 		l.renewals.Unlocked(c.Holder, id, p, r.token, released)
 		switch {
 		case err != nil:
-			return chain.Failed(l.Traffic.NotForced(id, err))
+			return errorReply(l.Traffic.NotForced(id, err))
 		case released:
-			return chain.Of(resp.Int(1))
+			return valueReply(resp.Int(1))
 		}
-		return chain.Of(resp.Int(0))
+		return valueReply(resp.Int(0))
 	})
 }
 
@@ -187,7 +186,7 @@ func (l *Locks) beginUnlock(c Client, args [][]byte) *Step {
 func (l *Locks) beginInfo(client Client, args [][]byte) *Step {
 	o, err := syntax.ParseInfo(args[1:])
 	if err != nil {
-		return chain.Answered(chain.Failed(err))
+		return refusedStep(err)
 	}
 	key, reply, asked := string(args[0]), l.infoReply, []string(nil)
 	switch o.What {

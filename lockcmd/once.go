@@ -3,7 +3,6 @@ package lockcmd
 import (
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
@@ -25,7 +24,7 @@ func (l *waits) beginOnce(c Client, args [][]byte) *Step {
 		err = l.permit(o)
 	}
 	if err != nil {
-		return chain.Answered(chain.Failed(err))
+		return refusedStep(err)
 	}
 	o.Once, o.Value = true, string(args[0])
 	return l.readStep(c, c.Request(keyname.Claim(args[0]), o.Request), o,
@@ -35,16 +34,16 @@ func (l *waits) beginOnce(c Client, args [][]byte) *Step {
 // readStep answers with the value, if it is there and need not be made again. If it can be a lock, it
 // is read again withRecord.
 func (l *waits) readStep(c Client, r script.Request, o syntax.Lock, withRecord bool) *Step {
-	do := [][][]byte{chain.Words("GET", r.Value)}
+	do := [][][]byte{wordsOf("GET", r.Value)}
 	if r.Early > 0 {
-		do = append(do, chain.Words("PTTL", r.Value))
+		do = append(do, wordsOf("PTTL", r.Value))
 	}
 	if withRecord {
-		do = append(do, chain.Words("GET", keyname.Record([]byte(r.Value))))
+		do = append(do, wordsOf("GET", keyname.Record([]byte(r.Value))))
 	}
 	return &Step{Do: do, Reads: true, Finish: func(a script.Answer, err error) (Reply, *Step) {
 		if err != nil {
-			return chain.Failed(err), nil
+			return errorReply(err), nil
 		}
 		value, there, err := valueOf(script.ParseReply(a.Raw[0]))
 		suspect := err == nil && there && mayBeLock(value)
@@ -66,7 +65,7 @@ func (l *waits) readStep(c Client, r script.Request, o syntax.Lock, withRecord b
 		}
 		switch {
 		case err != nil:
-			return chain.Failed(err), nil
+			return errorReply(err), nil
 		case there && !soonGone:
 			return l.hit(value), nil
 		case !there && o.Waits:
@@ -83,7 +82,7 @@ func (l *waits) readStep(c Client, r script.Request, o syntax.Lock, withRecord b
 // hit makes the reply to a client that is given the value.
 func (l *waits) hit(value string) Reply {
 	l.seen.counters.onceHits.Add(1)
-	return chain.Of(resp.Bulk(value))
+	return valueReply(resp.Bulk(value))
 }
 
 // claimStep asks for the claim. present is the value, if there is one, that the client is given if
@@ -105,7 +104,7 @@ func (l *waits) claimStep(c Client, r script.Request, o syntax.Lock, present *st
 func (l *waits) beginDone(c Client, args [][]byte) *Step {
 	p, stored, err := syntax.ParseDone(args[1:])
 	if err != nil {
-		return chain.Answered(chain.Failed(err))
+		return refusedStep(err)
 	}
 	id := names.Lock{DB: c.As.DB, Key: keyname.Claim(args[0])}
 	c.Suspend(id, p)
@@ -121,14 +120,14 @@ func (l *waits) beginDone(c Client, args [][]byte) *Step {
 		l.renewals.Unlocked(c.Holder, id, p, r.token, released)
 		switch {
 		case err != nil:
-			return chain.Failed(err)
+			return errorReply(err)
 		case !released:
-			return chain.Of(resp.Int(0))
+			return valueReply(resp.Int(0))
 		case stored != nil:
 			l.seen.counters.onceStored.Add(1)
 		default:
 			l.seen.counters.onceGivenUp.Add(1)
 		}
-		return chain.Of(resp.Int(1))
+		return valueReply(resp.Int(1))
 	})
 }

@@ -8,7 +8,6 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/queue"
@@ -72,9 +71,9 @@ func (ps *places) placeStep(c Client, r script.Request, keep time.Duration) (Rep
 	p.w.Keep(time.Now().Add(keep))
 	switch {
 	case p.step != nil:
-		return chain.Of(resp.Null), nil
+		return valueReply(resp.Null), nil
 	case p.reply.Err == nil && held > 0:
-		return chain.Failed(failure.HeldOffError(held)), nil
+		return errorReply(failure.HeldOffError(held)), nil
 	}
 	delete(ps.of, id)
 	if p.reply.Err != nil {

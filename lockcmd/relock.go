@@ -7,7 +7,6 @@ import (
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/queue"
@@ -19,7 +18,7 @@ import (
 func (l *locking) beginRelock(client Client, args [][]byte) *Step {
 	o, err := syntax.ParseRelock(args[1:], l.cfg.MaxTimeout)
 	if err != nil {
-		return chain.Answered(chain.Failed(err))
+		return refusedStep(err)
 	}
 	id := names.Lock{DB: client.As.DB, Key: string(args[0])}
 	switch o.Mode {
@@ -42,14 +41,14 @@ func (l *locking) relocked(
 ) Reply {
 	switch {
 	case err != nil:
-		return chain.Failed(err)
+		return errorReply(err)
 	case done[0] == 0:
-		return chain.Of(resp.Int(0))
+		return valueReply(resp.Int(0))
 	case unsafe != nil:
-		return chain.Failed(unsafe)
+		return errorReply(unsafe)
 	}
 	l.renewals.Relocked(client.Holder, id, o.Proof, o.Timeout, asked)
-	return chain.Of(resp.Int(1))
+	return valueReply(resp.Int(1))
 }
 
 // beginShare is RELOCK … SHARED: waiters that can share the lock join in the same script.
@@ -94,7 +93,7 @@ func (l *locking) exclude(client Client, id names.Lock, o syntax.Relock, t *watc
 		if t != nil {
 			t.w.EndWatch()
 		}
-		return chain.Answered(chain.Failed(failure.HeldOffError(rest)))
+		return refusedStep(failure.HeldOffError(rest))
 	}
 	h, r := client.Holder, client.Exclusive(id, o.Proof, o.Timeout)
 	h.Suspend(id, o.Proof)
@@ -117,14 +116,14 @@ func (l *locking) exclude(client Client, id names.Lock, o syntax.Relock, t *watc
 		case err != nil:
 			lock.Owner = "" // it may be released: its client cannot know the token
 			l.releases.failed(h, lock, err)
-			return chain.Failed(err), nil
+			return errorReply(err), nil
 		case goesOn:
 			t.ask.in(queue.IdlePause())
 			return Reply{}, t.sleep
 		case done[0] == script.OtherExcludes:
-			return chain.Failed(errBothExclude), nil
+			return errorReply(errBothExclude), nil
 		case done[0] < 0:
-			return chain.Of(resp.Null), nil
+			return valueReply(resp.Null), nil
 		case !given:
 			reply := l.relocked(client, id, o, monotonic.Of(asked), done,
 				answer.Unconfirmed(c.Confirm, script.UnsafeTimeout), nil)

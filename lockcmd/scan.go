@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/lockinfo"
 	"lockproxy/lockcmd/script"
@@ -22,7 +21,7 @@ const foreignCursor = 1 << 63
 func (l *queries) beginScan(c Client, args [][]byte) *Step {
 	o, err := syntax.ParseScan(args)
 	if err != nil {
-		return chain.Answered(chain.Failed(err))
+		return refusedStep(err)
 	}
 	cursor, _ := strconv.ParseUint(o.Cursor, 10, 64)
 	if cursor >= foreignCursor || o.Kind == script.KindTimestamp || o.Kind == script.KindOther {
@@ -33,11 +32,11 @@ func (l *queries) beginScan(c Client, args [][]byte) *Step {
 			})
 		}}
 	}
-	scan := chain.Words("SCAN", o.Cursor, "MATCH", keyname.RecordPattern, "COUNT", o.Count)
+	scan := wordsOf("SCAN", o.Cursor, "MATCH", keyname.RecordPattern, "COUNT", o.Count)
 	return &Step{Do: [][][]byte{scan}, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		found, next, err := scanned(answer, err, o)
 		if err != nil {
-			return chain.Failed(err), nil
+			return errorReply(err), nil
 		}
 		if next == 0 && o.Kind == script.KindAll {
 			next = foreignCursor
@@ -58,7 +57,7 @@ func (l *queries) heldOf(
 			keys.Elems = append(keys.Elems, resp.Bulk(key))
 		}
 	}, func() Reply {
-		return chain.Of(resp.Array(resp.Bulk(strconv.FormatUint(cursor, 10)), keys))
+		return valueReply(resp.Array(resp.Bulk(strconv.FormatUint(cursor, 10)), keys))
 	})
 }
 
@@ -78,7 +77,7 @@ func (l *queries) kinds(
 	step := &Step{Further: true}
 	for _, key := range asked {
 		c := l.infoCall(key)
-		step.Do = append(step.Do, chain.Words(c.AppendWords(nil, bySource)...))
+		step.Do = append(step.Do, wordsOf(c.AppendWords(nil, bySource)...))
 	}
 	step.Finish = func(answer script.Answer, err error) (Reply, *Step) {
 		for i := 0; i < len(answer.Raw) && err == nil; i++ {
@@ -90,7 +89,7 @@ func (l *queries) kinds(
 			err = foundKind(keys[i], v, err, found)
 		}
 		if err != nil {
-			return chain.Failed(err), nil
+			return errorReply(err), nil
 		}
 		return l.kinds(keys[len(asked):], false, found, done)
 	}

@@ -8,7 +8,6 @@ import (
 	"lockproxy/internal/journal"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
@@ -42,17 +41,17 @@ func readableBy(
 	asked := keys[:min(len(keys), batch)]
 	step := &Step{Further: true}
 	for _, key := range asked {
-		step.Do = append(step.Do, chain.Words("PTTL", key))
+		step.Do = append(step.Do, wordsOf("PTTL", key))
 	}
 	step.Finish = func(answer script.Answer, err error) (Reply, *Step) {
 		if err != nil {
-			return chain.Failed(err), nil
+			return errorReply(err), nil
 		}
 		for i, raw := range answer.Raw {
 			_, err := script.ParseReply(raw)
 			said, _ := err.(script.ServerError)
 			if err != nil && !script.HasCode(said, "NOPERM") {
-				return chain.Failed(err), nil
+				return errorReply(err), nil
 			}
 			may[asked[i]] = err == nil
 		}
@@ -90,7 +89,7 @@ func MergeShapes(list []journal.Cost) []journal.Cost {
 func (l *queries) beginTop(c Client, args [][]byte) *Step {
 	o, err := syntax.ParseTop(args)
 	if err != nil {
-		return chain.Answered(chain.Failed(err))
+		return refusedStep(err)
 	}
 	all := l.Costs(journal.Window, func(id names.Lock) bool { return id.DB == c.As.DB })
 	SortCosts(all, o.By)
@@ -127,7 +126,7 @@ func topReply(o syntax.Top, list []journal.Cost) Reply {
 	for _, c := range list[:min(len(list), o.Count)] {
 		reply.Elems = append(reply.Elems, costReply(c))
 	}
-	return chain.Of(reply)
+	return valueReply(reply)
 }
 
 // maxBlamed bounds the holders that LOCKTOP names.
@@ -162,7 +161,7 @@ func costReply(c journal.Cost) resp.Value {
 func (l *queries) beginLog(c Client, args [][]byte) *Step {
 	o, err := syntax.ParseLog(args)
 	if err != nil {
-		return chain.Answered(chain.Failed(err))
+		return refusedStep(err)
 	}
 	return &Step{Finish: func(script.Answer, error) (Reply, *Step) {
 		return l.logOf(o.Count, 10*o.Count, map[string]bool{}, func(e *journal.Event) bool {
@@ -192,7 +191,7 @@ func (l *queries) logOf(
 			}
 		}
 		if len(reply.Elems) >= count || !more || len(may) >= maxVisible {
-			return chain.Of(reply), nil
+			return valueReply(reply), nil
 		}
 		return l.logOf(count, 4*limit, may, want)
 	})

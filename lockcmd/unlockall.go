@@ -6,7 +6,6 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
@@ -41,14 +40,14 @@ func (l *releases) beginReleaseAll(
 func (l *locking) beginUnlockAll(client Client, args [][]byte) *Step {
 	p, err := syntax.ParseToken(args[0], syntax.WantToken)
 	if err != nil {
-		return chain.Answered(chain.Failed(err))
+		return refusedStep(err)
 	}
 	keys, rest, err := syntax.ParseKeys(args[1:])
 	if err == nil && len(rest) > 0 {
 		err = syntax.Unexpected(rest[0], "no more than numkeys keys")
 	}
 	if err != nil {
-		return chain.Answered(chain.Failed(err))
+		return refusedStep(err)
 	}
 	calls, c := l.releases.beginReleaseAll(client, keys, p)
 	return &Step{Call: &c, Finish: func(answer script.Answer, err error) (Reply, *Step) {
@@ -65,8 +64,8 @@ func (l *locking) beginUnlockAll(client Client, args [][]byte) *Step {
 			}
 		}
 		if first != nil {
-			return chain.Failed(first), nil
+			return errorReply(first), nil
 		}
-		return chain.Of(resp.Int(count)), nil
+		return valueReply(resp.Int(count)), nil
 	}}
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd/chain"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/queue"
@@ -288,14 +287,14 @@ func (t *turn) reply() (Reply, *Step) {
 	switch {
 	case t.end.Found != nil:
 		t.seen.counters.onceShared.Add(1)
-		return chain.Of(resp.Bulk(*t.end.Found)), nil
+		return valueReply(resp.Bulk(*t.end.Found)), nil
 	case t.end.Won && (t.isGone() || t.end.Err == failure.ErrGone):
 		// The client was disconnected while the locks were on their way.
 		var list []*held.Lock
 		if !a.Before {
 			list = t.locks(a.Token)
 		}
-		return t.release(list, func() (Reply, *Step) { return chain.Failed(failure.ErrGone), nil })
+		return t.release(list, func() (Reply, *Step) { return errorReply(failure.ErrGone), nil })
 	case t.end.Won:
 		if t.queued {
 			a.Waited = time.Since(t.w.Joined)
@@ -304,5 +303,5 @@ func (t *turn) reply() (Reply, *Step) {
 	case t.end.Err != nil:
 		return t.through(t.failed(t.c, t.requests(), t.by.toUndo(), t.end.Err))
 	}
-	return chain.Of(resp.Null), nil
+	return valueReply(resp.Null), nil
 }

@@ -7,7 +7,7 @@ import (
 	"lockproxy/internal/foreign"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd/chain"
+	"lockproxy/lockcmd"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/relayed"
@@ -44,9 +44,9 @@ func (d *dispatcher) delaySet(cmd *command, req resp.Request) (done bool) {
 	}
 	d.locks.mayWait()
 	s.line = d.server.locks.DelaySet(state.DB, key, since, d.locks.Wake)
-	s.sleep = &chain.Step{Wait: true, Finish: s.goOn}
+	s.sleep = &lockcmd.Step{Wait: true, Finish: s.goOn}
 	d.locks.start(batchedLock{question: question{Step: s.sleep, again: true}, cmd: cmd, alone: true,
-		end: func(reply chain.Reply) {
+		end: func(reply lockcmd.Reply) {
 			s.line.Leave(s.took)
 			d.lastDelay = lastDelay{}
 			if !s.took {
@@ -73,7 +73,7 @@ type delayedSet struct {
 	args    [][]byte
 	cmd     *command
 	line    *relayed.DelayedSet
-	sleep   *chain.Step
+	sleep   *lockcmd.Step
 	delayed bool      // the lock was held at first
 	over    time.Time // when it is answered at the latest
 	again   time.Time // when it asks without a sign
@@ -82,7 +82,7 @@ type delayedSet struct {
 }
 
 // goOn takes on a SET that sleeps.
-func (s *delayedSet) goOn(_ script.Answer, why error) (chain.Reply, *chain.Step) {
+func (s *delayedSet) goOn(_ script.Answer, why error) (lockcmd.Reply, *lockcmd.Step) {
 	now := time.Now()
 	if s.line.TakeWoken() {
 		s.again = now
@@ -97,16 +97,16 @@ func (s *delayedSet) goOn(_ script.Answer, why error) (chain.Reply, *chain.Step)
 		return s.rest(ended, due)
 	}
 	replied := s.x.observeForeign(s.cmd, s.args)
-	return chain.Reply{}, &chain.Step{Do: [][][]byte{s.args}, Reads: true,
-		Finish: func(a script.Answer, err error) (chain.Reply, *chain.Step) {
+	return lockcmd.Reply{}, &lockcmd.Step{Do: [][][]byte{s.args}, Reads: true,
+		Finish: func(a script.Answer, err error) (lockcmd.Reply, *lockcmd.Step) {
 			return s.rest(s.answered(a, err, replied) || ended || !s.delayed && !s.line.SeenHeld(), due)
 		}}
 }
 
 // rest ends the SET, or has it sleep.
-func (s *delayedSet) rest(ended, asked bool) (chain.Reply, *chain.Step) {
+func (s *delayedSet) rest(ended, asked bool) (lockcmd.Reply, *lockcmd.Step) {
 	if ended {
-		return chain.Reply{Raw: s.reply}, nil
+		return lockcmd.Reply{Raw: s.reply}, nil
 	}
 	if s.delayed = true; asked {
 		s.again = time.Now().Add(s.line.Pause())
@@ -114,7 +114,7 @@ func (s *delayedSet) rest(ended, asked bool) (chain.Reply, *chain.Step) {
 	if s.sleep.Until = s.over; s.again.Before(s.over) {
 		s.sleep.Until = s.again
 	}
-	return chain.Reply{}, s.sleep
+	return lockcmd.Reply{}, s.sleep
 }
 
 // answered takes the upstream's answer. ended says that it is not a nil. A lock that was taken for a

@@ -9,7 +9,7 @@ import (
 
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd/chain"
+	"lockproxy/lockcmd"
 	"lockproxy/lockcmd/syntax"
 	"lockproxy/passthrough"
 )
@@ -65,7 +65,7 @@ func (l *locker) runLock(cmd *command, req resp.Request) {
 }
 
 // give gives the client the answer to a lock command that has run by itself.
-func (l *locker) give(spec *syntax.Spec, reply chain.Reply) {
+func (l *locker) give(spec *syntax.Spec, reply lockcmd.Reply) {
 	state, _ := l.pipe.State()
 	text := encodeReply(spec.Name, reply, state.Proto)
 	isLate := l.steps.isLate()
@@ -106,9 +106,9 @@ func (l *locker) refuseLarge(spec *syntax.Spec) {
 var abortMulti = resp.AppendCommand(nil, "GET")
 
 // runsAs is what a lock command runs as on a connection in this state.
-func (l *locker) runsAs(state passthrough.State) chain.Client {
+func (l *locker) runsAs(state passthrough.State) lockcmd.Client {
 	l.client.holder.SetName(state.Name)
-	return chain.Client{Holder: &l.client.holder, As: state.AnyProto(), Waker: l}
+	return lockcmd.Client{Holder: &l.client.holder, As: state.AnyProto(), Waker: l}
 }
 
 // login is the client's present login, according to the replies so far.

@@ -1,6 +1,6 @@
 package proxy
 
-// Lock commands. Each is a chain of steps: see chain.Step, and question. Consecutive commands of a
+// Lock commands. Each is a chain of steps: see lockcmd.Step, and question. Consecutive commands of a
 // client are asked together: its threads may share the connection. So are those of several clients.
 // Each needs the answer to its own script, but none needs another's.
 
@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"lockproxy/internal/eventloop"
-	"lockproxy/lockcmd/chain"
+	"lockproxy/lockcmd"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/syntax"
 	"lockproxy/passthrough"
@@ -30,7 +30,7 @@ type batchedLock struct {
 	left  bool   // an event loop has left it to the goroutine, although its answer has arrived
 	slept bool   // it has waited for others: then its time is that of a wait, not of a command
 	// end gives the client its reply, if that takes more than a lock command's; nil for these.
-	end func(chain.Reply)
+	end func(lockcmd.Reply)
 }
 
 // stuck reports whether only a goroutine can go on with the first command.
@@ -65,11 +65,11 @@ type lockReplies struct {
 
 // givenLock is a reply that gives a lock, and where in the text it ends.
 type givenLock struct {
-	reply chain.Reply
+	reply lockcmd.Reply
 	end   int
 }
 
-func (r *lockReplies) add(reply chain.Reply, text []byte) {
+func (r *lockReplies) add(reply lockcmd.Reply, text []byte) {
 	r.text = append(r.text, text...)
 	if reply.Given != nil {
 		r.given = append(r.given, givenLock{reply, len(r.text)})
@@ -181,7 +181,7 @@ func (l *locker) advance(it *eventloop.Iteration) {
 }
 
 // ended gives the client the reply to a command, or has sendDone do so.
-func (l *locker) ended(one *batchedLock, reply chain.Reply, state passthrough.State) {
+func (l *locker) ended(one *batchedLock, reply lockcmd.Reply, state passthrough.State) {
 	if one.cmd.way == passthrough.Home {
 		l.pipe.Pin(passthrough.Unpinned)
 	}

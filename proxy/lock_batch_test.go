@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"testing"
 
-	"lockproxy/lockcmd/chain"
+	"lockproxy/lockcmd"
 	"lockproxy/passthrough"
 )
 
@@ -19,6 +19,6 @@ func TestLockBatchIsBounded(t *testing.T) {
 			t.Errorf("behind %d, one more is taken: %v, want %v", i, takes, want)
 		}
 		b = append(b, batchedLock{cmd: unlock, key: key,
-			question: question{Step: &chain.Step{}, answer: &passthrough.Answer{}}})
+			question: question{Step: &lockcmd.Step{}, answer: &passthrough.Answer{}}})
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
-	"lockproxy/lockcmd/chain"
+	"lockproxy/lockcmd"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/script"
 	"lockproxy/passthrough"
@@ -22,7 +22,7 @@ import (
 // reports true, each time once answer has arrived: an event loop is told of that, a goroutine waits
 // for it.
 type question struct {
-	*chain.Step
+	*lockcmd.Step
 	began  time.Time // when the command did
 	shares bool      // a script can go with others'
 	again  bool      // a route that has failed is tried again
@@ -93,7 +93,7 @@ func (q *question) await(answers []*passthrough.Answer) bool {
 // goOn takes a lock command on, from its present step, as far as answers have come. ended says that
 // it has its reply. Otherwise it is asleep, or q.answer is what it waits for; if that is nil only a
 // goroutine can go on: it may wait for a connection.
-func (s *lockSession) goOn(q *question, it *eventloop.Iteration) (reply chain.Reply, ended bool) {
+func (s *lockSession) goOn(q *question, it *eventloop.Iteration) (reply lockcmd.Reply, ended bool) {
 	for s.settle(q, it) {
 		reply, next := q.Finish(q.got, q.err)
 		switch next {
@@ -160,8 +160,8 @@ func (s *lockSession) ask(q *question, it *eventloop.Iteration) bool {
 	case !q.Until.IsZero() && s.isLate(): // the route might wait for that
 		q.end(script.Answer{}, failure.LateError{})
 		return true
-	case q.Further && time.Since(q.began) > chain.GoneFor && s.x.in.gone():
-		q.end(script.Answer{}, chain.ErrOverdue)
+	case q.Further && time.Since(q.began) > lockcmd.GoneFor && s.x.in.gone():
+		q.end(script.Answer{}, lockcmd.ErrOverdue)
 		return true
 	case q.Pause > 0:
 		done, told := make(chan struct{}), s.pipe.Waiter

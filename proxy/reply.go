@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd/chain"
+	"lockproxy/lockcmd"
 	"lockproxy/lockcmd/deadlock"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/script"
@@ -14,7 +14,7 @@ import (
 )
 
 // encodeReply is the answer to a lock command in the client's protocol version.
-func encodeReply(name string, r chain.Reply, proto int) []byte {
+func encodeReply(name string, r lockcmd.Reply, proto int) []byte {
 	var server script.ServerError
 	switch {
 	case r.Raw != nil:

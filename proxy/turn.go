@@ -17,7 +17,7 @@ type waker struct {
 	woken chan struct{} // holds one; for a session that no loop reads. nil until it is needed
 }
 
-// Wake implements the Waker of chain.Client.
+// Wake implements the Waker of lockcmd.Client.
 func (l *locker) Wake() {
 	select {
 	case l.waker.woken <- struct{}{}:

@@ -1,4 +1,4 @@
-package chain
+package lockcmd
 
 import (
 	"time"
@@ -47,9 +47,9 @@ type Step struct {
 	Finish func(script.Answer, error) (Reply, *Step)
 }
 
-// Answered is the Step of a command that needs no answer.
-func Answered(r Reply) *Step {
-	return &Step{Finish: func(script.Answer, error) (Reply, *Step) { return r, nil }}
+// refusedStep is the Step of a command that asks for nothing, and fails.
+func refusedStep(err error) *Step {
+	return &Step{Finish: func(script.Answer, error) (Reply, *Step) { return errorReply(err), nil }}
 }
 
 // GoneFor is how long a command of several steps goes on although its client has closed its side:
@@ -60,8 +60,8 @@ const GoneFor = 500 * time.Millisecond
 const ErrOverdue = syntax.UsageError("TRYAGAIN the client has closed its side of the connection, " +
 	"and the answer takes too long: connect again and ask again")
 
-// Words makes a command of its words.
-func Words(list ...string) [][]byte {
+// wordsOf makes a command of its words.
+func wordsOf(list ...string) [][]byte {
 	command := make([][]byte, len(list))
 	for i, word := range list {
 		command[i] = []byte(word)

@@ -1,4 +1,4 @@
-package chain
+package lockcmd
 
 import (
 	"lockproxy/internal/resp"
@@ -16,7 +16,6 @@ type Reply struct {
 	Given *held.Lock
 }
 
-// Of is the Reply that is a value.
-func Of(v resp.Value) Reply { return Reply{Value: v} }
+func valueReply(v resp.Value) Reply { return Reply{Value: v} }
 
-func Failed(err error) Reply { return Reply{Err: err} }
+func errorReply(err error) Reply { return Reply{Err: err} }

@@ -60,31 +60,26 @@ func (l *releases) releaseAbandoned(list ...*held.Lock) {
 	if len(list) == 0 {
 		return
 	}
-	patience := time.NewTimer(l.Clients.Patience())
-	defer patience.Stop()
+	patience, end := context.WithTimeout(l.Timers.Ctx, l.Clients.Patience())
+	defer end()
 	room := make(chan struct{}, min(len(list), maxReleasing))
-	leave := func() { <-room }
-	for i, lock := range list {
+	enter := func() bool {
 		select {
 		case room <- struct{}{}:
-			l.startRelease(lock, leave)
-			continue
-		case <-patience.C:
-		case <-l.Timers.Ctx.Done():
+			return true
+		case <-patience.Done():
+			return false
 		}
-		for _, lock := range list[i:] {
+	}
+	for _, lock := range list {
+		if enter() {
+			l.startRelease(lock, func() { <-room })
+		} else {
 			l.releaseLater(l.newRelease(lock, func() {}), background.ErrTooLate)
 		}
-		return
 	}
 	for range cap(room) { // once it is full again, all are released
-		select {
-		case room <- struct{}{}:
-		case <-patience.C:
-			return
-		case <-l.Timers.Ctx.Done():
-			return
-		}
+		enter()
 	}
 }
 

@@ -40,24 +40,23 @@ func (l *waits) beginLockAll(c Client, args [][]byte) *Step {
 // allLocks is a LOCKALL … WAIT.
 type allLocks struct {
 	*waits
-	g      *queue.All
 	polled script.Attempt // the last poll
 }
 
 // waitAll begins a LOCKALL … WAIT for patience; 0 is forever.
 func (l *waits) waitAll(c Client, rs lockRequests, patience time.Duration) (Reply, *Step) {
-	g := l.queues.JoinAll(rs, c.As, patience, time.Now())
-	t, by := l.newTurn(c, &g.Wait, patience), &allLocks{waits: l, g: g}
+	w, by := l.queues.JoinAll(rs, c.As, patience, time.Now()), &allLocks{waits: l}
+	t := l.newTurn(c, w, patience)
 	t.by = by
-	return by.pollAll(t, g.Places(), t.begin)
+	return by.pollAll(t, w.Places(), t.begin)
 }
 
 // look implements asks.
 func (l *allLocks) look(t *turn, paused bool) (Reply, *Step) {
-	at := l.g.Places()
+	at := t.w.Places()
 	switch {
-	case at.All && at.PollNow || at.Any && paused || at.Untold || l.g.Lead.State().Checks:
-		l.g.TakeOwnerHolds()
+	case at.All && at.PollNow || at.Any && paused || at.Untold || t.w.Lead.State().Checks:
+		t.w.TakeOwnerHolds()
 		return l.pollAll(t, at, func(pause time.Duration, err error) (Reply, *Step) {
 			if err != nil || l.polled.Token != 0 {
 				return t.leave(err)
@@ -68,7 +67,7 @@ func (l *allLocks) look(t *turn, paused bool) (Reply, *Step) {
 	case paused:
 		t.poll.in(queue.IdlePause())
 	case at.All && t.woken:
-		for _, w := range l.g.Waiters {
+		for _, w := range t.w.Waiters {
 			t.poll.sooner(l.pollInterval(w, w.State().Lease))
 		}
 	}
@@ -78,13 +77,13 @@ func (l *allLocks) look(t *turn, paused bool) (Reply, *Step) {
 
 // lastLook implements asks.
 func (l *allLocks) lastLook(t *turn) (Reply, *Step) {
-	err, stale := l.g.Outage(time.Now())
+	err, stale := t.w.Outage(time.Now())
 	if !stale {
 		return t.leave(err)
 	}
-	return l.pollAll(t, l.g.Places(), func(_ time.Duration, err error) (Reply, *Step) {
+	return l.pollAll(t, t.w.Places(), func(_ time.Duration, err error) (Reply, *Step) {
 		if err == nil && l.polled.Token == 0 {
-			err, _ = l.g.Outage(time.Now()) // after a transient failure
+			err, _ = t.w.Outage(time.Now()) // after a transient failure
 		}
 		return t.leave(err)
 	})
@@ -100,8 +99,8 @@ func concernsOneKey(err error) bool {
 	return ok && script.HasCode(said, "WRONGTYPE", "CROSSSLOT")
 }
 
-// pollAll tries to take the locks, if g is first everywhere. Otherwise it checks, as check does. It
-// tells the upstream where g is first. Unless that ends the wait, then gets the time to the next
+// pollAll tries to take the locks, if t is first everywhere. Otherwise it checks, as check does. It
+// tells the upstream where t is first. Unless that ends the wait, then gets the time to the next
 // poll.
 func (l *allLocks) pollAll(
 	t *turn, at queue.Places, then func(pause time.Duration, err error) (Reply, *Step),
@@ -109,15 +108,15 @@ func (l *allLocks) pollAll(
 	mode := script.ModeCheck
 	if at.All {
 		mode = script.ModeFirst
-		l.g.BeginPoll(time.Now())
+		t.w.BeginPollAll(time.Now())
 	}
-	l.g.PollBegan(time.Now())
-	how := trial{all: true, mode: mode, firstAt: at.Flags(), since: l.g.FirstKnown()}
+	t.w.PollBegan(time.Now())
+	how := trial{all: true, mode: mode, firstAt: at.Flags(), since: t.w.FirstKnown()}
 	return t.try(how, func(a script.Attempt, err error) []queue.Handed {
-		return l.g.SettleLate(a, err, failure.MayHaveRun(err))
+		return t.w.SettleAllLate(a, err, failure.MayHaveRun(err))
 	}, func(a script.Attempt, err error) (Reply, *Step) {
 		pause, err := l.endPoll(t, at, a, err)
-		l.g.PollEnded() // now the queues know how the poll ended
+		t.w.PollEnded() // now the queues know how the poll ended
 		return then(pause, err)
 	})
 }
@@ -130,29 +129,29 @@ func (l *allLocks) endPoll(
 	switch {
 	case failure.IsStopped(err):
 		return 0, err
-	case err != nil && a.Token == 0 && l.goesOn(&l.g.Wait, err):
+	case err != nil && a.Token == 0 && l.goesOn(t.w, err):
 		return t.pauseAfter(err), nil
 	case err != nil:
 		if a.Token == 0 && !concernsOneKey(err) {
-			l.g.PollFailed(err, time.Now())
+			t.w.PollFailed(err, time.Now())
 		}
 		return 0, err
 	case a.Token != 0:
-		return 0, l.g.Grant(a)
+		return 0, t.w.Grant(a)
 	}
-	l.g.Told(at, a.Now)
-	l.g.Answered(false)
+	t.w.Told(at, a.Now)
+	t.w.Answered(false)
 	if !at.All {
 		return queue.IdlePause(), nil
 	}
-	return l.pollAllInterval(a.Remaining), nil
+	return l.pollAllInterval(t, a.Remaining), nil
 }
 
-// pollAllInterval is the time to the next poll of g, if its locks end after remaining. Where
+// pollAllInterval is the time to the next poll of t, if its locks end after remaining. Where
 // foreign clients compete for a lock, it has that tracked.
-func (l *allLocks) pollAllInterval(remaining time.Duration) time.Duration {
+func (l *allLocks) pollAllInterval(t *turn, remaining time.Duration) time.Duration {
 	pause := queue.MaxPoll
-	for _, w := range l.g.Waiters {
+	for _, w := range t.w.Waiters {
 		if l.queues.Of(w.ID()).ForeignCompete(time.Now()) {
 			l.tracking.Want(w.As, w.Key)
 		}

@@ -360,10 +360,10 @@ func TestLockAllIsGivenItsLocksLate(t *testing.T) {
 	rs := lockRequests{{Key: "a", Connection: "c"}, {Key: "b", Connection: "c"}}
 	g := l.queues.JoinAll(rs, names.Identity{}, 0, time.Now())
 	c := clientOf(&s.holder)
-	turn := l.newTurn(c, &g.Wait, 0)
-	turn.by = &allLocks{waits: l.waits, g: g}
+	turn := l.newTurn(c, g, 0)
+	turn.by = &allLocks{waits: l.waits}
 	_, step := turn.begin(time.Hour, nil)
-	g.SettleLate(script.Attempt{Token: 200}, nil, false)
+	g.SettleAllLate(script.Attempt{Token: 200}, nil, false)
 	woken := len(c.Waker.(waker))
 	if reply := run(t.Context(), c, s, Reply{}, step); woken == 0 || reply.Int != 200 {
 		t.Errorf("it is woken %d times, and told %+v", woken, reply)

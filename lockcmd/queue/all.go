@@ -9,10 +9,10 @@ import (
 )
 
 // FirstKnown is since when the upstream knows g, 0 if it does not. Only its own command may ask.
-func (g *All) FirstKnown() int64 { return g.since }
+func (g *Wait) FirstKnown() int64 { return g.since }
 
-// BeginPoll notes that g, which is first everywhere, polls now.
-func (g *All) BeginPoll(now time.Time) {
+// BeginPollAll notes that g, which is first everywhere, polls now.
+func (g *Wait) BeginPollAll(now time.Time) {
 	g.queues.mu.Lock()
 	defer g.queues.mu.Unlock()
 	for _, w := range g.Waiters {
@@ -25,7 +25,7 @@ func (g *All) BeginPoll(now time.Time) {
 
 // Grant gives g the locks that a poll has taken for it. It fails if g was refused meanwhile: then
 // it must not keep them.
-func (g *All) Grant(a script.Attempt) error {
+func (g *Wait) Grant(a script.Attempt) error {
 	qs := g.queues
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -37,7 +37,7 @@ func (g *All) Grant(a script.Attempt) error {
 }
 
 // grantLocked is Grant for one that has not ended. mu is held.
-func (g *All) grantLocked(a script.Attempt) {
+func (g *Wait) grantLocked(a script.Attempt) {
 	for _, w := range g.Waiters {
 		w.Attempt = a
 		q := g.queues.of[w.ID()]
@@ -46,8 +46,8 @@ func (g *All) grantLocked(a script.Attempt) {
 	}
 }
 
-// SettleLate is Waiter.SettleLate for a LOCKALL.
-func (g *All) SettleLate(a script.Attempt, err error, mayHaveRun bool) (list []Handed) {
+// SettleAllLate is Waiter.SettleLate for a LOCKALL.
+func (g *Wait) SettleAllLate(a script.Attempt, err error, mayHaveRun bool) (list []Handed) {
 	g.queues.mu.Lock()
 	defer g.queues.mu.Unlock()
 	g.unknown = g.unknown || a.Token == 0 && mayHaveRun && !g.told && g.Lead.Owner == ""
@@ -69,7 +69,7 @@ func (g *All) SettleLate(a script.Attempt, err error, mayHaveRun bool) (list []H
 
 // firstEverywhere reports whether a LOCKALL is the first waiter of each lock: only then it polls.
 // mu is held.
-func (g *All) firstEverywhere() bool {
+func (g *Wait) firstEverywhere() bool {
 	return !slices.ContainsFunc(g.Waiters, func(w *Waiter) bool {
 		return w.place == nil || g.queues.of[w.ID()].first() != w
 	})
@@ -93,7 +93,7 @@ type Places struct {
 }
 
 // Places returns where g is first.
-func (g *All) Places() (p Places) {
+func (g *Wait) Places() (p Places) {
 	qs := g.queues
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -119,7 +119,7 @@ func (p Places) Flags() string {
 
 // Told notes that the upstream knows where g is first, and since when it waits: now, if it has not
 // said so before.
-func (g *All) Told(at Places, now int64) {
+func (g *Wait) Told(at Places, now int64) {
 	qs := g.queues
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -136,15 +136,15 @@ func (g *All) Told(at Places, now int64) {
 
 // sinceInOrder is since when g waits, which is now by its first answer: but not before one that
 // came earlier here, nor after one that came later. Answers can come in another order. mu is held.
-func (g *All) sinceInOrder(now int64) int64 {
+func (g *Wait) sinceInOrder(now int64) int64 {
 	for e := g.turn.Next(); e != nil; e = e.Next() {
-		if since := e.Value.(*All).since; since != 0 {
+		if since := e.Value.(*Wait).since; since != 0 {
 			now = min(now, since)
 			break
 		}
 	}
 	for e := g.turn.Prev(); e != nil; e = e.Prev() {
-		if since := e.Value.(*All).since; since != 0 {
+		if since := e.Value.(*Wait).since; since != 0 {
 			return max(now, since)
 		}
 	}
@@ -156,9 +156,9 @@ func (g *All) sinceInOrder(now int64) int64 {
 func (q *waitQueue) allSince() int64 {
 	place := q.waiters.Front()
 	for left := q.alls; left > 0; place = place.Next() {
-		if all := place.Value.(*Waiter).all; all != nil {
-			if left--; all.since != 0 {
-				return all.since
+		if w := place.Value.(*Waiter); w.isAll {
+			if left--; w.since != 0 {
+				return w.since
 			}
 		}
 	}

@@ -67,11 +67,11 @@ func TestAnswerLostBeforeTheEnd(t *testing.T) {
 	all := qs.JoinAll([]script.Request{{Key: "a"}, {Key: "b"}}, as, 0, now)
 	all.Refuse(lost)
 	list := one.SettleLate(script.Attempt{}, nil, lost, true)
-	list = append(list, all.SettleLate(script.Attempt{}, lost, true)...)
+	list = append(list, all.SettleAllLate(script.Attempt{}, lost, true)...)
 	if len(list) > 0 {
 		t.Errorf("%v is released before the waits have ended", list)
 	}
-	for what, w := range map[string]*Wait{"LOCK": one.Wait, "LOCKALL": &all.Wait} {
+	for what, w := range map[string]*Wait{"LOCK": one.Wait, "LOCKALL": all} {
 		if !w.End(nil).Unknown {
 			t.Errorf("%s: its end releases nothing", what)
 		}

@@ -56,7 +56,7 @@ func (q *waitQueue) join(w *Waiter) (permitted bool) {
 		permitted = last.Value.(*Waiter).asksAs(w) || q.first().asksAs(w)
 	}
 	w.place = q.waiters.PushBack(w)
-	if w.all != nil {
+	if w.isAll {
 		q.alls++
 	}
 	return permitted
@@ -72,12 +72,12 @@ func (q *waitQueue) leave(w *Waiter) {
 	wasFirst := q.first() == w
 	q.waiters.Remove(w.place)
 	w.place = nil
-	if w.all != nil {
+	if w.isAll {
 		q.alls--
 	}
 	if next := q.first(); wasFirst && next != nil {
 		next.pollNow = next.pollNow ||
-			w.state != granted && (w.pollNow || q.heldShared || w.all != nil)
+			w.state != granted && (w.pollNow || q.heldShared || w.isAll)
 		next.Signal()
 	}
 }

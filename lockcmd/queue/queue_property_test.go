@@ -327,7 +327,7 @@ func TestQueueAgainstModel(t *testing.T) {
 					return
 				}
 				for range foreignGapGrants {
-					w := newWaiter(script.Request{Key: "claim"}, names.Identity{})
+					w := newWait(names.Identity{}, script.Request{Key: "claim"}).Lead
 					q := m.qs.queueLocked(m.id)
 					q.join(w)
 					m.token++

@@ -24,7 +24,7 @@ type Queues struct {
 	of      map[names.Lock]*waitQueue // guarded by mu; one is empty until its last waiter has ended
 	foreign foreignClients            // guarded by mu
 	waits   list.List                 // guarded by mu; of *Wait, in order of arrival
-	alls    list.List                 // guarded by mu; of *All, in order of arrival
+	alls    list.List                 // guarded by mu; of *Wait, LOCKALLs, in order of arrival
 	began   time.Time                 // guarded by mu; when the first of all joined
 	joined  time.Duration             // guarded by mu; the sum of when waits joined, since began
 	asking  map[string]*Wait          // guarded by mu; by the connection
@@ -91,20 +91,6 @@ func (qs *Queues) WaitsAs(key string, foreignCompete, tracks bool) script.How {
 	return script.NewHow(foreignCompete, !qs.hears(key), tracks, qs.ways.Steps(key))
 }
 
-// beginLocked begins a wait now. It lasts for patience; 0 is forever. mu is held.
-func (qs *Queues) beginLocked(w *Wait, patience time.Duration, now time.Time) {
-	w.queues, w.Joined = qs, now
-	if patience > 0 {
-		w.until = now.Add(patience)
-	}
-	if qs.began.IsZero() {
-		qs.began = now
-	}
-	qs.joined += now.Sub(qs.began)
-	w.arrived = qs.waits.PushBack(w)
-	qs.asking[w.Lead.Connection] = w
-}
-
 // arrival is how a waiter has come into the queue of its lock.
 type arrival struct {
 	First       bool
@@ -117,37 +103,44 @@ type arrival struct {
 func (qs *Queues) Join(
 	r script.Request, as names.Identity, patience time.Duration, now time.Time,
 ) (w *Waiter, at arrival) {
-	w = newWaiter(r, as)
-	qs.waiters.Add(1)
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	qs.beginLocked(w.Wait, patience, now)
-	q := qs.queueLocked(w.ID())
-	at.Permitted = q.join(w)
-	at.First, at.ForeignTurn = q.first() == w, qs.foreign.haveTurn(w.ID(), now)
-	return w, at
+	w = newWait(as, r).Lead
+	return w, qs.join(w.Wait, patience, now)
 }
 
-// JoinAll puts a LOCKALL into the queues, at the end of each. It waits for patience; 0 is forever.
-// End must follow.
+// JoinAll is Join for a LOCKALL, which has a Waiter in each queue.
 func (qs *Queues) JoinAll(
 	rs []script.Request, as names.Identity, patience time.Duration, now time.Time,
-) (g *All) {
-	g = &All{Wait: Wait{As: as}}
-	g.all = g
-	for _, r := range rs {
-		g.Waiters = append(g.Waiters, &Waiter{Request: r, Wait: &g.Wait})
-	}
-	g.Lead = g.Waiters[0]
+) *Wait {
+	w := newWait(as, rs...)
+	w.isAll = true
+	qs.join(w, patience, now)
+	return w
+}
+
+// join puts w into its queues, and says how it has come into the last of them.
+func (qs *Queues) join(w *Wait, patience time.Duration, now time.Time) (at arrival) {
 	qs.waiters.Add(1)
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	qs.beginLocked(&g.Wait, patience, now)
-	for _, w := range g.Waiters {
-		qs.queueLocked(w.ID()).join(w)
+	w.queues, w.Joined = qs, now
+	if patience > 0 {
+		w.until = now.Add(patience)
 	}
-	g.turn = qs.alls.PushBack(g)
-	return g
+	if qs.began.IsZero() {
+		qs.began = now
+	}
+	qs.joined += now.Sub(qs.began)
+	w.arrived = qs.waits.PushBack(w)
+	qs.asking[w.Lead.Connection] = w
+	for _, one := range w.Waiters {
+		q := qs.queueLocked(one.ID())
+		at = arrival{Permitted: q.join(one), First: q.first() == one,
+			ForeignTurn: qs.foreign.haveTurn(one.ID(), now)}
+	}
+	if w.isAll {
+		w.turn = qs.alls.PushBack(w)
+	}
+	return at
 }
 
 // queueLocked returns the queue of a lock, a new one if there is none. mu is held.
@@ -195,8 +188,8 @@ func (w *Wait) End(err error) (d Departure) {
 	delete(qs.asking, w.Lead.Connection)
 	qs.waits.Remove(w.arrived)
 	qs.joined -= w.Joined.Sub(qs.began)
-	if w.all != nil {
-		qs.alls.Remove(w.all.turn)
+	if w.isAll {
+		qs.alls.Remove(w.turn)
 	}
 	for _, one := range w.Waiters {
 		if qs.leaveLocked(one) {

@@ -101,7 +101,7 @@ func TestCheckFailsBehindGrant(t *testing.T) {
 func TestLeavePassesPollOn(t *testing.T) {
 	for _, state := range []waitState{waiting, left, granted} {
 		q := &waitQueue{}
-		first, next := newWaiter(script.Request{}, names.Identity{}), newWaiter(script.Request{}, names.Identity{})
+		first, next := newWait(names.Identity{}, script.Request{}).Lead, newWait(names.Identity{}, script.Request{}).Lead
 		q.join(first)
 		q.join(next)
 		q.pollNow()
@@ -123,7 +123,7 @@ func TestLockAllsInAQueue(t *testing.T) {
 		w, _ := qs.Join(r, names.Identity{}, 0, now)
 		return w
 	}
-	joinAll := func(connection string) *All {
+	joinAll := func(connection string) *Wait {
 		return qs.JoinAll([]script.Request{
 			{Key: "job", Connection: connection, Number: "1"},
 			{Key: "other", Connection: connection, Number: "1"},

@@ -107,9 +107,7 @@ func (w *Wait) Standings() (list []standing, ok bool) {
 		if q.alls > 0 {
 			s.Behind = one.behind()
 		}
-		if first.all != nil {
-			s.AllSince = first.all.since
-		}
+		s.AllSince = first.since
 		list = append(list, s)
 	}
 	return list, true

@@ -33,8 +33,12 @@ type Wait struct {
 	ownerHolds  bool          // its owner seems to have the lock: check, even behind others
 	unanswered  int           // polls, since the last answer
 	pollStarted time.Time     // when the poll under way began; zero if none is
-	all         *All          // what it is part of, if it is a LOCKALL
 	arrived     *list.Element // among Queues.waits
+
+	// Of a LOCKALL:
+	isAll bool
+	since int64         // when the upstream first heard of it, ms; 0 is never
+	turn  *list.Element // among Queues.alls
 }
 
 // WakeBy has wake called when something changes for w for the first time after TakeWoken. It must not
@@ -127,23 +131,19 @@ type Waiter struct {
 	place          *list.Element // nil outside the queue
 }
 
-// All is one LOCKALL … WAIT: a waiter in each queue, and one Wait for them all.
-type All struct {
-	Wait
-	since int64         // when the upstream first heard of it, ms; 0 is never
-	turn  *list.Element // among Queues.alls
-}
-
-func newWaiter(r script.Request, as names.Identity) *Waiter {
-	w := &Waiter{Request: r, Wait: &Wait{As: as}}
-	w.Waiters, w.Lead = []*Waiter{w}, w
+func newWait(as names.Identity, rs ...script.Request) *Wait {
+	w := &Wait{As: as}
+	for _, r := range rs {
+		w.Waiters = append(w.Waiters, &Waiter{Request: r, Wait: w})
+	}
+	w.Lead = w.Waiters[0]
 	return w
 }
 
 func (w *Waiter) ID() names.Lock { return names.Lock{DB: w.As.DB, Key: w.Key} }
 
 // OfLockAll reports whether w waits with others, for a LOCKALL.
-func (w *Waiter) OfLockAll() bool { return w.all != nil }
+func (w *Waiter) OfLockAll() bool { return w.isAll }
 
 // WasHanded reports whether a release gave w the lock that it has, and no poll of its own. Only its
 // own command may ask, when the wait has ended.
@@ -168,7 +168,7 @@ func (w *Waiter) NotUndone() error {
 
 // calledAs returns w's names in places. Queues.mu is held.
 func (w *Waiter) calledAs(first bool) (as []string) {
-	if w.all != nil {
+	if w.isAll {
 		as = append(as, w.RequestID())
 	}
 	if !first {
@@ -180,8 +180,8 @@ func (w *Waiter) calledAs(first bool) (as []string) {
 	case w.Limit > 0:
 		as = append(as, deadlock.AsLimit)
 	}
-	if w.all != nil && w.all.since != 0 {
-		as = append(as, deadlock.AsListed(w.all.since))
+	if w.isAll && w.since != 0 {
+		as = append(as, deadlock.AsListed(w.since))
 	}
 	return as
 }
@@ -190,7 +190,7 @@ func (w *Waiter) calledAs(first bool) (as []string) {
 // its locks can hold it up. Queues.mu is held.
 func (w *Waiter) behind() string {
 	for place := w.place.Prev(); place != nil; place = place.Prev() {
-		if before := place.Value.(*Waiter); before.all != nil {
+		if before := place.Value.(*Waiter); before.isAll {
 			return before.RequestID()
 		}
 	}

@@ -9,7 +9,7 @@ import (
 // from the lock. EndWatch must follow. wake is as for WakeBy.
 func (q Queue) Watch(connection string, wake func()) *Wait {
 	qs, r := q.all, script.Request{Key: q.id.Key, Connection: connection}
-	w := newWaiter(r, names.Identity{DB: q.id.DB}).Wait
+	w := newWait(names.Identity{DB: q.id.DB}, r)
 	w.queues = qs
 	w.WakeBy(wake)
 	qs.waiters.Add(1)

@@ -3,6 +3,7 @@ package queue
 import (
 	"slices"
 
+	"lockproxy/lockcmd/deadlock"
 	"lockproxy/lockcmd/failure"
 )
 
@@ -84,16 +85,8 @@ func (q Queue) At(as string) []*Wait {
 	return nil
 }
 
-// standing is what keeps a waiter from the lock, besides the holders.
-type standing struct {
-	As       []string // its names in places
-	Enough   int      // how many holders of a shared lock keep it waiting
-	Behind   string   // the request of the last LOCKALL before it, "" for none
-	AllSince int64    // since when the first waiter waits, if that is a LOCKALL
-}
-
-// Standings are those of w's waiters. ok is false if it no longer waits.
-func (w *Wait) Standings() (list []standing, ok bool) {
+// Standings are how w's waiters stand in their queues. ok is false if it no longer waits.
+func (w *Wait) Standings() (list []deadlock.KeyWait, ok bool) {
 	qs := w.queues
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -103,12 +96,12 @@ func (w *Wait) Standings() (list []standing, ok bool) {
 	for _, one := range w.Waiters {
 		q := qs.of[one.ID()]
 		first := q.first()
-		s := standing{As: one.calledAs(one == first), Enough: one.enough()}
+		k := deadlock.KeyWait{Key: deadlock.Binary(one.Key), As: one.calledAs(one == first),
+			Shared: one.Shared, AllSince: first.since, Enough: one.enough()}
 		if q.alls > 0 {
-			s.Behind = one.behind()
+			k.Behind = one.behind()
 		}
-		s.AllSince = first.since
-		list = append(list, s)
+		list = append(list, k)
 	}
 	return list, true
 }

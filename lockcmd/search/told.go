@@ -113,11 +113,7 @@ func (d *Deadlocks) here(one *queue.Wait) (w *wait, ok bool) {
 	w = &wait{key: id, as: one.As, here: one, Wait: deadlock.Wait{ID: id, Proxy: d.Scripts.Proxy,
 		Owner: deadlock.Binary(one.Lead.Owner), DB: one.As.DB, Since: one.Joined.UnixNano(),
 		All: one.Lead.OfLockAll()}}
-	standings, ok := one.Standings()
-	for i, at := range standings {
-		w.Keys = append(w.Keys, deadlock.KeyWait{Key: deadlock.Binary(one.Waiters[i].Key), As: at.As,
-			Shared: one.Waiters[i].Shared, Behind: at.Behind, AllSince: at.AllSince, Enough: at.Enough})
-	}
+	w.Keys, ok = one.Standings()
 	return w, ok
 }
 

@@ -47,68 +47,32 @@ func (l *queries) beginScan(c Client, args [][]byte) *Step {
 	}}
 }
 
-// heldOf makes LOCKSCAN's reply, of those locks that are held and of a kind that is wanted.
+// heldOf makes LOCKSCAN's reply, of those locks that are held and of a kind that is wanted. It leaves
+// out what is no lock, or the user may not see. Where the upstream does not have the script, a key is
+// asked about by the source.
 func (l *queries) heldOf(
 	locks []string, cursor uint64, want func(kind string) bool,
 ) (Reply, *Step) {
-	keys := resp.Array()
-	return l.kinds(locks, false, func(key, kind string) {
-		if kind != "" && want(kind) {
+	keys, bySource := resp.Array(), false
+	return askEach(visibleBatch, locks, func(key string) [][]byte {
+		c := l.infoCall(key)
+		return wordsOf(c.AppendWords(nil, bySource)...)
+	}, func(key string, v resp.Value, err error) error {
+		said, _ := err.(script.ServerError)
+		if bySource = script.HasCode(said, "NOSCRIPT") && !bySource; bySource {
+			return errAgain
+		}
+		if err == nil && len(v.Elems) >= len(lockinfo.Fields) && string(v.Elems[0].Text) == "held" &&
+			want(string(v.Elems[1].Text)) {
 			keys.Elems = append(keys.Elems, resp.Bulk(key))
 		}
-	}, func() Reply {
-		return valueReply(resp.Array(resp.Bulk(strconv.FormatUint(cursor, 10)), keys))
-	})
-}
-
-// kinds asks, on the client's own connection, which kind of lock each key is, and calls found: ""
-// if it is not held, is no lock, or the user may not see it. Then it replies what done says. Where
-// the upstream does not have the script, the first key is asked about bySource, alone.
-func (l *queries) kinds(
-	keys []string, bySource bool, found func(key, kind string), done func() Reply,
-) (Reply, *Step) {
-	if len(keys) == 0 {
-		return done(), nil
-	}
-	asked := keys[:min(len(keys), visibleBatch)]
-	if bySource {
-		asked = keys[:1]
-	}
-	step := &Step{Further: true}
-	for _, key := range asked {
-		c := l.infoCall(key)
-		step.Do = append(step.Do, wordsOf(c.AppendWords(nil, bySource)...))
-	}
-	step.Finish = func(answer script.Answer, err error) (Reply, *Step) {
-		for i := 0; i < len(answer.Raw) && err == nil; i++ {
-			var v resp.Value
-			v, err = script.ParseReply(answer.Raw[i])
-			if said, _ := err.(script.ServerError); script.HasCode(said, "NOSCRIPT") {
-				return l.kinds(keys[i:], true, found, done)
-			}
-			err = foundKind(keys[i], v, err, found)
+		if script.HasCode(said, "NOPERM", "WRONGTYPE") {
+			return nil
 		}
-		if err != nil {
-			return errorReply(err), nil
-		}
-		return l.kinds(keys[len(asked):], false, found, done)
-	}
-	return Reply{}, step
-}
-
-// foundKind calls found with the answer about a key. It returns an error that ends the command.
-func foundKind(key string, v resp.Value, err error, found func(key, kind string)) error {
-	said, _ := err.(script.ServerError)
-	kind := ""
-	switch {
-	case script.HasCode(said, "NOPERM", "WRONGTYPE"):
-	case err != nil:
 		return err
-	case len(v.Elems) >= len(lockinfo.Fields) && string(v.Elems[0].Text) == "held":
-		kind = string(v.Elems[1].Text)
-	}
-	found(key, kind)
-	return nil
+	}, func() (Reply, *Step) {
+		return valueReply(resp.Array(resp.Bulk(strconv.FormatUint(cursor, 10)), keys)), nil
+	})
 }
 
 // scanForeign is one step through the locks of foreign clients that were seen in a database. They

@@ -2,6 +2,7 @@ package lockcmd
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"time"
 
@@ -23,17 +24,14 @@ const (
 	visibleBatch = 250
 )
 
-// readable asks, on the client's own connection, which of the keys its user may read, and notes
-// those in may. PTTL is a command that LOCK's users may run, and the upstream checks the key before
-// anything else. then says what follows. The first key is asked about alone: Redis closes the
-// connection of a client that has not logged in when its answers fill more than 1 KB.
-func readable(keys []string, may map[string]bool, then func() (Reply, *Step)) (Reply, *Step) {
-	return readableBy(1, keys, may, then)
-}
+// errAgain says that the answer about a key is missing: it is to be asked for again, alone.
+var errAgain = errors.New("asked again")
 
-// readableBy is readable, whose next step asks about as many keys as batch.
-func readableBy(
-	batch int, keys []string, may map[string]bool, then func() (Reply, *Step),
+// askEach asks about keys on the client's own connection, as many as batch together at first, and has
+// take look at each answer. An error of take ends the command. then says what follows.
+func askEach(
+	batch int, keys []string, ask func(key string) [][]byte,
+	take func(key string, v resp.Value, err error) error, then func() (Reply, *Step),
 ) (Reply, *Step) {
 	if len(keys) == 0 {
 		return then()
@@ -41,23 +39,37 @@ func readableBy(
 	asked := keys[:min(len(keys), batch)]
 	step := &Step{Further: true}
 	for _, key := range asked {
-		step.Do = append(step.Do, wordsOf("PTTL", key))
+		step.Do = append(step.Do, ask(key))
 	}
 	step.Finish = func(answer script.Answer, err error) (Reply, *Step) {
+		for i := 0; i < len(answer.Raw) && err == nil; i++ {
+			v, failed := script.ParseReply(answer.Raw[i])
+			if err = take(asked[i], v, failed); err == errAgain {
+				return askEach(1, keys[i:], ask, take, then)
+			}
+		}
 		if err != nil {
 			return errorReply(err), nil
 		}
-		for i, raw := range answer.Raw {
-			_, err := script.ParseReply(raw)
-			said, _ := err.(script.ServerError)
-			if err != nil && !script.HasCode(said, "NOPERM") {
-				return errorReply(err), nil
-			}
-			may[asked[i]] = err == nil
-		}
-		return readableBy(visibleBatch, keys[len(asked):], may, then)
+		return askEach(visibleBatch, keys[len(asked):], ask, take, then)
 	}
 	return Reply{}, step
+}
+
+// readable asks which of the keys the user may read, and notes those in may. PTTL is a command that
+// LOCK's users may run, and the upstream checks the key before anything else. then says what follows.
+// The first key is asked about alone: Redis closes the connection of a client that has not logged in
+// when its answers fill more than 1 KB.
+func readable(keys []string, may map[string]bool, then func() (Reply, *Step)) (Reply, *Step) {
+	ask := func(key string) [][]byte { return wordsOf("PTTL", key) }
+	return askEach(1, keys, ask, func(key string, _ resp.Value, err error) error {
+		said, _ := err.(script.ServerError)
+		if err != nil && !script.HasCode(said, "NOPERM") {
+			return err
+		}
+		may[key] = err == nil
+		return nil
+	}, then)
 }
 
 // SortCosts puts the most expensive first: by wait, hold, or count (of acquisitions and refusals).

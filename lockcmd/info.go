@@ -67,23 +67,11 @@ func (l *queries) waitersReply(id names.Lock, v resp.Value, err error) Reply {
 			"name", resp.Text(w.Name),
 		))
 	}
-	for _, p := range lockinfo.ReadProxies(v.Elems) {
-		if p.Name != l.Scripts.Proxy {
-			list.Elems = append(list.Elems,
-				resp.Map("proxy", resp.Bulk(p.Name), "since_ms", resp.Int(p.Since)))
-		}
+	for _, p := range lockinfo.ReadProxies(v.Elems, l.Scripts.Proxy) {
+		list.Elems = append(list.Elems,
+			resp.Map("proxy", resp.Bulk(p.Name), "since_ms", resp.Int(p.Since)))
 	}
 	return valueReply(list)
-}
-
-// waitersElsewhere is how many other proxies have waiters, from elements as of ReadProxies.
-func (l *queries) waitersElsewhere(since []resp.Value) (n int) {
-	for _, p := range lockinfo.ReadProxies(since) {
-		if p.Name != l.Scripts.Proxy {
-			n++
-		}
-	}
-	return n
 }
 
 // infoReply is LOCKINFO's reply. waiters are those at this proxy.
@@ -113,7 +101,8 @@ func (l *queries) infoReply(id names.Lock, v resp.Value, err error) Reply {
 	}
 	info.Elems = append(info.Elems, resp.Map(
 		"note", resp.Text(who.Note), "name", resp.Text(cmp.Or(who.Name, seen.Holder.Name)),
-		"held_ms", held, "waiters_elsewhere", resp.Int(l.waitersElsewhere(since)),
+		"held_ms", held,
+		"waiters_elsewhere", resp.Int(len(lockinfo.ReadProxies(since, l.Scripts.Proxy))),
 	).Elems...)
 	info.Elems = append(info.Elems, foreignFields(seen, v.Elems[6].Int-v.Elems[7].Int)...)
 	return valueReply(info)

@@ -77,7 +77,8 @@ func (l *queries) Inspect(
 		if h, ok := lockinfo.Read(v); ok {
 			h.Lock = id
 			if len(v.Elems) == len(lockinfo.Fields)+2 {
-				h.Elsewhere = l.waitersElsewhere(v.Elems[len(lockinfo.Fields):])
+				since := v.Elems[len(lockinfo.Fields):]
+				h.Elsewhere = len(lockinfo.ReadProxies(since, l.Scripts.Proxy))
 			}
 			h.AddSeen(seen)
 			list = append(list, h)
@@ -105,10 +106,8 @@ func (l *queries) Proxies(
 	case len(v.Elems) != 3:
 		return "", nil, script.Unexpected(script.InfoScript, v)
 	}
-	for _, p := range lockinfo.ReadProxies(v.Elems) {
-		if p.Name != l.Scripts.Proxy {
-			waiting = append(waiting, p.Name)
-		}
+	for _, p := range lockinfo.ReadProxies(v.Elems, l.Scripts.Proxy) {
+		waiting = append(waiting, p.Name)
 	}
 	connection := string(v.Elems[2].Text)
 	holder = connection[:max(strings.LastIndex(connection, "-"), 0)]

@@ -100,12 +100,12 @@ func TakeWho(fields []resp.Value) script.Who {
 	return who
 }
 
-// ReadProxies reads the proxies with waiters, in order, from elements of info.lua's reply that
+// ReadProxies reads the proxies with waiters, in order and except one, from elements of info.lua's reply that
 // begin with the time and the record's `waiting`.
-func ReadProxies(since []resp.Value) (list []Proxy) {
+func ReadProxies(since []resp.Value, except string) (list []Proxy) {
 	for entry := range strings.SplitSeq(string(since[1].Text), ",") {
 		fields := strings.Split(entry, ":") // as read.lua has them
-		if len(fields) != 4 || strings.HasSuffix(fields[0], "^") {
+		if len(fields) != 4 || strings.HasSuffix(fields[0], "^") || fields[0] == except {
 			continue // no proxy, but a holder that waits to be the only one
 		}
 		how := script.How(fields[2])

@@ -75,7 +75,7 @@ func (d *Deadlocks) askHolders(lock lockAs) (h holding) {
 		return h
 	}
 	h.known = true
-	h.listed = lockinfo.ReadProxies(got.Elems)
+	h.listed = lockinfo.ReadProxies(got.Elems, "")
 	h.token = got.Elems[2].Int
 	h.free = h.token >= 0
 	for _, elem := range got.Elems[3].Elems {

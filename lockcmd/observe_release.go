@@ -1,9 +1,10 @@
 package lockcmd
 
 import (
-	"strings"
+	"cmp"
 
 	"lockproxy/internal/journal"
+	"lockproxy/internal/loglimit"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/script"
@@ -72,23 +73,9 @@ type ForcedUnlock struct {
 
 // audit logs a forced unlock that released a lock, found none, or was refused.
 func (o *observed) audit(f ForcedUnlock, released bool, err error) {
-	user := f.User
-	if user == "" {
-		user = "default"
-	}
-	line := []any{"key", f.Key, "db", f.DB}
-	if f.Token != 0 {
-		line = append(line, "token", f.Token)
-	}
-	if f.Holder != "" {
-		line = append(line, "holder", f.Holder)
-	}
-	if f.Name != "" {
-		line = append(line, "holder_name", f.Name)
-	}
-	if f.Note != "" {
-		line = append(line, "note", strings.ToValidUTF8(f.Note, "?"))
-	}
+	user := cmp.Or(f.User, "default")
+	line := loglimit.Add([]any{"key", f.Key, "db", f.DB}, "token", f.Token, "holder", f.Holder,
+		"holder_name", f.Name, "note", f.Note)
 	line = append(line, "client", f.Client, "user", user, "via", f.Via)
 	switch {
 	case err != nil:

@@ -3,9 +3,9 @@ package lockcmd
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
+	"lockproxy/internal/loglimit"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/lockinfo"
 	"lockproxy/lockcmd/queue"
@@ -29,13 +29,8 @@ func (l *waits) warnSlow(w *queue.Waiter) {
 		if w.State().Has {
 			holder = []any{"holder", "this client, since a moment ago"}
 		}
-		line = append(line, holder...)
-		if n := l.queues.Of(id).Line().Waiters; n > 0 {
-			line = append(line, "waiters", n)
-		}
-		if omitted > 0 {
-			line = append(line, "others_not_logged", omitted)
-		}
+		line = loglimit.Add(append(line, holder...), "waiters", int64(l.queues.Of(id).Line().Waiters),
+			"others_not_logged", omitted)
 		l.Log.Warn("a client has waited long for a lock", line...)
 	})
 }
@@ -52,14 +47,9 @@ func describeHolder(v resp.Value, err error) []any {
 	case h.Kind != script.KindLockproxy:
 		return []any{"holder", foreignHolder, "remaining", remaining}
 	}
-	pairs := []any{"holder", h.Client, "token", h.Token, "remaining", remaining}
 	if h.Owner != "" {
-		pairs = append(pairs, "owner", strings.ToValidUTF8(h.Owner, "?"))
-	} else if h.Name != "" {
-		pairs = append(pairs, "name", h.Name)
+		h.Name = ""
 	}
-	if h.Note != "" {
-		pairs = append(pairs, "note", strings.ToValidUTF8(h.Note, "?"))
-	}
-	return pairs
+	return loglimit.Add([]any{"holder", h.Client, "token", h.Token, "remaining", remaining},
+		"owner", h.Owner, "name", h.Name, "note", h.Note)
 }

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"lockproxy/internal/foreign"
 	"lockproxy/internal/journal"
+	"lockproxy/internal/loglimit"
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/script"
@@ -265,14 +265,8 @@ func (s *Sessions) lose(lock *Lock, why Loss) (lost bool) {
 	h.mu.Unlock()
 	others, ended := s.registry.lose(lock, why.alone)
 	s.onLost(why.kind, lock, ended)
-	line := []any{"key", lock.Key, "token", lock.Token, "client", h.Addr, "reason", why.text}
-	if who := lock.OwnerOrName(); who != "" {
-		line = append(line, "owner", strings.ToValidUTF8(who, "?"))
-	}
-	if lock.Note != "" {
-		line = append(line, "note", strings.ToValidUTF8(lock.Note, "?"))
-	}
-	s.Log.Warn("a session lock was lost", line...)
+	s.Log.Warn("a session lock was lost", loglimit.Add([]any{"key", lock.Key, "token", lock.Token,
+		"client", h.Addr, "reason", why.text}, "owner", lock.OwnerOrName(), "note", lock.Note)...)
 	h.LockLost(lock.Key, lock.Token)
 	for _, other := range others {
 		s.lose(other, why)

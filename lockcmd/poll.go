@@ -102,7 +102,7 @@ func (l oneLock) pollOrPause(
 	t *turn, then func(pause time.Duration, err error) (Reply, *Step),
 ) (Reply, *Step) {
 	w := l.w
-	again, quiet := w.HasPolled(), w.Quiet(time.Now())
+	again, quiet := w.Polled, w.Quiet(time.Now())
 	before, _ := l.tracking.Follows(w.As, w.Key)
 	w.PollBegan(time.Now())
 	return l.poll(t, quiet && before, func(a script.Attempt, err error) (Reply, *Step) {
@@ -122,7 +122,7 @@ func (l oneLock) pollOrPause(
 }
 
 // pauseAfter is the time to the next poll behind one that has found a. quiet, before and again are
-// what Quiet, Tracking.Follows and HasPolled said before it.
+// what Quiet, Tracking.Follows and Polled said before it.
 func (l oneLock) pauseAfter(a script.Attempt, quiet, before, again bool) time.Duration {
 	w := l.w
 	after, _ := l.tracking.Follows(w.As, w.Key)
@@ -147,7 +147,7 @@ func (l *waits) goesOn(w *queue.Wait, err error) bool {
 // poll tries to take the lock for the waiter, which is first. tracks says that it may poll seldom
 // from now on.
 func (l oneLock) poll(t *turn, tracks bool, then attempted) (Reply, *Step) {
-	if !l.w.Once || !l.w.HasPolled() { // otherwise it has just been read
+	if !l.w.Once || !l.w.Polled { // otherwise it has just been read
 		return l.take(t, tracks, then)
 	}
 	return l.readForAll(t, l.w, func(there bool, err error) (Reply, *Step) {

@@ -230,7 +230,7 @@ func (t *turn) depart() (Reply, *Step) {
 	if stopped, is := err.(failure.StoppedError); is {
 		err = stopped.Why
 	}
-	if lead.Once && at.Has && lead.WasHanded() && err != failure.ErrGone && t.why == nil {
+	if lead.Once && at.Has && lead.Handed && err != failure.ErrGone && t.why == nil {
 		return t.handedClaim(t, lead)
 	}
 	return t.departed(err)
@@ -243,7 +243,7 @@ func (t *turn) departed(err error) (Reply, *Step) {
 	won, err := t.end.Won, t.end.Err
 	healthy := err == nil || err == failure.ErrGone || failure.IsDeadlock(err) ||
 		failure.IsUnblocked(err) // the upstream is
-	if healthy || w.Lead.OfLockAll() { // another of its keys may have failed
+	if healthy || w.Lead.IsAll { // another of its keys may have failed
 		for _, one := range t.end.Missed {
 			t.releases.waitsNoMore(w.As, one.ID(), one.PollNow)
 		}

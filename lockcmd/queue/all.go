@@ -156,7 +156,7 @@ func (g *Wait) sinceInOrder(now int64) int64 {
 func (q *waitQueue) allSince() int64 {
 	place := q.waiters.Front()
 	for left := q.alls; left > 0; place = place.Next() {
-		if w := place.Value.(*Waiter); w.isAll {
+		if w := place.Value.(*Waiter); w.IsAll {
 			if left--; w.since != 0 {
 				return w.since
 			}

@@ -144,5 +144,5 @@ func (qs *Queues) outage(id names.Lock, now time.Time) (err error, stale bool) {
 			return failure.SilentError(silence), false
 		}
 	}
-	return nil, q.trusted || first.isAll && !first.firstEverywhere()
+	return nil, q.trusted || first.IsAll && !first.firstEverywhere()
 }

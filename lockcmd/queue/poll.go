@@ -44,8 +44,8 @@ func (q Queue) BeforeTry(now time.Time) (compete, waited bool, allSince int64) {
 func (w *Waiter) BeginPoll(now time.Time) (again bool, others []*Waiter, behind *Waiter) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
-	again = w.polled && !w.pollNow
-	w.pollNow, w.polled = false, true
+	again = w.Polled && !w.pollNow
+	w.pollNow, w.Polled = false, true
 	if q := w.queues.of[w.ID()]; q != nil && q.first() == w {
 		if !again {
 			q.news = now
@@ -69,7 +69,7 @@ func (w *Waiter) Quiet(now time.Time) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.of[w.ID()]
-	return q != nil && hears && w.polled && !w.pollNow && !w.Once && !q.heldShared &&
+	return q != nil && hears && w.Polled && !w.pollNow && !w.Once && !q.heldShared &&
 		now.Sub(q.news) >= quietAfter && !qs.foreign.compete(w.ID(), now)
 }
 
@@ -129,7 +129,7 @@ func (w *Waiter) settle(a script.Attempt, err error) (kept bool) {
 	case w.state == granted && err == nil:
 		// That lease has ended, and this was taken then. With the other token its client could not
 		// release the lock.
-		w.Attempt, w.handed = a, false
+		w.Attempt, w.Handed = a, false
 		return true
 	case err != nil && a.Renewed && w.state != granted: // its owner has it as before
 		return false

@@ -56,7 +56,7 @@ func (q *waitQueue) join(w *Waiter) (permitted bool) {
 		permitted = last.Value.(*Waiter).asksAs(w) || q.first().asksAs(w)
 	}
 	w.place = q.waiters.PushBack(w)
-	if w.isAll {
+	if w.IsAll {
 		q.alls++
 	}
 	return permitted
@@ -72,12 +72,12 @@ func (q *waitQueue) leave(w *Waiter) {
 	wasFirst := q.first() == w
 	q.waiters.Remove(w.place)
 	w.place = nil
-	if w.isAll {
+	if w.IsAll {
 		q.alls--
 	}
 	if next := q.first(); wasFirst && next != nil {
 		next.pollNow = next.pollNow ||
-			w.state != granted && (w.pollNow || q.heldShared || w.isAll)
+			w.state != granted && (w.pollNow || q.heldShared || w.IsAll)
 		next.Signal()
 	}
 }
@@ -120,7 +120,7 @@ func (q *waitQueue) endOffer(w *Waiter, token int64) (accepted bool) {
 		w.Signal() // it may be waiting to leave
 		return true
 	case !w.ended():
-		w.handed = true
+		w.Handed = true
 		q.grant(w, token)
 		return true
 	}

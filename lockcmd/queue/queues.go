@@ -112,7 +112,7 @@ func (qs *Queues) JoinAll(
 	rs []script.Request, as names.Identity, patience time.Duration, now time.Time,
 ) *Wait {
 	w := newWait(as, rs...)
-	w.isAll = true
+	w.IsAll = true
 	qs.join(w, patience, now)
 	return w
 }
@@ -137,7 +137,7 @@ func (qs *Queues) join(w *Wait, patience time.Duration, now time.Time) (at arriv
 		at = arrival{Permitted: q.join(one), First: q.first() == one,
 			ForeignTurn: qs.foreign.haveTurn(one.ID(), now)}
 	}
-	if w.isAll {
+	if w.IsAll {
 		w.turn = qs.alls.PushBack(w)
 	}
 	return at
@@ -188,7 +188,7 @@ func (w *Wait) End(err error) (d Departure) {
 	delete(qs.asking, w.Lead.Connection)
 	qs.waits.Remove(w.arrived)
 	qs.joined -= w.Joined.Sub(qs.began)
-	if w.isAll {
+	if w.IsAll {
 		qs.alls.Remove(w.turn)
 	}
 	for _, one := range w.Waiters {

@@ -36,7 +36,7 @@ func (q *waitQueue) offer(as names.Identity, foreignCompete bool, now time.Time)
 		return HandOver{Kind: "free"}
 	case q.foreignGapDue(now):
 		return HandOver{Kind: "gap"}
-	case first.isAll:
+	case first.IsAll:
 		return HandOver{Kind: "all"}
 	case first.state != waiting || first.As != as:
 		return HandOver{Kind: "self"}

@@ -35,8 +35,9 @@ type Wait struct {
 	pollStarted time.Time     // when the poll under way began; zero if none is
 	arrived     *list.Element // among Queues.waits
 
+	IsAll bool // it is a LOCKALL
+
 	// Of a LOCKALL:
-	isAll bool
 	since int64         // when the upstream first heard of it, ms; 0 is never
 	turn  *list.Element // among Queues.alls
 }
@@ -124,9 +125,9 @@ type Waiter struct {
 	script.Request
 	*Wait
 	script.Attempt               // how it got the lock: the token is valid once it is granted
-	handed         bool          // a release gave it the lock, no poll of its own
+	Handed         bool          // a release gave it the lock, no poll; for its own command, at its end
+	Polled         bool          // it has polled before; for its own command
 	pollNow        bool          // the lock may be free: poll at once
-	polled         bool          // it has polled before
 	placed         bool          // of a LOCKALL: the upstream knows that it is first
 	place          *list.Element // nil outside the queue
 }
@@ -141,16 +142,6 @@ func newWait(as names.Identity, rs ...script.Request) *Wait {
 }
 
 func (w *Waiter) ID() names.Lock { return names.Lock{DB: w.As.DB, Key: w.Key} }
-
-// OfLockAll reports whether w waits with others, for a LOCKALL.
-func (w *Waiter) OfLockAll() bool { return w.isAll }
-
-// WasHanded reports whether a release gave w the lock that it has, and no poll of its own. Only its
-// own command may ask, when the wait has ended.
-func (w *Waiter) WasHanded() bool { return w.handed }
-
-// HasPolled reports whether w has polled before. Only its own command may ask.
-func (w *Waiter) HasPolled() bool { return w.polled }
 
 // asksAs reports whether two waiters need the same rights.
 func (w *Waiter) asksAs(other *Waiter) bool { return w.As == other.As && w.Shared == other.Shared }
@@ -168,7 +159,7 @@ func (w *Waiter) NotUndone() error {
 
 // calledAs returns w's names in places. Queues.mu is held.
 func (w *Waiter) calledAs(first bool) (as []string) {
-	if w.isAll {
+	if w.IsAll {
 		as = append(as, w.RequestID())
 	}
 	if !first {
@@ -180,7 +171,7 @@ func (w *Waiter) calledAs(first bool) (as []string) {
 	case w.Limit > 0:
 		as = append(as, deadlock.AsLimit)
 	}
-	if w.isAll && w.since != 0 {
+	if w.IsAll && w.since != 0 {
 		as = append(as, deadlock.AsListed(w.since))
 	}
 	return as
@@ -190,7 +181,7 @@ func (w *Waiter) calledAs(first bool) (as []string) {
 // its locks can hold it up. Queues.mu is held.
 func (w *Waiter) behind() string {
 	for place := w.place.Prev(); place != nil; place = place.Prev() {
-		if before := place.Value.(*Waiter); before.isAll {
+		if before := place.Value.(*Waiter); before.IsAll {
 			return before.RequestID()
 		}
 	}

@@ -112,7 +112,7 @@ func (d *Deadlocks) here(one *queue.Wait) (w *wait, ok bool) {
 	id := one.RequestID()
 	w = &wait{key: id, as: one.As, here: one, Wait: deadlock.Wait{ID: id, Proxy: d.Scripts.Proxy,
 		Owner: deadlock.Binary(one.Lead.Owner), DB: one.As.DB, Since: one.Joined.UnixNano(),
-		All: one.Lead.OfLockAll()}}
+		All: one.Lead.IsAll}}
 	w.Keys, ok = one.Standings()
 	return w, ok
 }

@@ -47,6 +47,9 @@ func New(seeds []string) *Cluster {
 // String names the cluster by its seeds.
 func (cl *Cluster) String() string { return strings.Join(cl.seeds, ",") }
 
+// Known reports whether the nodes and their slots are known.
+func (cl *Cluster) Known() bool { return cl.slots.Load() != nil }
+
 // Masters returns how many nodes serve slots, and whether all slots are served, as far as is known.
 func (cl *Cluster) Masters() (masters int, whole bool) {
 	m := cl.slots.Load()

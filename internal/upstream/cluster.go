@@ -40,8 +40,7 @@ func (u *Upstream) ClusterMasters() (masters int, whole bool) {
 // LearnsByLogin reports whether the upstream is a cluster whose nodes and slots are not known yet.
 // A client that logs in there can ask for them.
 func (u *Upstream) LearnsByLogin() bool {
-	masters, _ := u.ClusterMasters()
-	return u.cluster != nil && masters == 0
+	return u.cluster != nil && !u.cluster.Known()
 }
 
 // ReadIn makes loops read the nodes of a cluster, on connections of clients and lanes that are

@@ -23,7 +23,7 @@ type answers struct {
 }
 
 // answered handles a node's whole reply to p.
-func (a *answers) answered(n *node, p *part, h resp.Head, reply pieces) {
+func (a *answers) answered(n *node, p *part, h resp.Head, reply []byte) {
 	p.node = nil
 	a.slot = p.slot // p's can change
 	if !p.req.internal {
@@ -32,7 +32,7 @@ func (a *answers) answered(n *node, p *part, h resp.Head, reply pieces) {
 	if p.req.onAnswer != nil {
 		p.req.onAnswer(n, h)
 	}
-	if !h.IsError() || p.streamed || !a.intercepted(n, p, lineOf(reply.bytes())) {
+	if !h.IsError() || p.streamed || !a.intercepted(n, p, lineOf(reply)) {
 		if p.slot >= 0 && p.req == a.c.replies.newest {
 			a.c.replies.answeredBy = answerer{n, p.slot}
 		}
@@ -103,8 +103,8 @@ func (a *answers) redirect(n *node, p *part, kind redirection, slot int, addr st
 		return a.notFollowed(p, kind)
 	}
 	if p.raw == nil {
-		a.partDone(p, piece(resp.AppendError(nil, "UPSTREAM the slot was moved away from "+n.addr+
-			" while this large request was on its way: it was not run, try again")))
+		a.partDone(p, resp.AppendError(nil, "UPSTREAM the slot was moved away from "+n.addr+
+			" while this large request was on its way: it was not run, try again"))
 		return true
 	}
 	late := kind != moved || p.tries > promptTries
@@ -125,9 +125,9 @@ func (a *answers) redirect(n *node, p *part, kind redirection, slot int, addr st
 func (a *answers) notFollowed(p *part, kind redirection) bool {
 	switch kind {
 	case moved:
-		a.partDone(p, piece(undecidedReply))
+		a.partDone(p, undecidedReply)
 	case ask:
-		a.partDone(p, piece(tryAgainReply))
+		a.partDone(p, tryAgainReply)
 	default:
 		return false
 	}
@@ -135,7 +135,7 @@ func (a *answers) notFollowed(p *part, kind redirection) bool {
 }
 
 // partDone gives a part its answer, and the client the reply if it is the last part.
-func (a *answers) partDone(p *part, reply pieces) {
+func (a *answers) partDone(p *part, reply []byte) {
 	c, r := a.c, p.req
 	c.owed(-len(p.raw))
 	p.raw, p.reply = nil, reply
@@ -145,8 +145,8 @@ func (a *answers) partDone(p *part, reply pieces) {
 	c.hold(r, -r.heldBytes)
 	if r.finish != nil {
 		var replies [][]byte
-		r.eachPart(func(p *part) { replies = append(replies, p.reply.bytes()) })
-		reply = piece(r.finish(replies))
+		r.eachPart(func(p *part) { replies = append(replies, p.reply) })
+		reply = r.finish(replies)
 	}
 	r.done = true
 	if r.subscribes {

@@ -89,5 +89,5 @@ func (a *answers) fail(p *part, addr string, sent bool, err error) {
 	if r, ok := refusalOf(err); ok {
 		text = r.Refusal()
 	}
-	a.partDone(p, piece(text))
+	a.partDone(p, text)
 }

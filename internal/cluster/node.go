@@ -12,7 +12,7 @@ import (
 )
 
 // node is a Conn's connection to one node. It opens in the background. Conn.mu guards it, except
-// nc and socket once it is open, and incoming's buffer.
+// nc and socket once it is open.
 type node struct {
 	c       *Conn
 	addr    string
@@ -37,13 +37,11 @@ type node struct {
 	copies       copies
 }
 
-// incoming is the reply that a node is sending. The node's reader has the buffer to itself.
+// incoming is the reply that a node is sending.
 type incoming struct {
-	buf        []byte // nil at first
-	used       int    // replies are in buf until the client has read them
-	full       bool   // the client leaves too much unread
+	full       bool // the client leaves too much unread; only the node's reader looks
 	scan       resp.Scanner
-	partial    pieces // its part that was not delivered yet
+	partial    []byte // its part that was not delivered yet
 	held       int    // bytes of partial that its request holds: see Conn.hold
 	discarding bool   // it is too large, and its rest is dropped
 	// notForClient says that it is dropped because it is a message that the client is not to see.
@@ -182,7 +180,7 @@ func (n *node) start(as settings) {
 		return
 	}
 	n.nc, n.socket = nc, socket.New(nc)
-	n.reader.Conn, n.reader.Bytes, n.reader.To, n.reader.Room = nc, nc, n, n.in.room
+	n.reader.Conn, n.reader.Bytes, n.reader.To, n.reader.Buffer = nc, nc, n, minRead
 	if n.socket != nil {
 		n.reader.Bytes, n.reader.Reg = n.socket, c.Loops.NewRegistration(n, n.socket.Raw())
 	}

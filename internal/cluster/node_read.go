@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// minRead and maxRead bound the memory that replies are read into, bytes. It grows as needed.
-	minRead, maxRead = 1 << 10, 64 << 10
+	// minRead is how much a goroutine reads at first, bytes.
+	minRead = 1 << 10
 	// streamFrom is how many bytes of a reply are gathered before they are delivered without the
 	// rest.
 	streamFrom = 64 << 10
@@ -74,7 +74,6 @@ func (n *node) breakOff(fault *panics.Panic) {
 // Consume relays the replies that have arrived.
 func (n *node) Consume(data []byte, it *eventloop.Iteration) (err error) {
 	defer panics.Contain(&err)
-	n.in.filled(len(data))
 	notify, err := n.relayIn(data, it != nil)
 	if notify != nil {
 		notify(it)
@@ -126,26 +125,6 @@ func endOf(err error) error {
 	return err
 }
 
-// room is where to read to.
-func (in *incoming) room() []byte {
-	if in.buf == nil {
-		in.buf = make([]byte, minRead)
-	}
-	return in.buf[in.used:]
-}
-
-// filled records how much was read to room.
-func (in *incoming) filled(k int) {
-	full := in.used+k == len(in.buf)
-	in.used += k
-	if size := len(in.buf); size-in.used < size/4 {
-		if full && size < maxRead {
-			size *= 2
-		}
-		in.buf, in.used = make([]byte, size), 0
-	}
-}
-
 // full reports whether the client leaves too much unread. c.mu is held.
 func (n *node) full() bool {
 	q := &n.c.replies
@@ -164,7 +143,7 @@ func (n *node) relay(data []byte) error {
 			return err
 		}
 		if !n.in.discarding {
-			n.in.partial.add(data[:k])
+			n.in.partial = append(n.in.partial, data[:k]...)
 		}
 		data = data[k:]
 		switch {
@@ -172,7 +151,7 @@ func (n *node) relay(data []byte) error {
 			if err := n.complete(); err != nil {
 				return err
 			}
-		case n.in.partial.size >= streamFrom:
+		case len(n.in.partial) >= streamFrom:
 			if err := n.relayPartial(); err != nil {
 				return err
 			}
@@ -193,23 +172,23 @@ func (n *node) relayPartial() error {
 	switch {
 	case n.in.push != nil:
 		n.c.subs.deliver(n.in.push, n.in.partial)
-		n.in.partial = pieces{}
+		n.in.partial = nil
 	case n.isUnasked(h, n.in.partial):
 		n.c.subs.beginPush(n, h)
 	case p == nil:
 		return errNotAsked
 	case p.confirms != 0:
 	case p.req.finish != nil || p.req.internal:
-		if !n.holds(p.req, n.in.partial.size) {
-			n.in.partial, n.in.discarding = pieces{}, true
+		if !n.holds(p.req, len(n.in.partial)) {
+			n.in.partial, n.in.discarding = nil, true
 			n.holds(p.req, 0)
 		}
 	default:
 		p.streamed = true
 		n.c.replies.deliver(p.req, n.in.partial)
-		n.in.partial = pieces{}
+		n.in.partial = nil
 	}
-	if n.in.partial.size > maxJoined {
+	if len(n.in.partial) > maxJoined {
 		return errTooLarge
 	}
 	return nil
@@ -232,7 +211,7 @@ func (n *node) holds(r *request, bytes int) bool {
 // complete relays the end of a reply.
 func (n *node) complete() error {
 	h, reply := n.in.scan.Head(), n.in.partial
-	n.in.partial = pieces{}
+	n.in.partial = nil
 	switch {
 	case n.in.push != nil:
 		n.c.subs.endPush(n, reply)
@@ -242,7 +221,7 @@ func (n *node) complete() error {
 		return nil
 	case n.in.discarding:
 		n.in.discarding = false
-		reply.add(tooLarge)
+		reply = tooLarge
 	}
 	p, unsharded := n.awaited(), n.in.unsharded
 	if unsharded != nil && unsharded.isConfirmed(h, reply) && !(p != nil && p.isConfirmed(h, reply)) {
@@ -267,14 +246,14 @@ func (n *node) complete() error {
 	if p.confirms != 0 && p.streamed && h.IsError() {
 		return errShard // nobody knows which channels were confirmed
 	}
-	if p.confirms != 0 && n.c.subs.confirmed(n, p, h, &reply) {
+	if p.confirms != 0 && n.c.subs.confirmed(n, p, h, reply) {
 		return nil
 	}
 	if p.req.unshards && !h.IsError() {
 		n.in.unsharded = p
 	}
-	if p.req.finish != nil && !n.holds(p.req, reply.size) {
-		reply = piece(tooLarge)
+	if p.req.finish != nil && !n.holds(p.req, len(reply)) {
+		reply = tooLarge
 	}
 	n.in.held = 0
 	n.waiting.Pop()
@@ -284,16 +263,16 @@ func (n *node) complete() error {
 }
 
 // isConfirmed reports whether p is a SUNSUBSCRIBE that a reply confirms.
-func (p *part) isConfirmed(h resp.Head, reply pieces) bool {
+func (p *part) isConfirmed(h resp.Head, reply []byte) bool {
 	if !p.req.unshards || confirmationOf(h) != commands.SUnsubscribe {
 		return false
 	}
-	v, _ := resp.ParseValue(reply.bytes())
+	v, _ := resp.ParseValue(reply)
 	return len(v.Elems) == 3 && Slot(v.Elems[1].Text) == p.slot && p.names(reply)
 }
 
 // isMoved reports whether a reply of the node at addr is that p's slot has moved.
-func (p *part) isMoved(reply pieces, addr string) bool {
-	kind, slot, _ := parseRedirect(lineOf(reply.bytes()), addr)
+func (p *part) isMoved(reply []byte, addr string) bool {
+	kind, slot, _ := parseRedirect(lineOf(reply), addr)
 	return kind == moved && slot == p.slot
 }

@@ -76,7 +76,7 @@ func (s *nodeSet) reopen(n *node) {
 	s.forget(n)
 	for p := n.awaited(); p != nil; p = n.awaited() {
 		n.waiting.Pop()
-		s.c.answers.partDone(p, pieces{})
+		s.c.answers.partDone(p, nil)
 		s.c.order.answered(p.slot)
 	}
 	s.open(n.addr, nil)

@@ -102,9 +102,9 @@ func refusedBy(q *query, n *node) *request {
 	r.intercept = func(_ *node, p *part, line []byte) bool {
 		redirected := isRedirect(line) || bytes.HasPrefix(line, []byte("CROSSSLOT "))
 		if redirected {
-			n.c.answers.partDone(p, piece(resp.AppendError(nil, "ERR Can't execute '"+name+
+			n.c.answers.partDone(p, resp.AppendError(nil, "ERR Can't execute '"+name+
 				"': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in "+
-				"this context")))
+				"this context"))
 		}
 		return redirected
 	}
@@ -143,7 +143,7 @@ func confirmationOf(h resp.Head) commands.Effect {
 
 // isUnasked reports whether a reply of n's answers no request. A node drops sharded channels when
 // their slot has moved.
-func (n *node) isUnasked(h resp.Head, reply pieces) bool {
+func (n *node) isUnasked(h resp.Head, reply []byte) bool {
 	p, kind := n.awaited(), confirmationOf(h)
 	confirms := kind != commands.NoEffect && p != nil && p.confirms != 0 &&
 		(kind != commands.SUnsubscribe || p.req.unshards && p.names(reply))
@@ -160,14 +160,14 @@ func (n *node) isUnasked(h resp.Head, reply pieces) bool {
 }
 
 // names reports whether p can name the channel of a confirmation.
-func (p *part) names(confirmation pieces) bool {
-	v, _ := resp.ParseValue(confirmation.bytes())
+func (p *part) names(confirmation []byte) bool {
+	v, _ := resp.ParseValue(confirmation)
 	return p.raw == nil || len(v.Elems) < 2 || bytes.Contains(p.raw, v.Elems[1].Text)
 }
 
 // confirmed handles a reply of n to p, which is about subscriptions. more says that p has further
 // replies.
-func (s *subscriptions) confirmed(n *node, p *part, h resp.Head, reply *pieces) (more bool) {
+func (s *subscriptions) confirmed(n *node, p *part, h resp.Head, reply []byte) (more bool) {
 	kind, of := confirmationOf(h), &n.state.Subscriptions
 	if p.req.copies {
 		of = &n.copies.Subscriptions
@@ -182,7 +182,7 @@ func (s *subscriptions) confirmed(n *node, p *part, h resp.Head, reply *pieces) 
 	}
 	of.Confirmed(kind, h.Last)
 	if kind == commands.SSubscribe || kind == commands.SUnsubscribe {
-		s.shardConfirmed(n, kind, *reply)
+		s.shardConfirmed(n, kind, reply)
 	}
 	if p.confirms--; p.confirms == 0 {
 		return false
@@ -192,18 +192,18 @@ func (s *subscriptions) confirmed(n *node, p *part, h resp.Head, reply *pieces) 
 	}
 	p.streamed = true
 	if !p.req.internal {
-		s.deliver(p.req, *reply)
+		s.deliver(p.req, reply)
 	}
 	return true
 }
 
 // unasked gives the client a message that n has sent without a request, behind n's last answer.
-func (s *subscriptions) unasked(n *node, h resp.Head, reply pieces) {
+func (s *subscriptions) unasked(n *node, h resp.Head, reply []byte) {
 	if confirmationOf(h) == commands.SUnsubscribe {
-		s.shardMoved(n, reply.bytes())
+		s.shardMoved(n, reply)
 		return
 	}
-	if isFor, _ := s.events.isForClient(n, h, reply.bytes()); !isFor {
+	if isFor, _ := s.events.isForClient(n, h, reply); !isFor {
 		return
 	}
 	if r := n.pushedWithin(); r != nil {
@@ -227,7 +227,7 @@ func (n *node) pushedWithin() *request {
 // the client is to see it.
 func (s *subscriptions) beginPush(n *node, h resp.Head) {
 	in := &n.in
-	isFor, known := s.events.isForClient(n, h, in.partial.bytes())
+	isFor, known := s.events.isForClient(n, h, in.partial)
 	switch in.push = n.pushedWithin(); {
 	case confirmationOf(h) != commands.NoEffect || !known:
 		in.push = nil
@@ -242,11 +242,11 @@ func (s *subscriptions) beginPush(n *node, h resp.Head) {
 		s.c.replies.insertPush(n.lastAnswered, in.push)
 		n.lastAnswered = in.push
 	}
-	in.partial = pieces{}
+	in.partial = nil
 }
 
 // endPush gives the client the end of a large message.
-func (s *subscriptions) endPush(n *node, rest pieces) {
+func (s *subscriptions) endPush(n *node, rest []byte) {
 	r := n.in.push
 	n.in.push = nil
 	r.done = r.done || r.push

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -284,22 +285,35 @@ func TestJoins(t *testing.T) {
 	}
 }
 
-// Pieces return all that was added, however they are read.
-func TestPieces(t *testing.T) {
+// A client reads all that was delivered, in whatever pieces. Nothing is written behind a piece, where
+// others may have something.
+func TestReplyInPieces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var p pieces
+		q := replyQueue{readable: sync.NewCond(&sync.Mutex{})}
+		r := &request{}
+		q.add(r)
 		var want, got []byte
+		var lent, before [][]byte
 		for range rapid.IntRange(0, 20).Draw(t, "steps") {
 			if rapid.Bool().Draw(t, "add") {
 				b := rapid.SliceOfN(rapid.Byte(), 0, 5).Draw(t, "bytes")
-				p.add(b)
-				want = append(want, b...)
+				lent, before = append(lent, b), append(before, bytes.Clone(b))
+				piece := b[:rapid.IntRange(0, len(b)).Draw(t, "length")]
+				want = append(want, piece...)
+				q.deliver(r, piece)
 				continue
 			}
 			buf := make([]byte, rapid.IntRange(0, 7).Draw(t, "room"))
-			got = append(got, buf[:p.read(buf)]...)
+			got = append(got, buf[:q.read(buf)]...)
 		}
-		if !bytes.Equal(append(got, p.bytes()...), want) {
+		if !slices.EqualFunc(lent, before, bytes.Equal) {
+			t.Fatalf("%q became %q", before, lent)
+		}
+		if q.unread != len(want)-len(got) {
+			t.Fatalf("%d bytes are unread of %d, of which %d were read", q.unread, len(want), len(got))
+		}
+		rest := make([]byte, len(want))
+		if got = append(got, rest[:q.read(rest)]...); !bytes.Equal(got, want) {
 			t.Fatalf("%q, not %q", got, want)
 		}
 	})

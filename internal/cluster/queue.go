@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"sync"
 
 	"lockproxy/internal/eventloop"
@@ -66,7 +67,7 @@ func (q *replyQueue) insertPush(r, push *request) {
 		r = nil
 	}
 	q.insert(r, push)
-	q.unread += push.out.size
+	q.unread += len(push.out)
 	q.wakeReader()
 }
 
@@ -82,10 +83,13 @@ func (q *replyQueue) wakeReader() {
 	}
 }
 
-// deliver adds to the reply of r.
-func (q *replyQueue) deliver(r *request, text pieces) {
-	r.out.append(text)
-	q.unread += text.size
+// deliver adds to the reply of r. The caller leaves text to it.
+func (q *replyQueue) deliver(r *request, text []byte) {
+	if q.unread += len(text); len(r.out) == 0 {
+		r.out = slices.Clip(text) // what is added later must not get into it
+	} else {
+		r.out = append(r.out, text...)
+	}
 	if r == q.head {
 		q.wakeReader()
 	}
@@ -95,17 +99,18 @@ func (q *replyQueue) deliver(r *request, text pieces) {
 func (q *replyQueue) answer(text []byte) {
 	r := &request{done: true}
 	q.add(r)
-	q.deliver(r, piece(text))
+	q.deliver(r, text)
 }
 
 // read moves the bytes that the client can read to b, and returns their number.
 func (q *replyQueue) read(b []byte) (n int) {
 	for q.head != nil {
 		r := q.head
-		k := r.out.read(b[n:])
+		k := copy(b[n:], r.out)
+		r.out = r.out[k:]
 		n += k
 		r.started = r.started || k > 0
-		if r.out.size > 0 || !r.done {
+		if len(r.out) > 0 || !r.done {
 			break
 		}
 		q.head, r.removed = r.next, true
@@ -122,7 +127,7 @@ func (q *replyQueue) needs(n *node) (needs bool) {
 	switch {
 	case q.head == nil:
 		return true
-	case q.head.out.size > 0:
+	case len(q.head.out) > 0:
 		return false
 	}
 	q.head.eachPart(func(p *part) { needs = needs || p.node == n })
@@ -140,7 +145,7 @@ func (q *replyQueue) ended(nodes int) bool {
 // onlyPushes reports whether no request waits for its reply, and nothing but pushes is to be read.
 func (q *replyQueue) onlyPushes() bool {
 	for r := q.head; r != nil; r = r.next {
-		if !r.done || r.started || r.out.size == 0 || r.out.list[0][0] != '>' {
+		if !r.done || r.started || len(r.out) == 0 || r.out[0] != '>' {
 			return false
 		}
 	}

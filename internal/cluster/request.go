@@ -21,8 +21,8 @@ type request struct {
 	subscribes bool     // or unsubscribes, as the client has asked
 	dropped    bool     // neither it nor what comes behind it will be answered
 	removed    bool     // it is not in the replyQueue any more
-	out        pieces   // what the client has still to read
-	early      []pieces // of a reply about sharded channels, behind those of earlier requests
+	out        []byte   // what the client has still to read
+	early      [][]byte // of a reply about sharded channels, behind those of earlier requests
 	started    bool     // the client has read some of the reply
 	heldBytes  int      // of the replies that are joined
 	done       bool     // out has the end of the reply
@@ -53,7 +53,7 @@ type part struct {
 	asking bool   // ASKING goes before it
 	// doubted says that its script has named a node that was not known; see learnFrom.
 	doubted bool
-	reply   pieces // of a request with finish
+	reply   []byte // of a request with finish
 	// confirms is how many confirmations of subscriptions are still to come; -1 is not known yet.
 	confirms int
 	streamed bool // some of the reply was delivered before its end came

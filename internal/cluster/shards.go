@@ -49,8 +49,8 @@ func unsubscribeSharded(c *Conn, q *query) {
 }
 
 // shardConfirmed records what n has confirmed.
-func (s *subscriptions) shardConfirmed(n *node, kind commands.Effect, reply pieces) {
-	_, elems, err := resp.Elements(reply.bytes())
+func (s *subscriptions) shardConfirmed(n *node, kind commands.Effect, reply []byte) {
+	_, elems, err := resp.Elements(reply)
 	if err != nil || len(elems) != 3 {
 		return
 	}
@@ -64,16 +64,16 @@ func (s *subscriptions) shardConfirmed(n *node, kind commands.Effect, reply piec
 // deliver adds to the reply of r, which is about subscriptions. Requests about sharded channels
 // have their turn: nodes confirm these in any order, and the number is that of the channels at all
 // nodes.
-func (s *subscriptions) deliver(r *request, text pieces) {
+func (s *subscriptions) deliver(r *request, text []byte) {
 	if !r.sharded {
 		s.c.replies.deliver(r, text)
 		return
 	}
-	s.c.replies.unread += text.size
+	s.c.replies.unread += len(text)
 	for r.early = append(r.early, text); len(s.confirming) > 0; s.confirming = s.confirming[1:] {
 		first := s.confirming[0]
 		for _, text := range first.early {
-			s.c.replies.unread -= text.size
+			s.c.replies.unread -= len(text)
 			s.c.replies.deliver(first, s.numbered(text))
 		}
 		if first.early = nil; !first.done {
@@ -83,8 +83,8 @@ func (s *subscriptions) deliver(r *request, text pieces) {
 }
 
 // numbered is a reply with the number of sharded channels, if it is a confirmation.
-func (s *subscriptions) numbered(reply pieces) pieces {
-	aggregate, elems, err := resp.Elements(reply.bytes())
+func (s *subscriptions) numbered(reply []byte) []byte {
+	aggregate, elems, err := resp.Elements(reply)
 	if err != nil || len(elems) != 3 {
 		return reply
 	}
@@ -98,7 +98,7 @@ func (s *subscriptions) numbered(reply pieces) pieces {
 		return reply
 	}
 	elems[2] = integer(int64(len(s.told)))
-	return piece(resp.AppendAggregate(nil, aggregate, elems))
+	return resp.AppendAggregate(nil, aggregate, elems)
 }
 
 var crlf = []byte("\r\n")

@@ -181,7 +181,7 @@ func (t *transaction) enqueue(q *query) {
 			t.slot = slot
 			t.c.nodes.applyMap(t.c.cluster.slotMoved(slot, addr))
 		}
-		t.c.answers.partDone(p, piece(queuedReply))
+		t.c.answers.partDone(p, queuedReply)
 		return true
 	})
 	t.record(q.raw)
@@ -306,7 +306,7 @@ func (t *transaction) exec(q *query) {
 		dealt := true
 		switch {
 		case t.guarded:
-			c.answers.partDone(p, piece(t.nullReply()))
+			c.answers.partDone(p, t.nullReply())
 		case t.lost || p.tries > maxTries:
 			c.order.giveUp(p)
 			dealt = c.answers.notFollowed(p, kind)

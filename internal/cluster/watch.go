@@ -80,7 +80,7 @@ func (t *transaction) watch(q *query) {
 			return false
 		}
 		t.moved = true // the node has given up the transaction
-		t.c.answers.partDone(p, piece(watchInMulti))
+		t.c.answers.partDone(p, watchInMulti)
 		return true
 	})
 }

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// maxBuffer is the most that a goroutine reads at once into a buffer of the Reader's, bytes.
+	// maxBuffer is the most that a goroutine reads at once, bytes.
 	maxBuffer = 64 << 10
-	// loopBuffer is how much a loop reads at once into one, bytes: a reply of 64 KB and some more.
+	// loopBuffer is how much a loop reads at once, bytes: a reply of 64 KB and some more.
 	loopBuffer = 72 << 10
 )
 
@@ -34,12 +34,10 @@ type Reader struct {
 	Conn net.Conn
 	// Bytes are those of Conn. If it has a TryRead, which returns EAGAIN if there is nothing, a loop
 	// can read it.
-	Bytes io.Reader
-	Reg   *Registration // nil if no loop reads it
-	To    Consumer
-	// Buffer is how much a goroutine reads at first, bytes. If it is 0, Room says where to read to.
-	Buffer int
-	Room   func() []byte
+	Bytes  io.Reader
+	Reg    *Registration // nil if no loop reads it
+	To     Consumer
+	Buffer int // how much a goroutine reads at first, bytes
 
 	failed error       // what ended the reading in the loop
 	left   atomic.Bool // see Leave
@@ -75,12 +73,7 @@ func (r *Reader) Leave() {
 
 // Ready reads what has arrived.
 func (r *Reader) Ready(it *Iteration, _ bool) Next {
-	var buf []byte
-	if r.Buffer > 0 {
-		buf = it.Buffer(loopBuffer)
-	} else {
-		buf = r.Room()
-	}
+	buf := it.Buffer(loopBuffer)
 	n, err := r.Bytes.(interface{ TryRead([]byte) (int, error) }).TryRead(buf)
 	if err == syscall.EAGAIN {
 		return Stay
@@ -107,13 +100,9 @@ func (r *Reader) Run() error {
 	if r.failed == nil {
 		r.To.Wait()
 	}
-	for own := make([]byte, r.Buffer); r.failed == nil; {
+	for buf := make([]byte, r.Buffer); r.failed == nil; {
 		if r.left.Load() {
 			return ErrLeft
-		}
-		buf := own
-		if r.Buffer == 0 {
-			buf = r.Room()
 		}
 		n, err := r.Bytes.Read(buf)
 		if n > 0 {
@@ -132,8 +121,8 @@ func (r *Reader) Run() error {
 				return nil
 			}
 			r.To.Wait() // Park may have handled what came meanwhile
-		case n == len(own) && n < maxBuffer:
-			own = make([]byte, 2*n)
+		case n == len(buf) && n < maxBuffer:
+			buf = make([]byte, 2*n)
 		}
 	}
 	return r.failed

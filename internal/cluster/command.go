@@ -14,7 +14,7 @@ type command struct {
 	join  joiner // of the replies of several nodes
 }
 
-// query is a request of the client's that is being sent.
+// query is a request of the client's that is being sent. A route must not keep it.
 type query struct {
 	cmd  *command
 	args [][]byte

@@ -86,7 +86,7 @@ func (q *replyQueue) wakeReader() {
 // deliver adds to the reply of r. The caller leaves text to it.
 func (q *replyQueue) deliver(r *request, text []byte) {
 	if q.unread += len(text); len(r.out) == 0 {
-		r.out = slices.Clip(text) // what is added later must not get into it
+		r.out = slices.Clip(text) // the memory behind text is not the request's
 	} else {
 		r.out = append(r.out, text...)
 	}

@@ -21,11 +21,11 @@ type request struct {
 	subscribes bool     // or unsubscribes, as the client has asked
 	dropped    bool     // neither it nor what comes behind it will be answered
 	removed    bool     // it is not in the replyQueue any more
+	started    bool     // the client has read some of the reply
+	done       bool     // out has the end of the reply
 	out        []byte   // what the client has still to read
 	early      [][]byte // of a reply about sharded channels, behind those of earlier requests
-	started    bool     // the client has read some of the reply
 	heldBytes  int      // of the replies that are joined
-	done       bool     // out has the end of the reply
 }
 
 // hooks are what differs between requests. Each can be nil, and is called with Conn.mu held.
@@ -45,18 +45,18 @@ type hooks struct {
 
 // part is what one node is asked for a request.
 type part struct {
-	req    *request
-	raw    []byte // what is sent; nil if it was streamed, and cannot be sent to another node
-	slot   int    // of its keys; -1 if it has none, or its slot does not matter
-	node   *node  // the node that is to answer; nil if none
-	tries  int    // how often it was sent again
-	asking bool   // ASKING goes before it
-	// doubted says that its script has named a node that was not known; see learnFrom.
-	doubted bool
-	reply   []byte // of a request with finish
+	req   *request
+	raw   []byte // what is sent; nil if it was streamed, and cannot be sent to another node
+	slot  int    // of its keys; -1 if it has none, or its slot does not matter
+	node  *node  // the node that is to answer; nil if none
+	tries int    // how often it was sent again
+	reply []byte // of a request with finish
 	// confirms is how many confirmations of subscriptions are still to come; -1 is not known yet.
 	confirms int
 	streamed bool // some of the reply was delivered before its end came
+	asking   bool // ASKING goes before it
+	// doubted says that its script has named a node that was not known; see learnFrom.
+	doubted bool
 }
 
 // newRequest is a request of one part.

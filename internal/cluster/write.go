@@ -103,6 +103,7 @@ func (c *Conn) write(b []byte) error {
 type requestReader struct {
 	c        *Conn
 	framer   *resp.Framer
+	query    query    // the request that is being routed
 	rest     []byte   // the beginning of a request
 	holds    int      // bytes of what is unfinished or being split, beyond maxResent
 	reserved int64    // of Cluster.held
@@ -134,9 +135,9 @@ func (in *requestReader) feed(b []byte) (err error) {
 		case in.streamTo != nil:
 			in.relayPiece(req.Raw, whole)
 		case whole && len(req.Args) > 0:
-			q := &query{cmd: lookup(req.Args), args: req.Args, raw: req.Raw}
-			if in.held = in.mustWait(q.cmd, len(q.args)); !in.held {
-				in.routeWithin(q)
+			in.query = query{cmd: lookup(req.Args), args: req.Args, raw: req.Raw}
+			if in.held = in.mustWait(in.query.cmd, len(req.Args)); !in.held {
+				in.routeWithin(&in.query)
 			}
 		}
 		if in.held {
@@ -144,6 +145,8 @@ func (in *requestReader) feed(b []byte) (err error) {
 		}
 		b = b[len(req.Raw):]
 	}
+	// The query would keep what the caller has written in memory.
+	in.query = query{}
 	if in.c.err != nil || in.c.writeClosed { // it holds nothing any more
 		return nil
 	}
@@ -195,7 +198,7 @@ func (in *requestReader) account() bool {
 	}
 	more := holds - in.reserved
 	in.reserved = holds
-	return in.c.cluster.held.Add(more) <= maxHeld || more <= 0
+	return more == 0 || in.c.cluster.held.Add(more) <= maxHeld || more < 0
 }
 
 // owed records that so many more bytes of requests, or fewer, have no answer. mu is held.

@@ -47,9 +47,10 @@ type incoming struct {
 	// notForClient says that it is dropped because it is a message that the client is not to see.
 	notForClient bool
 	push         *request // what a large message is delivered to; nil if none comes
-	// unsharded is the last part that was answered, if that is a SUNSUBSCRIBE. The message that
-	// looked like its confirmation can have said that its slot has moved: then a MOVED follows or,
-	// from Redis 8.6 on, the confirmation.
+	// unsharded is a copy of the last part that was answered, if that is a SUNSUBSCRIBE. The
+	// messages that looked like its confirmations can have said that the node has dropped the
+	// channels. Then a MOVED follows, or the confirmations: from Redis 8.6 on, or if the node still
+	// has the slot, since every CLUSTER SETSLOT NODE drops the slot's channels.
 	unsharded *part
 }
 

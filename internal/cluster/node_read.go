@@ -225,8 +225,7 @@ func (n *node) complete() error {
 	}
 	p, unsharded := n.awaited(), n.in.unsharded
 	if unsharded != nil && unsharded.isConfirmed(h, reply) && !(p != nil && p.isConfirmed(h, reply)) {
-		n.in.unsharded = nil
-		return nil
+		return nil // there can be one more for each of its channels
 	}
 	if n.isUnasked(h, reply) {
 		n.c.subs.unasked(n, h, reply)
@@ -250,7 +249,8 @@ func (n *node) complete() error {
 		return nil
 	}
 	if p.req.unshards && !h.IsError() {
-		n.in.unsharded = p
+		kept := *p // with the channels, which it drops when it is done
+		n.in.unsharded = &kept
 	}
 	if p.req.finish != nil && !n.holds(p.req, len(reply)) {
 		reply = tooLarge

@@ -142,6 +142,46 @@ func TestOneOfTwoShardsIsDroppedAndUnsubscribed(t *testing.T) {
 	p.replies("*2", "$4", "pong", "$0", "")
 }
 
+// subscribedToTwo is subscribedTo with another channel in the same slot.
+func subscribedToTwo(t *testing.T) (p *puppets, a *puppet) {
+	p, a = subscribedTo(t)
+	p.send("SSUBSCRIBE {k}2")
+	a.hears("SSUBSCRIBE {k}2")
+	a.says(confirmation("ssubscribe", "{k}2", "2")...)
+	p.replies(confirmation("ssubscribe", "{k}2", "2")...)
+	return p, a
+}
+
+// A node that is told again that a slot is its own drops the channels, and confirms a SUNSUBSCRIBE
+// of each as well. No confirmation is the answer to what follows.
+func TestTwoShardsAreDroppedAndUnsubscribed(t *testing.T) {
+	p, a := subscribedToTwo(t)
+	p.send("SUNSUBSCRIBE k {k}2")
+	a.hears("SUNSUBSCRIBE k {k}2")
+	first := confirmation("sunsubscribe", "k", "1")
+	second := confirmation("sunsubscribe", "{k}2", "0")
+	a.says(append(first, second...)...)
+	p.replies(append(first, second...)...)
+	p.send("GET k")
+	a.hears("GET k")
+	a.says(unsubscribedK...)
+	a.says(append(second, "$-1")...)
+	p.replies("$-1")
+}
+
+// A channel that a node drops right behind a SUNSUBSCRIBE of another one in its slot is subscribed
+// to again.
+func TestShardIsDroppedBehindAnUnsubscribe(t *testing.T) {
+	p, a := subscribedToTwo(t)
+	p.send("SUNSUBSCRIBE k")
+	a.hears("SUNSUBSCRIBE k")
+	a.says(confirmation("sunsubscribe", "k", "1")...)
+	p.replies(confirmation("sunsubscribe", "k", "1")...)
+	p.cl.update(allAt("a:1").with(Slot([]byte("k")), "b:1"), 1, time.Now())
+	a.says(confirmation("sunsubscribe", "{k}2", "0")...)
+	p.at("b:1").hears("SSUBSCRIBE {k}2")
+}
+
 // From Redis 8.6 on, any node confirms SUNSUBSCRIBE. It goes where the channel is: where SSUBSCRIBE was
 // redirected, also if the map names another node again.
 func TestUnsubscribeBehindARedirection(t *testing.T) {

@@ -10,15 +10,17 @@ import "lockproxy/internal/commands"
 // their nodes, are known once they are confirmed: Redis 8.6 answers SUNSUBSCRIBE at any node, and
 // moves it to no other. A node that has refused a MULTI has run what came behind it, so nobody else
 // must. In protocol 2's subscribe mode one node refuses a request, otherwise it goes to those of
-// its keys.
+// its keys. So a node that has a subscription refuses an earlier request that is sent to it again.
 func (in *requestReader) mustWait(cmd *command, args int) bool {
 	c := in.c
-	if in.changing || cmd.Sets && c.nodes.busy() {
+	unsubscribes := cmd.Effect == commands.SUnsubscribe
+	restoring := c.subs.restoring > 0 && (cmd.Sets || unsubscribes)
+	if in.changing || restoring || cmd.Sets && c.nodes.busy() {
 		return true
 	}
 	settles := c.replies.blocked() || cmd.Sets || cmd.Name == "wait" || cmd.Name == "waitaof" ||
-		cmd.Effect == commands.Quit ||
-		cmd.Effect == commands.SUnsubscribe && (args == 1 || c.subs.awaited > 0)
+		cmd.Effect == commands.Quit || unsubscribes && (args == 1 || c.subs.awaited > 0) ||
+		cmd.Effect.Adds() && c.subs.begins() && c.replies.unanswered > c.subs.awaited
 	if t := c.tx.open; t != nil {
 		settles = settles || t.beginsAgain(cmd)
 	} else {

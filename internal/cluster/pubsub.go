@@ -29,7 +29,10 @@ type subscriptions struct {
 	// that is being found because the slot has moved.
 	shards map[string]*node
 	lost   []string // those of which that has to be found yet
-	events events
+	// restoring is how many SSUBSCRIBEs of the Conn's own have no answer. No SUNSUBSCRIBE and no
+	// RESET may overtake one: a node would have the subscription for good.
+	restoring int
+	events    events
 	// confirming is the requests for sharded channels, in order, from the first without an answer
 	// on. told is the channels that the client has been told of: they give the numbers.
 	confirming []*request
@@ -92,6 +95,11 @@ func (s *subscriptions) awaits(r *request, q *query) {
 // unsettled reports whether missing answers decide if the client is in protocol 2's subscribe mode.
 func (s *subscriptions) unsettled() bool {
 	return s.awaited > 0 && s.c.settings.proto == 2
+}
+
+// begins reports whether a subscription would begin protocol 2's subscribe mode.
+func (s *subscriptions) begins() bool {
+	return s.c.settings.proto == 2 && s.subscribedNode() == nil
 }
 
 // refusedBy is a request that n refuses because the client is in protocol 2's subscribe mode. Nodes

@@ -76,3 +76,19 @@ func TestUnsubscribeWhileTheLowestSlotMoves(t *testing.T) {
 	p.send("UNSUBSCRIBE c")
 	a.hears("UNSUBSCRIBE c")
 }
+
+// In protocol 2 no node has a subscription before all earlier requests are answered. The node would
+// refuse one that is sent to it after a redirection.
+func TestRedirectionInFrontOfASubscription(t *testing.T) {
+	p := twoNodes(t)
+	p.send("GET k", "SSUBSCRIBE other")
+	a := p.at("a:1")
+	a.hears("GET k")
+	a.says(moveK)
+	b := p.at("b:1")
+	b.hears("GET k")
+	b.says("$-1")
+	b.hears("SSUBSCRIBE other")
+	b.says(confirmation("ssubscribe", "other", "1")...)
+	p.replies(append([]string{"$-1"}, confirmation("ssubscribe", "other", "1")...)...)
+}

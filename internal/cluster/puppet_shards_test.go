@@ -213,21 +213,42 @@ func TestUnsubscribeFromAllShards(t *testing.T) {
 	p.replies(append(append(subscribedK, unsubscribedK...), "+PONG")...)
 }
 
-// A client that unsubscribes while it is being subscribed again is not subscribed in the end.
+// A client that unsubscribes while it is being subscribed again is not subscribed in the end. Since
+// any node may confirm SUNSUBSCRIBE, that waits until the channel is where it belongs.
 func TestUnsubscribeWhileAShardIsSubscribedAgain(t *testing.T) {
 	p, a := subscribedTo(t)
-	p.refreshed("b:1", false)
+	p.cl.update(allAt("a:1").with(Slot([]byte("k")), "b:1"), 1, time.Now())
 	a.says(unsubscribedK...)
 	b := p.at("b:1")
 	b.hears("SSUBSCRIBE k")
 	p.send("SUNSUBSCRIBE k")
-	b.hears("SUNSUBSCRIBE k")
-	b.says("-TRYAGAIN later", "-TRYAGAIN later")
+	b.says("-MOVED " + slotK + " a:1")
+	a.hears("SSUBSCRIBE k")
+	a.says(subscribedK...)
+	a.hears("SUNSUBSCRIBE k")
+	a.says(unsubscribedK...)
+	p.replies(unsubscribedK...)
+}
+
+// Nor is a client that asks for RESET meanwhile.
+func TestResetWhileAShardIsSubscribedAgain(t *testing.T) {
+	p, a := subscribedTo(t)
+	p.cl.update(allAt("a:1").with(Slot([]byte("k")), "b:1"), 1, time.Now())
+	a.says(unsubscribedK...)
+	b := p.at("b:1")
+	for range 7 { // then the next try is late
+		b.hears("SSUBSCRIBE k")
+		b.says("-TRYAGAIN later")
+	}
+	p.awaitHeld()
+	p.send("RESET")
 	b.hears("SSUBSCRIBE k")
 	b.says(subscribedK...)
-	b.hears("SUNSUBSCRIBE k")
-	b.says(unsubscribedK...)
-	p.replies(unsubscribedK...)
+	a.hears("RESET")
+	a.says("+RESET")
+	b.hears("RESET")
+	b.says("+RESET")
+	p.replies("+RESET")
 }
 
 // The node of a MOVED that can answer either of two requests is left. What became of the second is

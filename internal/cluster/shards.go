@@ -138,7 +138,9 @@ func (s *subscriptions) restore() {
 func (s *subscriptions) subscribeAgain(channel string) {
 	v, _ := resp.ParseValue([]byte(channel))
 	r := s.c.ownRequest(resp.AppendCommand(nil, []byte("SSUBSCRIBE"), v.Text))
+	s.restoring++
 	r.finish = func(replies [][]byte) []byte {
+		s.restoring--
 		if isError(replies[0]) {
 			s.c.end(errShard)
 		}

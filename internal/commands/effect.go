@@ -44,3 +44,6 @@ const (
 // Subscribes reports whether the Effect is one of the six whose requests are answered with
 // confirmations.
 func (e Effect) Subscribes() bool { return e >= Subscribe && e <= SUnsubscribe }
+
+// Adds reports whether the Effect is one of the three that subscribe.
+func (e Effect) Adds() bool { return e >= Subscribe && e <= SSubscribe }

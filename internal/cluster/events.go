@@ -95,6 +95,13 @@ func (e *events) subscribe(q *query, n *node) *request {
 		}
 	}
 	r = e.c.send(newRequest(q.raw, -1), n)
+	r.onAnswer = func(_ *node, h resp.Head) {
+		for _, name := range names {
+			if h.IsError() { // the nodes with copies have refused it too
+				e.want(name, !adds)
+			}
+		}
+	}
 	return r
 }
 

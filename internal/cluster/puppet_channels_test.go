@@ -92,3 +92,16 @@ func TestRedirectionInFrontOfASubscription(t *testing.T) {
 	b.says(confirmation("ssubscribe", "other", "1")...)
 	p.replies(append([]string{"$-1"}, confirmation("ssubscribe", "other", "1")...)...)
 }
+
+// No node gets a copy of a subscription that was refused.
+func TestRefusedSubscriptionHasNoCopies(t *testing.T) {
+	p := twoNodes(t)
+	p.send("SUBSCRIBE c")
+	a := p.at("a:1")
+	a.hears("SUBSCRIBE c")
+	a.says("-NOPERM no")
+	p.replies("-NOPERM no")
+	p.cl.update(lowestAt("b:1"), 2, time.Now())
+	p.send("PUBLISH c x")
+	p.at("b:1").hears("PUBLISH c x")
+}

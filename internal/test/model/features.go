@@ -1,8 +1,8 @@
 package model
 
 // The searches of commands and options that are built on LOCK: ONCE and DONE, CLIENT UNBLOCK, MAX,
-// several connections of an OWNER, and LOCKALL; and of clients and connections that keep a wait
-// from its answer.
+// several connections of an OWNER, LOCKALL, and PLACE; and of clients and connections that keep a
+// wait from its answer.
 const (
 	onceTime = "URGENT WAITS POLLS CHECK_TOKENS ONCES=1 "
 	onceLate = "WAITS POLLS CHECK_TOKENS ONCES=1 SHORT_LOCKS "
@@ -12,6 +12,8 @@ const (
 	lockAll  = "ALLS=1 LOCKERS=3 ROUNDS=2 "
 	owedTime = "URGENT WAITS POLLS CHECK_PROMPT=1 CHECK_TOKENS LOCKERS=3 OWED=0 END=6"
 	owedLine = "ENDLESS WAITS LOCKERS=3 OWED=0 "
+	placed   = "URGENT WAITS POLLS CHECK_PROMPT=1 CHECK_TOKENS PLACE=0 END=6 "
+	placeTry = "WAITS POLLS CHECK_TOKENS PLACE=0 "
 	silent   = "URGENT WAITS POLLS CHECK_TOKENS CHECK_PROMPT=3 SILENT=1 "
 )
 
@@ -39,6 +41,10 @@ func features() []config {
 		{"LOCKALL, two of them, two LOCKs", "ALLS=2 LOCKERS=4 ROUNDS=2", "", normal},
 		{"owed, in time", owedTime, "", quick},
 		{"owed, line", owedLine + "CHECK_FAIR=2", "", normal},
+		{"PLACE, in time", placed + "LOCKERS=3", "", normal},
+		{"PLACE, in time, one proxy", placed + "LOCKERS=3 PROXIES=1", "", normal},
+		{"PLACE, late", placeTry + "END=6", "", quick},
+		{"PLACE, late, three", placeTry + "LOCKERS=3 END=4", "", normal},
 		{"silent", silent + "END=6", "", quick},
 		{"silent, waiters leave", silent + "GIVES_UP=1 END=5", "", normal},
 		{"silent, UNBLOCK", silent + "UNBLOCKS=1 END=5", "", normal},
@@ -69,6 +75,13 @@ func brokenFeatures() []config {
 			owedTime + " BREAK_BEGINS_WHILE_OWED", "prompt", quick},
 		{"owed, broken: the same, where no time passes",
 			owedLine + "BREAK_BEGINS_WHILE_OWED", "deadlock", quick},
+		{"PLACE, broken: its lock outlasts it",
+			placed + "BREAK_PLACE_OVERSTAYS", "bounded", quick},
+		{"PLACE, broken: it stays in the line", placed + "BREAK_PLACE_STAYS", "bounded", quick},
+		{"PLACE, broken: its lock lasts no longer than it", placed + "BREAK_PLACE_MARGIN",
+			"in_turn", quick},
+		{"PLACE, broken: what it had is taken blindly",
+			placeTry + "LOCKERS=3 END=6 BREAK_PLACE_TAKEN_BLINDLY", "own_release", quick},
 		{"silent, broken: a question has no end",
 			silent + "END=6 BREAK_NO_END", "no_dead_holder", quick},
 		{"silent, broken: one who has left is given it",
@@ -103,6 +116,14 @@ func seenFeatures() []config {
 		{"UNBLOCK, seen: its poll takes the lock",
 			unblocks + "END=6 WITNESS=SEEN_UNBLOCKED", "never_seen", normal},
 		{"MAX, seen: it is over", maxTime + "WITNESS=SEEN_AT_MAX", "never_seen", normal},
+		{"PLACE, seen: its client takes the lock over",
+			placed + "WITNESS=SEEN_PLACE_TAKEN", "never_seen", normal},
+		{"PLACE, seen: it is over with the lock",
+			placed + "WITNESS=SEEN_PLACE_OVER", "never_seen", normal},
+		{"PLACE, seen: it is over without",
+			placed + "WITNESS=SEEN_PLACE_LEAVES", "never_seen", normal},
+		{"PLACE, seen: its client is too late",
+			placeTry + "END=6 WITNESS=SEEN_PLACE_LOST", "never_seen", normal},
 		{"silent, seen: a late answer is its waiter's",
 			silent + "END=5 WITNESS=SEEN_LATE_GRANT", "never_seen", normal},
 		{"silent, seen: what a late answer brings is released",

@@ -143,7 +143,7 @@ inline grant(w, p, t) {
   wstate[w] = GRANTED; wtoken[w] = t;
   if :: turn[p] == 0 -> turn[p] = len(line[p]) :: else fi;
   turn[p]--;
-  lasts_here(p, TIMEOUT_OF(w));
+  at = TIMEOUT_OF(w); lasts_here(p, at);
   leave(w, p)
 }
 

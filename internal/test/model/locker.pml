@@ -53,6 +53,27 @@ owed: \
 #define OWED_BEFORE
 #define OWED_BEFORE_POLL
 #endif
+#ifdef PLACE
+#ifdef BREAK_PLACE_STAYS
+#define STAYS_IN_LINE true
+#else
+#define STAYS_IN_LINE false
+#endif
+#ifdef BREAK_PLACE_OVERSTAYS
+#define OVERSTAYS true
+#else
+#define OVERSTAYS false
+#endif
+#define STILL_ASKS (me == PLACE && now < patience && now < place_until && place_until < now + KEEP)
+inline no_place() { placed = 0; place_until = 0 }
+
+/* Where nobody is late, a client that asks in time gets what its place has. */
+#ifdef URGENT
+inline lost_in_time() { assert(in_turn) }
+#else
+inline lost_in_time() { skip }
+#endif
+#endif
 #ifdef SILENT
 #define ASKS_BY_OWN own = 1
 #else
@@ -103,6 +124,9 @@ begin:
   OR_SLEEP(begin)
   fi;
 
+#ifdef PLACE
+  if :: me == PLACE -> goto asking :: else fi;
+#endif
 #if defined(WAITS) && defined(TRIER)
   if :: me == TRIER -> goto try :: else fi;
 #endif
@@ -165,6 +189,13 @@ claim_asked:
 #else
   atomic { lock_lua(me, home, FIRST); say_lock(FIRST); look_after(home); answer = r_token; until = r_until; ASKS_BY_OWN }
 #endif
+#ifdef PLACE
+looked_at:
+  if
+  :: atomic { STILL_ASKS -> place_until = now + KEEP; goto looked_at }
+  :: true
+  fi;
+#endif
   atomic {
     !dead[home];
     if
@@ -221,6 +252,15 @@ wait_turn:
 #endif
        goto begin }
 #endif
+#ifdef PLACE
+  :: atomic { wstate[me] != GRANTED && STILL_ASKS -> place_until = now + KEEP }
+  :: atomic { /* place.go: advance */
+       me == PLACE && (wstate[me] == WAITING || wstate[me] == OFFERED) && now >= place_until && !dead[home] && !STAYS_IN_LINE ->
+       printf("%d  locker %d leaves the line\n", now, me); WITNESSED(SEEN_PLACE_LEAVES);
+       if :: len(line[home]) == 1 -> gives_back(home) :: else fi;
+       wstate[me] = LEFT; leave(me, home); lease[me] = 0; patience = 0; no_place(); goto begin
+     }
+#endif
 #ifdef GIVES_UP /* its time is over, or its client gone; awaitOffer makes it rare that a release names it just now */
   :: atomic {
        (wstate[me] == WAITING || wstate[me] == OFFERED) && now >= patience && !dead[home] ->
@@ -243,6 +283,9 @@ wait_turn:
     if :: goto releasing /* its client has gone just now: nobody is there to hold it */ :: true fi
 #endif
   }
+#ifdef PLACE
+  if :: me == PLACE -> goto keeping :: else fi;
+#endif
 #ifdef ONCES
   polled = 0;
   if
@@ -265,6 +308,36 @@ try_again:
   :: atomic { now < END && !dead[home] -> goto try }
   OR_SLEEP(try_again)
   fi;
+#endif
+
+#ifdef PLACE
+  goto holding;
+asking: /* place.go: placeStep */
+  atomic { lock_lua(me, home, TRY); say_lock(TRY); look_after(home); mine = r_token; if :: mine > 0 -> goto holding :: else fi }
+  atomic { /* takePlace */
+    !dead[home];
+    placed = 1; place_until = now + KEEP;
+    if :: patience = now :: patience = now + 1 :: patience = NEVER fi; /* from when on it asks no more */
+    line[home] ! me; wstate[me] = WAITING;
+    if :: ME_FIRST -> goto look :: else -> sleeps(me, 1); goto wait_turn fi
+  }
+keeping: /* its place has the lock, until its client asks again or its time is over */
+  if
+  :: atomic { /* takeOver */
+       now < place_until ->
+       no_place(); take_lua(mine, me); printf("%d  locker %d takes what its place has, %d: %d\n", now, me, mine, r_freed);
+       if
+       :: r_freed -> WITNESSED(SEEN_PLACE_TAKEN); goto holding
+       :: else -> WITNESSED(SEEN_PLACE_LOST); lost_in_time(); mine = 0; goto again
+       fi
+     }
+  :: atomic { now >= place_until && !OVERSTAYS -> WITNESSED(SEEN_PLACE_OVER); no_place(); goto releasing }
+#ifdef URGENT
+  :: atomic { now < place_until && now < END -> until = now + 1 }; atomic { now >= until; until = 0; goto keeping }
+#endif
+  fi;
+again: /* it asks as if it had had no place, by another request */
+  atomic { named[me] == 0 -> reqs[me] = 1 - reqs[me]; goto asking };
 #endif
 
 holding:

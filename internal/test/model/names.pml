@@ -48,7 +48,20 @@
 #ifndef TIMEOUT
 #define TIMEOUT 4 /* of LOCK */
 #endif
-#ifdef SHORT_LOCKS
+#ifdef PLACE /* the locker that asks without waiting, and has a place in the line instead */
+#ifndef KEEP
+#define KEEP 2 /* its place is kept so long after it last asked */
+#endif
+#ifdef BREAK_PLACE_MARGIN
+#define PLACE_MARGIN 0
+#else
+#define PLACE_MARGIN 1 /* queue/keep.go: placeMargin */
+#endif
+bit placed;
+byte place_until;
+#define PLACE_LASTS ((place_until - now) * (place_until > now) + PLACE_MARGIN)
+#define TIMEOUT_OF(i) ((i) == PLACE && placed -> PLACE_LASTS : TIMEOUT)
+#elif defined(SHORT_LOCKS)
 #define TIMEOUT_OF(i) ((i) % 2 -> 1 : TIMEOUT)
 #else
 #define TIMEOUT_OF(i) TIMEOUT
@@ -134,7 +147,7 @@ bit looked;   /* repair.lua has run since the clock has moved */
 bit no_looks; /* the proxy that looked after a takeover has been killed, and none has begun again */
 
 /* What a run shows is found by breaking it: the assertion bears the name of the property. */
-hidden byte exclusion, limit, tokens_rise, own_release, settled, fair, reservation, fenced_writes, prompt, no_dead_holder, made_once, fresh_value, all_or_none, as_told, bounded, never_seen;
+hidden byte exclusion, limit, tokens_rise, own_release, settled, fair, reservation, fenced_writes, prompt, no_dead_holder, made_once, fresh_value, all_or_none, as_told, bounded, in_turn, never_seen;
 
 /* A run with WITNESS shows that the model gets somewhere at all. */
 #ifndef WITNESS
@@ -177,4 +190,8 @@ hidden byte exclusion, limit, tokens_rise, own_release, settled, fair, reservati
 #define SEEN_UPGRADED      35 /* one of several holders becomes the only one */
 #define SEEN_UPGRADE_OVER  36 /* a holder that waits to be the only one gives that up */
 #define SEEN_BOTH_UPGRADE  37 /* a second one is told that it would wait for the first */
+#define SEEN_PLACE_TAKEN   38 /* a client asks again, and gets the lock that its place has taken */
+#define SEEN_PLACE_OVER    39 /* the time of a place that has the lock is over */
+#define SEEN_PLACE_LEAVES  40 /* that of one that waits is over */
+#define SEEN_PLACE_LOST    41 /* a client asks again when the lock of its place is over */
 #define SEEN_WAITS_NO_MORE 22 /* a proxy says that nobody waits there for a lock that is shared */

@@ -320,6 +320,28 @@ inline relock_lua(tok, i, lasting) {
   fi
 }
 
+#ifdef PLACE
+/* relock.lua: "take", for locker i, whose place has token tok. */
+inline take_lua(tok, i) {
+  read_lua();
+#ifdef BREAK_PLACE_TAKEN_BLINDLY
+  r_freed = token > 0;
+#else
+  r_freed = held && state == HELD && token == tok;
+#endif
+  if
+  :: r_freed ->
+     overwritten_by_lock(i);
+     at = now + TIMEOUT; text_ = TEXT(at);
+     write_key(text_, at + GUARD);
+     until_ = SETTLING;
+     record(token, at, text_, until_, HELD, i, reqs[i]);
+     renewed(i, at)
+  :: else
+  fi
+}
+#endif
+
 /* repair.lua */
 inline repair_lua() {
   read_lua();

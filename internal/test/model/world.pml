@@ -38,8 +38,15 @@ inline check_prompt() { skip }
 #endif
 #endif
 
+/* Where nobody is late, no place outlasts its time. */
+#if defined(PLACE) && defined(URGENT)
+inline check_place() { if :: placed && now >= place_until -> assert(bounded) :: else fi }
+#else
+inline check_place() { skip }
+#endif
+
 inline tick() {
-  check_prompt();
+  check_prompt(); check_place();
   now++; looked = 0; late_rests_no_more();
   printf("%d  -----\n", now);
 #if defined(GAP_TICKS) && PLAINS > 0

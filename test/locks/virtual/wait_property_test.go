@@ -26,6 +26,7 @@ import (
 //   - Each request has its own reply, in order, or the connection ends.
 //   - No two clients have a lock, and tokens rise.
 //   - A free lock is soon somebody's while somebody waits for it, once connections can be opened.
+//     A place in its line that nobody takes delays that for no longer than the place is kept.
 //   - When all is well again, each lock is free, unless a client was told that this is unknown.
 //
 // LOCKPROXY_TEST_SEED is one seed to repeat, LOCKPROXY_TEST_WAITS how many are tried.
@@ -79,6 +80,7 @@ type waitedKey struct {
 	freed   time.Time // when the lock was free and somebody waited; zero otherwise
 	holder  int64     // the token of who has it, as far as is known; 0 if it is free
 	unknown time.Time // until when it may be held by nobody that knows
+	placed  time.Time // until when its places are kept
 	longest time.Duration
 }
 
@@ -120,6 +122,15 @@ func (w *waitsWorld) run() {
 			random := rand.New(rand.NewPCG(w.seed, uint64(i)))
 			for time.Now().Before(w.ends) {
 				w.live(i, random)
+				time.Sleep(time.Duration(1+random.IntN(200)) * time.Millisecond)
+			}
+		})
+	}
+	for i := range 4 {
+		wg.Go(func() {
+			random := rand.New(rand.NewPCG(w.seed, uint64(100+i)))
+			for time.Now().Before(w.ends) {
+				w.livePlaced(100+i, random)
 				time.Sleep(time.Duration(1+random.IntN(200)) * time.Millisecond)
 			}
 		})
@@ -220,9 +231,9 @@ func (w *waitsWorld) took(client int, addr string, r request, token int64) {
 // mu is held.
 func (w *waitsWorld) obtainable(key string) time.Time {
 	k := w.keys[key]
-	since := later(k.freed, k.unknown)
+	since := later(later(k.freed, k.unknown), k.placed)
 	if other, is := map[string]string{"a": "c", "c": "a"}[key]; is {
-		until := w.keys[other].unknown
+		until := later(w.keys[other].unknown, w.keys[other].placed)
 		if w.alls.n == 0 && w.alls.left.Before(until) {
 			until = w.alls.left
 		}
@@ -289,7 +300,7 @@ func (w *waitsWorld) judge() {
 			got = c.Do("LOCK " + name + " 1 WAIT 60")
 			return got[0] == ':'
 		})
-		if took := time.Since(start); took > 2*time.Second && k.unknown.Before(start) {
+		if took := time.Since(start); took > 2*time.Second && later(k.unknown, k.placed).Before(start) {
 			w.t.Errorf("%s: free only after %v", name, took)
 		}
 		c.Do("UNLOCK " + name)

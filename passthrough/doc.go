@@ -76,7 +76,7 @@
 //   - lane.writeRest, while Redis does not take what a lane sends: the lane's end.
 //   - Pool.open, while a lane is opened: DialTimeout. Pool.Close.
 //   - Pool.look, while a new connection shows where it leads: DialTimeout. Pool.Close.
-//   - Pool.fillSpare, while a home of a client to come is opened: DialTimeout. Pool.Close.
+//   - Pool.wantSpares, while a home of a client to come is opened: DialTimeout. Pool.Close.
 //   - Pool.openJudge, while a judge is opened: DialTimeout. Pool.Close.
 //   - Pool.dropLocked, while such homes are closed that nobody is to have. Pool.Close.
 //   - Pool.giveBack, while a home is made as new: DialTimeout. Pool.Close.

@@ -81,14 +81,14 @@ func (p *Pool) giveBack(given spare, open bool) {
 	})
 }
 
-// spareCame adds what there was room for, or closes it.
+// spareCame adds what there was room for, or closes it, if it is open.
 func (p *Pool) spareCame(given spare, good bool) {
 	s := &p.spares
 	s.mu.Lock()
 	s.coming--
 	added := good && p.addLocked(given)
 	s.mu.Unlock()
-	if !added {
+	if !added && given.Conn != nil {
 		upstream.CloseAndWait(given.Conn)
 	}
 }

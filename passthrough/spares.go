@@ -23,8 +23,7 @@ const spareFor = 30 * time.Second
 type spares struct {
 	mu      sync.Mutex
 	list    []spare     // guarded by mu; the one that is silent for longest is the first
-	filling int         // guarded by mu; how many are being opened
-	coming  int         // guarded by mu; how many are given back, and not in list yet
+	coming  int         // guarded by mu; how many are opened or given back, and not in list yet
 	closed  bool        // guarded by mu
 	reused  uint64      // guarded by mu; how often a client got what another had
 	expiry  *time.Timer // guarded by mu; closes those that are silent for too long; nil for none
@@ -125,9 +124,12 @@ func (p *Pool) wantSpares() {
 	s := &p.spares
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for !s.closed && len(s.list)+s.filling < p.Spares {
-		s.filling++
-		p.goroutines.Go(p.fillSpare) // ends within DialTimeout, or with Close, which waits for it
+	for !s.closed && len(s.list)+s.coming < p.Spares {
+		s.coming++
+		p.goroutines.Go(func() { // ends within DialTimeout, or with Close, which waits for it
+			found, err := p.openSpare()
+			p.spareCame(found, err == nil)
+		})
 	}
 }
 
@@ -137,19 +139,7 @@ func (s *spares) count() (open int, reused uint64) {
 	return len(s.list), s.reused
 }
 
-// fillSpare opens a home for a client to come.
-func (p *Pool) fillSpare() {
-	s := &p.spares
-	found, err := p.openSpare()
-	s.mu.Lock()
-	s.filling--
-	added := err == nil && p.addLocked(found)
-	s.mu.Unlock()
-	if err == nil && !added {
-		upstream.CloseAndWait(found.Conn)
-	}
-}
-
+// openSpare opens a connection as new. It has none after an error.
 func (p *Pool) openSpare() (found spare, err error) {
 	ctx, cancel := context.WithTimeout(p.ctx, p.DialTimeout)
 	defer cancel()
@@ -160,11 +150,14 @@ func (p *Pool) openSpare() (found spare, err error) {
 		return spare{}, err
 	}
 	found.server, found.nobody, err = p.Upstream.Prepare(ctx, found.Conn)
-	if err == nil && !p.Upstream.IsCluster() { // there Prepare asks nothing
+	if err != nil {
+		return spare{}, err
+	}
+	if !p.Upstream.IsCluster() { // there Prepare asks nothing
 		p.door.answered(asked, letsIn(found.nobody))
 	}
 	found.heardAt = monotonic.Now()
-	return found, err
+	return found, nil
 }
 
 // addLocked adds a spare, unless there are to be none. spares.mu is held.

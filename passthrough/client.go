@@ -118,7 +118,7 @@ func (c *client) expectLocked(e pendingReply) {
 	}
 	switch {
 	case c.route == gone:
-		c.failAll()
+		c.loseUpstream(c.lost)
 	// without it, what follows may mean something else
 	case c.route == dropped && e.Effect != commands.NoEffect:
 		text, awaited := c.loseUpstream(c.neverSent())
@@ -127,7 +127,8 @@ func (c *client) expectLocked(e pendingReply) {
 		}
 		c.sendLocked(text)
 	case c.route == dropped:
-		c.sendLocked(c.failNext(nil, math.MaxInt, c.neverSent()))
+		text, _ := c.failNext(nil, math.MaxInt, math.MaxInt, c.neverSent())
+		c.sendLocked(text)
 	default:
 		c.needsHome.large = max(0, c.needsHome.large-e.replies())
 	}

@@ -264,7 +264,8 @@ func (h *home) reportLoss(err error) {
 	if !onLane {
 		h.c.setRoute(dropped)
 		lost := &upstream.Error{Addr: h.c.pool.Upstream.Addr, Sent: true, Err: err}
-		h.c.sendLocked(h.c.failNext(nil, math.MaxInt, lost))
+		text, _ := h.c.failNext(nil, math.MaxInt, math.MaxInt, lost)
+		h.c.sendLocked(text)
 		h.c.room.Broadcast()
 	}
 	h.c.mu.Unlock()

@@ -5,6 +5,7 @@ package passthrough
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -297,8 +298,8 @@ func (c *client) laneLostLocked(err error, mayHaveRun, unsent int, withinReply b
 		return
 	}
 	lost := &upstream.Error{Addr: c.pool.Upstream.Addr, Sent: true, Err: err}
-	text := c.failNext(nil, mayHaveRun, lost)
-	text = c.failNext(text, unsent, &upstream.Error{Addr: lost.Addr, Err: err})
+	text, _ := c.failNext(nil, mayHaveRun, math.MaxInt, lost)
+	text, _ = c.failNext(text, unsent, math.MaxInt, &upstream.Error{Addr: lost.Addr, Err: err})
 	if withinReply {
 		c.loseUpstream(lost)
 		c.out.conn.Close()

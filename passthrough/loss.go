@@ -3,6 +3,7 @@ package passthrough
 // Requests whose connection was lost are answered here.
 
 import (
+	"math"
 	"time"
 
 	"lockproxy/internal/commands"
@@ -55,14 +56,16 @@ func (c *client) homeLostLocked(err error, withinReply bool) {
 	c.room.Broadcast()
 }
 
-// loseUpstream makes the route gone. It returns the replies for the client, and whether the session
-// waits for an Answer. mu is held.
+// loseUpstream makes the route gone, and empties the pending queue. It returns what failNext does. mu
+// is held.
 func (c *client) loseUpstream(err error) (text []byte, awaited bool) {
 	if c.route != gone {
 		c.lost = err
 		c.setRoute(gone)
 	}
-	return c.failAll()
+	text, awaited = c.failNext(nil, math.MaxInt, maxLostText, c.lost)
+	c.pending.shown()
+	return text, awaited
 }
 
 // breakOff disconnects the client after a panic in what runs for it alone.
@@ -84,55 +87,31 @@ const (
 	maxLostText = 64 << 10
 )
 
-// failAll empties the pending queue. It returns the replies for the client, and whether the session
-// waits for an Answer. QUIT and SHUTDOWN, and what follows them, get no reply: the close is Redis's
-// answer. mu is held.
-func (c *client) failAll() (text []byte, awaited bool) {
-	silent := false
-	for e := c.pending.head(); e != nil; e = c.pending.head() {
-		if e.answer != nil {
-			awaited = true
-			e.answer.fail(c.lost)
-		}
-		if e.Effect == commands.Quit || e.Effect == commands.Closes ||
-			e.Effect == commands.Replicate {
-			silent = true
-		}
-		for ; e.count > 0 && !silent && len(text) < maxLostText && !c.pending.Muted(); e.count-- {
-			switch {
-			case e.kind == local:
-				text = append(text, e.local...)
-			case e.kind == relayed || e.kind == overridden:
-				text = append(text, c.encodeError(c.lost)...)
-			}
-		}
-		c.pending.pop()
-	}
-	c.pending.shown()
-	return text, awaited
-}
-
-// failNext fails the next n requests with err, and appends the replies for the client to text. mu
+// failNext fails the next n requests with err, and what waits for nothing but them. It appends the
+// replies for the client to text, up to a limit of bytes, and reports whether the session waits for
+// an Answer. QUIT and SHUTDOWN, and what follows them, get no reply: the close is Redis's answer. mu
 // is held.
-func (c *client) failNext(text []byte, n int, err error) []byte {
-	l := &c.pending
-	for ; n > 0 && !l.empty(); n-- {
-		e := l.head()
+func (c *client) failNext(text []byte, n, limit int, err error) (all []byte, awaited bool) {
+	silent := false
+	for e := c.pending.head(); e != nil && (n > 0 || !e.awaitsReply()); e = c.pending.head() {
+		if e.awaitsReply() {
+			n--
+		}
+		silent = silent || e.Effect == commands.Quit || e.Effect == commands.Closes ||
+			e.Effect == commands.Replicate
 		switch {
 		case e.answer != nil:
+			awaited = true
 			e.answer.fail(err)
+		case silent || len(text) >= limit || c.pending.Muted():
+		case e.kind == local:
+			text = append(text, e.local...)
 		case e.kind == relayed || e.kind == overridden:
 			text = append(text, c.encodeError(err)...)
 		}
-		if e.count--; e.count == 0 {
-			l.pop()
-		}
-		for e, ok := l.popReady(); ok; e, ok = l.popReady() {
-			if e.answer != nil {
-				close(e.answer.Done)
-			}
-			text = append(text, e.local...)
+		if e.count--; e.count <= 0 {
+			c.pending.pop()
 		}
 	}
-	return text
+	return text, awaited
 }

@@ -48,9 +48,11 @@ func (a *Answer) Raw() ([]byte, error) {
 }
 
 // Arrived reports whether Done is closed.
-func (a *Answer) Arrived() bool {
+func (a *Answer) Arrived() bool { return isClosed(a.Done) }
+
+func isClosed(done chan struct{}) bool {
 	select {
-	case <-a.Done:
+	case <-done:
 		return true
 	default:
 		return false

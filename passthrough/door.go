@@ -292,12 +292,3 @@ func (p *Pool) askDoor() verdict {
 	}
 	return admitted
 }
-
-func isClosed(done chan struct{}) bool {
-	select {
-	case <-done:
-		return true
-	default:
-		return false
-	}
-}

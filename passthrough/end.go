@@ -162,7 +162,7 @@ func (p *Pipe) settled() bool {
 // settledLocked reports whether everything is answered. mu is held.
 func (p *Pipe) settledLocked() bool {
 	return p.c.pending.empty() || p.c.route == gone ||
-		p.c.inFlight == 0 && (p.c.home == nil || p.c.home.isEnded())
+		p.c.inFlight == 0 && (p.c.home == nil || isClosed(p.c.home.ended))
 }
 
 // Wait returns when the lane has answered everything, and the home and all goroutines of the Pipe

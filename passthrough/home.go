@@ -195,83 +195,69 @@ func (h *home) connEnded(err error) {
 	h.c.mu.Unlock()
 }
 
-func (h *home) isEnded() bool {
-	select {
-	case <-h.ended:
-		return true
-	default:
-		return false
-	}
-}
-
 // reportLoss handles the end of the home. If the client did not need it, another is opened when it
 // does. If Redis has closed it alone, it closes the client. If the home was in the state of a new
 // connection, except for missing replies, the session goes on with another home. Otherwise it ends,
 // as the client's connection would without the proxy.
 func (h *home) reportLoss(err error) {
+	c, ended := h.c, time.Now()
 	if fault := panics.In(err); fault != nil {
-		h.c.breakOff(fault)
+		c.breakOff(fault)
 		return
 	}
-	ended := time.Now()
-	h.c.mu.Lock()
-	asksFirst := h.c.home == h && h.c.route == byHome && h.c.pending.relaysOnly() &&
-		h.c.end < WhenAnswered && h.said != oneError
-	if asksFirst {
-		// Redis answers none of these if it closes the client. Requests that are sent meanwhile are
+	lost := &upstream.Error{Addr: c.pool.Upstream.Addr, Sent: true, Err: err}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	asksFirst := c.home == h && c.route == byHome && c.pending.relaysOnly() &&
+		c.end < WhenAnswered && h.said != oneError
+	if asksFirst && h.closedAlone(ended) {
+		// Redis answers none of these if it closes the client. Requests that were sent meanwhile are
 		// lost too.
-		h.c.mu.Unlock()
-		if h.c.pool.closedAlone(h.Conn.RemoteAddr(), ended) {
-			h.closeClient(&upstream.Error{Addr: h.c.pool.Upstream.Addr, Sent: true, Err: err})
-			return
-		}
-		h.c.mu.Lock()
+		c.closeLocked(lost)
+		return
 	}
-	onLane := h.c.route == byLane
+	onLane := c.route == byLane
 	withinReply := !onLane && h.replies.within()
+	replaceable := c.end < WhenAnswered && !withinReply && (onLane || c.pending.effects == 0) &&
+		!c.needsHome.open && !c.needsHome.pinned && c.pending.replaceable() &&
+		(onLane || c.pending.replies() <= maxLost)
 	switch {
-	case h.c.home != h, h.c.route == gone: // closeIdle has closed it, or the session has ended
-		h.c.mu.Unlock()
-		return
+	case c.home != h, c.route == gone: // closeIdle has closed it, or the session has ended
 	case !onLane && (err == errUnasked || err == errSetUp || h.said == oneError):
-		h.c.mu.Unlock()
-		h.closeClient(&upstream.Error{Addr: h.c.pool.Upstream.Addr, Sent: true, Err: err})
-		return
-	case h.c.end >= WhenAnswered && onLane:
-		h.c.home = nil // the client still gets the lane's replies
-		h.c.mu.Unlock()
-		return
-	}
-	if onLane && h.isSpareLocked() {
-		h.c.home, h.c.writes = nil, Unknown
-		own := h.c.pending.own()
-		h.c.mu.Unlock()
-		if own && h.c.pool.laneEnded(ended) { // Redis has ended this user's connections
-			h.c.homeLost(err, false)
+		c.closeLocked(lost)
+	case c.end >= WhenAnswered && onLane:
+		c.home = nil // the client still gets the lane's replies
+	case onLane && h.isSpareLocked():
+		c.home, c.writes = nil, Unknown
+		if c.pending.own() && h.unlocked(func() bool { return c.pool.laneEnded(ended) }) {
+			c.homeLostLocked(err, false) // Redis has ended this user's connections
 		}
-		return
+	case !replaceable:
+		c.homeLostLocked(err, withinReply)
+	default:
+		idle := h.wasIdleLocked()
+		c.home, c.writes = nil, Unknown
+		if !onLane {
+			c.setRoute(dropped)
+			text, _ := c.failNext(nil, math.MaxInt, math.MaxInt, lost)
+			c.sendLocked(text)
+			c.room.Broadcast()
+		}
+		if !asksFirst && (idle || h.closedAlone(ended)) {
+			c.closeLocked(ErrClosed)
+		}
 	}
-	replaceable := h.c.end < WhenAnswered && !withinReply && (onLane || h.c.pending.effects == 0) &&
-		!h.c.needsHome.open && !h.c.needsHome.pinned && h.c.pending.replaceable() &&
-		(onLane || h.c.pending.replies() <= maxLost)
-	if !replaceable {
-		h.c.mu.Unlock()
-		h.c.homeLost(err, withinReply)
-		return
-	}
-	idle := h.wasIdleLocked()
-	h.c.home, h.c.writes = nil, Unknown
-	if !onLane {
-		h.c.setRoute(dropped)
-		lost := &upstream.Error{Addr: h.c.pool.Upstream.Addr, Sent: true, Err: err}
-		text, _ := h.c.failNext(nil, math.MaxInt, math.MaxInt, lost)
-		h.c.sendLocked(text)
-		h.c.room.Broadcast()
-	}
+}
+
+// closedAlone is Pool.closedAlone of the home. The client's mu is held, but not while it waits.
+func (h *home) closedAlone(ended time.Time) bool {
+	return h.unlocked(func() bool { return h.c.pool.closedAlone(h.Conn.RemoteAddr(), ended) })
+}
+
+func (h *home) unlocked(ask func() bool) bool {
 	h.c.mu.Unlock()
-	if !asksFirst && (idle || h.c.pool.closedAlone(h.Conn.RemoteAddr(), ended)) {
-		h.closeClient(ErrClosed)
-	}
+	defer h.c.mu.Lock()
+	return ask()
 }
 
 // wasIdleLocked reports whether the home was silent for so long that Redis has closed it for that,
@@ -293,15 +279,9 @@ func (h *home) isSpareLocked() bool {
 		!h.c.pending.Has(unlikeNew|knownID)
 }
 
-// closeClient closes the client without a reply, since Redis has closed its home: by CLIENT KILL,
-// by its timeout for clients, or because it lets none in. err is the outcome of requests.
-func (h *home) closeClient(err error) {
-	h.c.mu.Lock()
-	defer h.c.mu.Unlock()
-	h.c.closeLocked(err)
-}
-
-// closeLocked closes the client, whose session then closes the home. mu is held.
+// closeLocked closes the client without a reply, since Redis has closed its home: by CLIENT KILL, by
+// its timeout for clients, or because it lets none in. err is the outcome of requests. The session
+// then closes the home. mu is held.
 func (c *client) closeLocked(err error) {
 	c.loseUpstream(err)
 	c.out.finish()

@@ -76,7 +76,7 @@ func (s *homeSide) takeHome() (taken bool) {
 	s.c.mu.Lock()
 	setup := s.c.pending.Setup
 	ready := s.c.pending.Admitted && setup.Identity == s.c.pool.Upstream.Initial &&
-		(s.lastHome == nil || s.lastHome.isEnded())
+		(s.lastHome == nil || isClosed(s.lastHome.ended))
 	s.c.mu.Unlock()
 	if !ready {
 		return false

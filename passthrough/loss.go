@@ -23,15 +23,9 @@ func (c *client) neverSent() error {
 	return c.lost
 }
 
-// homeLost answers what is still owed after the home has ended, and closes the client. If the
-// session waits for an Answer, the session closes the client: see Status.
-func (c *client) homeLost(err error, withinReply bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.homeLostLocked(err, withinReply)
-}
-
-// homeLostLocked is homeLost, also for a lane that owes more than maxLost replies. mu is held.
+// homeLostLocked answers what is still owed after the home has ended, or a lane that owes more than
+// maxLost replies, and closes the client. If the session waits for an Answer, the session closes the
+// client: see Status. mu is held.
 func (c *client) homeLostLocked(err error, withinReply bool) {
 	if c.route == gone {
 		return

@@ -52,7 +52,9 @@ func TestNumbersAreShown(t *testing.T) {
 		if test.answer != "" {
 			u.answer(t, test.answer)
 		} else {
-			u.c.home.closeClient(ErrClosed)
+			u.c.mu.Lock()
+			u.c.closeLocked(ErrClosed)
+			u.c.mu.Unlock()
 		}
 		if n.hidden(before) {
 			t.Errorf("%s: a number is taken for hidden that was shown", name)

@@ -163,7 +163,7 @@ func TestPendingLoss(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			u := newUnplugged(upstream.Identity{Proto: 2})
 			test.prepare(u)
-			u.c.homeLost(gone, u.c.home.replies.within())
+			u.homeLost(gone, u.c.home.replies.within())
 			got := u.took()
 			if test.want == "bounded" {
 				if len(got) > maxLostText+len(lost) || !strings.HasPrefix(got, lost+lost) {
@@ -186,7 +186,7 @@ func TestPendingLossOfOwnRequest(t *testing.T) {
 	gone := errors.New("gone")
 	u := newUnplugged(upstream.Identity{Proto: 2})
 	before, barrier := u.Do(nil, []byte(nil))[0], u.Barrier()
-	u.c.homeLost(gone, false)
+	u.homeLost(gone, false)
 	if !barrier.Arrived() {
 		t.Error("a barrier from before holds")
 	}

@@ -81,6 +81,12 @@ func (u *unplugged) isClosed() bool {
 // outstanding reports whether the client is owed anything.
 func (u *unplugged) outstanding() bool { return !u.c.pending.empty() }
 
+func (u *unplugged) homeLost(err error, withinReply bool) {
+	u.c.mu.Lock()
+	defer u.c.mu.Unlock()
+	u.c.homeLostLocked(err, withinReply)
+}
+
 // ask queues one request of each effect.
 func (u *unplugged) ask(effects ...commands.Effect) {
 	for _, e := range effects {

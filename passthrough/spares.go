@@ -21,12 +21,12 @@ const spareFor = 30 * time.Second
 // clients' requests would overtake its own meanwhile; with TLS or in front of a cluster that takes
 // long.
 type spares struct {
-	mu      sync.Mutex
-	list    []spare     // guarded by mu; the one that is silent for longest is the first
-	coming  int         // guarded by mu; how many are opened or given back, and not in list yet
-	closed  bool        // guarded by mu
-	reused  uint64      // guarded by mu; how often a client got what another had
-	expiry  *time.Timer // guarded by mu; closes those that are silent for too long; nil for none
+	mu     sync.Mutex
+	list   []spare     // guarded by mu; the one that is silent for longest is the first
+	coming int         // guarded by mu; how many are opened or given back, and not in list yet
+	closed bool        // guarded by mu
+	reused uint64      // guarded by mu; how often a client got what another had
+	expiry *time.Timer // guarded by mu; closes those that are silent for too long; nil for none
 }
 
 // spare is a connection as new.

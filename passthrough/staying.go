@@ -63,5 +63,5 @@ func (s *homeSide) lacksHomeLocked() bool {
 	c := s.c
 	return s.judgedAt != 0 && monotonic.Since(s.judgedAt) >= stays && c.end == notEnding &&
 		c.route != gone && c.home == nil && c.pending.effects == 0 && c.pending.own() &&
-		(s.lastHome == nil || s.lastHome.isEnded())
+		(s.lastHome == nil || isClosed(s.lastHome.ended))
 }

@@ -3,11 +3,7 @@ package passthrough
 // Others than the session use its home, from any goroutine, while nothing is under way there. The
 // session itself adds what the client is owed before it writes, so that is all to check.
 
-import (
-	"net"
-
-	"lockproxy/internal/resp"
-)
+import "lockproxy/internal/resp"
 
 // KeepAlive keeps Redis from taking the client for idle (its `timeout`), by a request that each
 // client may send that takes locks. A client with anything under way is not idle.
@@ -22,24 +18,6 @@ func (p *Pipe) KeepAlive() {
 		return
 	}
 	p.c.asideLocked(pendingReply{kind: discarded}, timeRequest)
-}
-
-// ClientID is the number by which others know the client: its home's, as CLIENT ID tells it. It is
-// 0 if there is no home, or the number is not known: see LearnID.
-func (p *Pipe) ClientID() int64 {
-	p.c.mu.Lock()
-	defer p.c.mu.Unlock()
-	return max(p.c.idLocked(), 0)
-}
-
-// HomeConn is the connection that is the home, nil if there is none.
-func (p *Pipe) HomeConn() net.Conn {
-	p.c.mu.Lock()
-	defer p.c.mu.Unlock()
-	if p.c.home == nil {
-		return nil
-	}
-	return p.c.home.Conn
 }
 
 // idLocked is home.id. mu is held.
@@ -61,15 +39,18 @@ const unknowable = -1
 // now: then busy is true. inTurn says that the session asks, behind what it has asked before, and
 // that Awaiting or Flush sends it.
 func (p *Pipe) LearnID(inTurn bool) (known <-chan struct{}, busy bool) {
-	p.c.mu.Lock()
-	if p.c.idLocked() != 0 || p.c.home.asked != nil {
-		defer p.c.mu.Unlock()
-		if p.c.home == nil || p.c.home.id != 0 {
-			return nil, false
-		}
-		return p.c.home.asked, false
+	c := &p.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.home
+	switch {
+	case c.idLocked() != 0:
+		return nil, false
+	case h.asked != nil:
+		return h.asked, false
 	}
-	h, asked := p.c.home, make(chan struct{})
+	asked := make(chan struct{})
+	h.asked = asked
 	e := pendingReply{kind: discarded, Expect: Expect{Replied: func(head resp.Head) {
 		n, ok := resp.ParseInt(head.Line)
 		if !ok || head.Type != ':' {
@@ -77,20 +58,14 @@ func (p *Pipe) LearnID(inTurn bool) (known <-chan struct{}, busy bool) {
 		}
 		h.numberedLocked(n)
 	}}}
-	h.asked = asked
-	if p.c.asideLocked(e, clientIDRequest) {
-		p.c.mu.Unlock()
-		return asked, false
-	}
-	inTurn = inTurn && p.c.route == byHome && !p.c.pending.fresh && !p.c.needsHome.open
-	if !inTurn {
+	switch {
+	case c.asideLocked(e, clientIDRequest):
+	case inTurn && c.route == byHome && !c.pending.fresh && !c.needsHome.open:
+		p.enqueueLocked(e, clientIDRequest, nil)
+	default:
 		h.asked = nil
-	}
-	p.c.mu.Unlock()
-	if !inTurn {
 		return nil, true
 	}
-	p.enqueue(e, clientIDRequest, nil)
 	return asked, false
 }
 

@@ -3,6 +3,7 @@ package passthrough
 // A Pipe ends here.
 
 import (
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -16,19 +17,34 @@ func (p *Pipe) Lost() bool { return p.c.over.Load() }
 // Status has the facts about a Pipe that a session needs in addition to State.
 type Status struct {
 	Owes      bool   // the client is owed a visible reply
-	Idle      bool   // no request is without a reply, visible or not
 	Given     uint64 // bytes for the client so far, read or not
 	ClientErr error  // why writing to the client failed; nil if it did not
 	Writes    Writes
+	Home      net.Conn // nil for none
+	// ID is the number by which others know the client: its home's, as CLIENT ID tells it. It is 0 if
+	// there is no home, or the number is not known: see LearnID.
+	ID         int64
+	AsksItself bool // what Redis runs for the client is what the proxy asks it
+	// BlockedUntil is when the last request was answered that can have waited for what another client
+	// does. It is the present if one has no reply yet, and zero if there was none.
+	BlockedUntil time.Time
 }
 
 // Status returns the current Status.
 func (p *Pipe) Status() (s Status) {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	s.Writes = p.c.writes
-	s.Owes, s.Idle = p.c.within || p.c.pending.owes(), p.c.pending.empty()
+	s.Owes, s.Writes = p.c.within || p.c.pending.owes(), p.c.writes
 	_, s.Given, s.ClientErr = p.c.out.status()
+	if p.c.home != nil {
+		s.Home, s.ID = p.c.home.Conn, max(p.c.idLocked(), 0)
+	}
+	if head := p.c.pending.head(); head != nil {
+		s.AsksItself = head.kind == internal
+	}
+	if s.BlockedUntil = p.c.pending.blockedUntil; p.c.pending.blocks() {
+		s.BlockedUntil = time.Now()
+	}
 	return s
 }
 
@@ -37,25 +53,6 @@ func (p *Pipe) Blocks() bool {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	return p.c.pending.blocks()
-}
-
-// AsksItself reports whether what Redis runs for the client is what the proxy asks it.
-func (p *Pipe) AsksItself() bool {
-	p.c.mu.Lock()
-	defer p.c.mu.Unlock()
-	head := p.c.pending.head()
-	return head != nil && head.kind == internal
-}
-
-// BlockedUntil is when the last request was answered that can have waited for what another client
-// does. It is the present if one has no reply yet, and zero if there was none.
-func (p *Pipe) BlockedUntil() time.Time {
-	p.c.mu.Lock()
-	defer p.c.mu.Unlock()
-	if p.c.pending.blocks() {
-		return time.Now()
-	}
-	return p.c.pending.blockedUntil
 }
 
 // End ends the session's use of upstream connections:

@@ -249,8 +249,8 @@ func TestNothingAsideWhilePinned(t *testing.T) {
 	}
 	c.Pin(Pinned)
 	c.KeepAlive()
-	if known, busy := c.LearnID(false); known != nil || !busy || c.ClientID() != 0 {
-		t.Errorf("the number of the home: %d, %v, %v", c.ClientID(), known, busy)
+	if known, busy := c.LearnID(false); known != nil || !busy || c.Status().ID != 0 {
+		t.Errorf("the number of the home: %d, %v, %v", c.Status().ID, known, busy)
 	}
 	c.Do(nil, []byte("EXEC\r\n"))
 	c.Flush(nil)

@@ -279,13 +279,6 @@ func (p *Pipe) Pin(hold Hold) {
 	p.c.needsHome.pinned, p.c.needsHome.kept = hold == Pinned, hold == Kept
 }
 
-// enqueue is enqueueLocked.
-func (p *Pipe) enqueue(e pendingReply, raw []byte, it *eventloop.Iteration) (done bool) {
-	p.c.mu.Lock()
-	defer p.c.mu.Unlock()
-	return p.enqueueLocked(e, raw, it)
-}
-
 // enqueueLocked gathers a request, or e's call, and e that the client will be owed for it. Flush
 // sends it; much of it is sent at once. mu is held, but not while it waits.
 func (p *Pipe) enqueueLocked(e pendingReply, raw []byte, it *eventloop.Iteration) (done bool) {

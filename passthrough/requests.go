@@ -131,29 +131,26 @@ func (p *Pipe) RenewLogin() (again bool) {
 // them. In an event loop it returns nil if it would have to wait. By a lane the first of several
 // may go nevertheless: there they must do no harm.
 func (p *Pipe) Do(it *eventloop.Iteration, raws ...[]byte) []*Answer {
-	if it != nil && !p.takesAll(raws) {
-		return nil
-	}
-	answers := make([]*Answer, len(raws))
-	for i, raw := range raws {
-		answers[i] = p.newAnswer(nil, it)
-		if !p.enqueue(pendingReply{kind: internal, answer: answers[i]}, raw, it) && (i == 0 || it != nil) {
-			return nil
-		}
-	}
-	return answers
-}
-
-// takesAll reports whether requests can be gathered together without waiting.
-func (p *Pipe) takesAll(raws [][]byte) bool {
 	size := 0
 	for _, raw := range raws {
 		size += len(raw)
 	}
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	return size <= bufSize && (len(raws) == 1 || p.c.route == byLane ||
-		p.c.route == byHome && !p.c.fullLocked() && p.c.pending.len()+len(raws) <= maxEntries)
+	together := len(raws) == 1 || p.c.route == byLane || p.c.route == byHome &&
+		!p.c.fullLocked() && p.c.pending.len()+len(raws) <= maxEntries
+	if it != nil && (size > bufSize || !together) {
+		return nil
+	}
+	answers := make([]*Answer, len(raws))
+	for i, raw := range raws {
+		answers[i] = p.newAnswer(nil, it)
+		e := pendingReply{kind: internal, answer: answers[i]}
+		if !p.enqueueLocked(e, raw, it) && (i == 0 || it != nil) {
+			return nil
+		}
+	}
+	return answers
 }
 
 func (p *Pipe) newAnswer(c *Call, it *eventloop.Iteration) *Answer {
@@ -167,8 +164,10 @@ func (p *Pipe) newAnswer(c *Call, it *eventloop.Iteration) *Answer {
 // Ask gathers a call. Awaiting or Flush sends it. In an event loop it returns nil if it would have to
 // wait.
 func (p *Pipe) Ask(c *Call, it *eventloop.Iteration) *Answer {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
 	a := p.newAnswer(c, it)
-	if !p.enqueue(pendingReply{kind: internal, answer: a}, nil, it) {
+	if !p.enqueueLocked(pendingReply{kind: internal, answer: a}, nil, it) {
 		return nil
 	}
 	return a

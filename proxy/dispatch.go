@@ -117,7 +117,7 @@ func (d *dispatcher) awaitReplies() { d.x.await(d.pipe.Barrier()) }
 func (d *dispatcher) relay(r passthrough.Request) {
 	switch r.Effect {
 	case commands.Auth, commands.Hello:
-		if r.Way == passthrough.Home || d.pipe.HomeConn() != nil {
+		if r.Way == passthrough.Home || d.pipe.Status().Home != nil {
 			d.x.route(passthrough.Home, nil) // what sets up the home is sent first
 		}
 		d.awaitReplies()

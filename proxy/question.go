@@ -195,7 +195,7 @@ func (s *lockSession) ask(q *question, it *eventloop.Iteration) bool {
 	}
 	q.askedAt = time.Now()
 	if s.waits { // perhaps it has a home since
-		s.server.blocked.name(s.common, it == nil)
+		s.learnName(it == nil)
 	}
 	switch {
 	case len(q.Do) > 0:

@@ -28,15 +28,16 @@ func answerUnblock(x *exchange, req resp.Request) (done bool) {
 			waits = x.server.blocked.find(x.server, id)
 		}
 	}
-	relayed := &relayedUnblock{since: time.Now()}
+	var met func() bool
 	switch {
 	case waits != nil || known && x.server.asksItselfFor(id):
 		ask = x.server.unblockRights(waits, req.Args)
 	case known:
-		defer x.server.blocked.relays(relayed, x.server.blockedNameOf(id))()
+		met = x.server.blocked.relays(x.server.blockedNameOf(id))
+		defer met() // perhaps there is no answer
 	}
 	return x.answerAfter(func(raw []byte, _ int) []byte {
-		if x.server.blocked.hasMet(relayed) {
+		if met != nil && met() {
 			raw = []byte(":0\r\n")
 		}
 		if !bytes.Equal(raw, []byte(":0\r\n")) || !known {
@@ -69,148 +70,12 @@ func (s *Server) unblockRights(waits *common, args [][]byte) [][]byte {
 func (s *Server) asksItselfFor(id int64) bool {
 	name := s.blockedNameOf(id)
 	return name != nil && slices.ContainsFunc(s.roster.list(), func(one *session) bool {
-		return one.knownName() == name && one.pipe.AsksItself()
+		return one.name() == name && one.pipe.Status().AsksItself
 	})
 }
 
-// blockedClients are the clients that wait for others here, or for replicas that are to confirm a
-// lock. CLIENT UNBLOCK means them, and not what the proxy asks Redis for them meanwhile.
-type blockedClients struct {
-	mu    sync.Mutex
-	names map[*common]blockedName // guarded by mu
-	of    map[any]*common         // guarded by mu; by the name
-	// unnamed are those of which Redis has been, or must be, asked for the number. guarded by mu
-	unnamed map[*common]struct{}
-	relayed map[*relayedUnblock]struct{} // guarded by mu; those that Redis has not answered
-}
-
-// relayedUnblock is a CLIENT UNBLOCK of a client that was not blocked here when it came.
-type relayedUnblock struct {
-	name  any // of the client; nil if there is none
-	since time.Time
-	met   bool // the client began to wait here meanwhile, and nothing of its own blocked at Redis
-}
-
-// relays notes that Redis is asked. end must follow.
-func (b *blockedClients) relays(u *relayedUnblock, name any) (end func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.relayed == nil {
-		b.relayed = map[*relayedUnblock]struct{}{}
-	}
-	u.name = name
-	b.relayed[u] = struct{}{}
-	return func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		delete(b.relayed, u)
-	}
-}
-
-// hasMet reports whether Redis can only have ended what the proxy asks it for the client itself.
-func (b *blockedClients) hasMet(u *relayedUnblock) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return u.met
-}
-
-// blockedName is by what a client is found. It is the number of its home, or in a cluster, which
-// knows the numbers itself, the home; nil if the client has no home, or the number is not known.
-type blockedName struct {
-	name  any
-	times int // begin was called without an end
-}
-
-// begin notes that a session's client is blocked. end must follow. inTurn says that the session's
-// goroutine calls it.
-func (b *blockedClients) begin(c *common, inTurn bool) {
-	b.mu.Lock()
-	if b.names == nil {
-		b.names, b.of = map[*common]blockedName{}, map[any]*common{}
-		b.unnamed = map[*common]struct{}{}
-	}
-	one := b.names[c]
-	one.times++
-	b.names[c] = one
-	b.mu.Unlock()
-	if b.name(c, inTurn); inTurn {
-		c.pipe.Flush(nil)
-	}
-}
-
-// name notes by which number the client is known now, which is another when it has another home.
-func (b *blockedClients) name(c *common, inTurn bool) {
-	name, asks := c.number(inTurn)
-	blocked := c.pipe.BlockedUntil()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	one, ok := b.names[c]
-	if !ok {
-		return
-	}
-	b.forgetLocked(c, one)
-	if one.name = name; name != nil {
-		b.of[name] = c
-		for u := range b.relayed {
-			u.met = u.met || u.name == name && blocked.Before(u.since)
-		}
-	}
-	if asks {
-		b.unnamed[c] = struct{}{}
-	}
-	b.names[c] = one
-}
-
-// number is the name of a client. asks says that Redis is asked for it, or cannot be asked yet.
-func (c *common) number(inTurn bool) (name any, asks bool) {
-	if name = c.knownName(); name != nil || c.server.cfg.Locks.Cluster {
-		return name, false
-	}
-	known, busy := c.pipe.LearnID(inTurn)
-	return nil, known != nil || busy
-}
-
-// knownName is number that asks nothing.
-func (c *common) knownName() any {
-	if c.server.cfg.Locks.Cluster {
-		if conn := c.pipe.HomeConn(); conn != nil {
-			return conn
-		}
-	} else if id := c.pipe.ClientID(); id != 0 {
-		return id
-	}
-	return nil
-}
-
-func (b *blockedClients) forgetLocked(c *common, one blockedName) {
-	if one.name != nil && b.of[one.name] == c { // otherwise its former home is another's
-		delete(b.of, one.name)
-	}
-	delete(b.unnamed, c)
-}
-
-// end follows begin.
-func (b *blockedClients) end(c *common) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	one, ok := b.names[c]
-	if one.times--; ok && one.times > 0 {
-		b.names[c] = one
-		return
-	}
-	b.forgetLocked(c, one)
-	delete(b.names, c)
-}
-
-// gone is end for a session that has ended, whatever it waited for.
-func (b *blockedClients) gone(c *common) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.forgetLocked(c, b.names[c])
-	delete(b.names, c)
-}
-
-// blockedNameOf is the name of the client with a number; nil if a cluster has none with it.
+// blockedNameOf is the name of the client with a number: the number, or in a cluster, which knows the
+// numbers itself, the client's home. It is nil if a cluster has none with it.
 func (s *Server) blockedNameOf(id int64) any {
 	if !s.cfg.Locks.Cluster {
 		return id
@@ -221,27 +86,120 @@ func (s *Server) blockedNameOf(id int64) any {
 	return nil
 }
 
+// name is by what a client is found: see blockedNameOf. It is nil if the client has no home, or its
+// number is not known.
+func (c *common) name() any {
+	is := c.pipe.Status()
+	switch {
+	case c.server.cfg.Locks.Cluster && is.Home != nil:
+		return is.Home
+	case !c.server.cfg.Locks.Cluster && is.ID != 0:
+		return is.ID
+	}
+	return nil
+}
+
+// learnName has Redis asked for the client's name, unless that is known: see Pipe.LearnID.
+func (c *common) learnName(inTurn bool) (known <-chan struct{}, busy bool) {
+	if c.server.cfg.Locks.Cluster {
+		return nil, false
+	}
+	return c.pipe.LearnID(inTurn)
+}
+
+// blockedClients are the clients that wait for others here, or for replicas that are to confirm a
+// lock. CLIENT UNBLOCK means them, and not what the proxy asks Redis for them meanwhile.
+type blockedClients struct {
+	mu      sync.Mutex
+	times   map[*common]int              // guarded by mu; begin was called without an end
+	relayed map[*relayedUnblock]struct{} // guarded by mu; those that Redis has not answered
+}
+
+// relayedUnblock is a CLIENT UNBLOCK of a client that was not blocked here when it came.
+type relayedUnblock struct {
+	name  any // of the client; nil if there is none
+	since time.Time
+	met   bool // guarded by blockedClients.mu; see meets
+}
+
+// meets notes whether a client that is blocked here is the one, and has begun to be since. Then Redis
+// can only have ended what the proxy asks it for the client, unless something of the client's own
+// blocked there. blockedClients.mu is held.
+func (u *relayedUnblock) meets(c *common) {
+	u.met = u.met || u.name != nil && c.name() == u.name &&
+		c.pipe.Status().BlockedUntil.Before(u.since)
+}
+
+// relays notes that Redis is asked to unblock a client. met must be called once it has answered, and
+// reports whether Redis can only have ended what the proxy asks it for the client itself.
+func (b *blockedClients) relays(name any) (met func() bool) {
+	u := &relayedUnblock{name: name, since: time.Now()}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.relayed == nil {
+		b.relayed = map[*relayedUnblock]struct{}{}
+	}
+	b.relayed[u] = struct{}{}
+	return func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.relayed, u)
+		for c := range b.times {
+			u.meets(c)
+		}
+		return u.met
+	}
+}
+
+// begin notes that a session's client is blocked. end must follow. inTurn says that the session's
+// goroutine calls it.
+func (b *blockedClients) begin(c *common, inTurn bool) {
+	b.mu.Lock()
+	if b.times == nil {
+		b.times = map[*common]int{}
+	}
+	b.times[c]++
+	b.mu.Unlock()
+	if c.learnName(inTurn); inTurn {
+		c.pipe.Flush(nil)
+	}
+}
+
+// end follows begin.
+func (b *blockedClients) end(c *common) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for u := range b.relayed {
+		u.meets(c)
+	}
+	if b.times[c]--; b.times[c] <= 0 {
+		delete(b.times, c)
+	}
+}
+
+// gone is end for a session that has ended, whatever it waited for.
+func (b *blockedClients) gone(c *common) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.times, c)
+}
+
+func (b *blockedClients) list() []*common {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(maps.Keys(b.times))
+}
+
 // find returns the client with a number, nil if none that is blocked is known to have it.
 func (b *blockedClients) find(s *Server, id int64) *common {
-	name := s.blockedNameOf(id)
-	if name == nil {
-		return nil
-	}
-	b.mu.Lock()
-	c := b.of[name]
-	unnamed := slices.Collect(maps.Keys(b.unnamed))
-	b.mu.Unlock()
-	if c == nil {
-		i := slices.IndexFunc(unnamed, func(c *common) bool { return c.pipe.ClientID() == id })
-		if i < 0 {
-			return nil
+	if name := s.blockedNameOf(id); name != nil {
+		for _, c := range b.list() {
+			if c.name() == name {
+				return c
+			}
 		}
-		c = unnamed[i] // Redis has told its number since
 	}
-	if is, _ := c.number(false); is != name { // it has another home by now
-		return nil
-	}
-	return c
+	return nil
 }
 
 // askAgain is how soon a client is looked at again whose home cannot be asked for its number yet,
@@ -251,44 +209,10 @@ const askAgain = time.Millisecond
 // findUnnamed is find that waits for the numbers that are not known yet.
 func (b *blockedClients) findUnnamed(ctx context.Context, s *Server, id int64) *common {
 	loopguard.MayWait()
-	for ctx.Err() == nil {
-		if c := b.find(s, id); c != nil {
+	for {
+		known, busy := b.learnNext()
+		if c := b.find(s, id); c != nil || known == nil && !busy || ctx.Err() != nil {
 			return c
-		}
-		b.mu.Lock()
-		var one *common
-		for c := range b.unnamed {
-			one = c
-			break
-		}
-		b.mu.Unlock()
-		if one == nil {
-			return nil
-		}
-		b.awaitName(ctx, one)
-	}
-	return nil
-}
-
-// awaitName waits until a client's number is known, or can not be, or it is not blocked any more.
-func (b *blockedClients) awaitName(ctx context.Context, c *common) {
-	loopguard.MayWait()
-	for ctx.Err() == nil {
-		known, busy := c.pipe.LearnID(false)
-		b.mu.Lock()
-		_, waits := b.unnamed[c]
-		b.mu.Unlock()
-		switch {
-		case !waits:
-			return
-		case c.pipe.Blocks(): // Redis would have unblocked it, and answers nothing else until then
-			b.mu.Lock()
-			delete(b.unnamed, c)
-			b.mu.Unlock()
-			return
-		case known == nil && !busy:
-			b.name(c, false)
-			return
 		}
 		again := time.NewTimer(askAgain)
 		select {
@@ -298,4 +222,16 @@ func (b *blockedClients) awaitName(ctx context.Context, c *common) {
 		}
 		again.Stop()
 	}
+}
+
+// learnNext has Redis asked for the number of a client that is blocked here, if there is one whose
+// number is not known. If something blocks the client at Redis, which answers nothing else until
+// then, Redis itself has unblocked the client.
+func (b *blockedClients) learnNext() (known <-chan struct{}, busy bool) {
+	for _, c := range b.list() {
+		if known, busy = c.learnName(false); (known != nil || busy) && !c.pipe.Blocks() {
+			return known, busy
+		}
+	}
+	return nil, false
 }

@@ -268,14 +268,7 @@ func (w *clientWriter) backlogged() bool {
 	return w.queue.len() > maxBacklog
 }
 
-// settled reports whether nothing is queued, or can be written any more.
-func (w *clientWriter) settled() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.queue.len() == 0 || w.err != nil
-}
-
-// settle returns when it is settled, or over and woken.
+// settle returns when nothing is queued, or can be written any more, or when it is over and woken.
 func (w *clientWriter) settle(over *atomic.Bool) {
 	loopguard.MayWait()
 	w.mu.Lock()

@@ -130,9 +130,6 @@ const settlePatience = time.Second
 // server replaced. The home can still linger then. End must have been called.
 func (p *Pipe) Settle() {
 	loopguard.MayWait()
-	if p.settled() && p.c.out.settled() {
-		return
-	}
 	var over atomic.Bool
 	timer := time.AfterFunc(settlePatience, func() {
 		over.Store(true)
@@ -143,23 +140,12 @@ func (p *Pipe) Settle() {
 	})
 	defer timer.Stop()
 	p.c.mu.Lock()
-	for !over.Load() && !p.settledLocked() {
+	for !over.Load() && !p.c.pending.empty() && p.c.route != gone &&
+		(p.c.inFlight > 0 || p.c.home != nil && !isClosed(p.c.home.ended)) {
 		p.c.room.Wait()
 	}
 	p.c.mu.Unlock()
 	p.c.out.settle(&over)
-}
-
-func (p *Pipe) settled() bool {
-	p.c.mu.Lock()
-	defer p.c.mu.Unlock()
-	return p.settledLocked()
-}
-
-// settledLocked reports whether everything is answered. mu is held.
-func (p *Pipe) settledLocked() bool {
-	return p.c.pending.empty() || p.c.route == gone ||
-		p.c.inFlight == 0 && (p.c.home == nil || isClosed(p.c.home.ended))
 }
 
 // Wait returns when the lane has answered everything, and the home and all goroutines of the Pipe

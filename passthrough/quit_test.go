@@ -33,7 +33,10 @@ func TestQuitLeavesNoSpare(t *testing.T) {
 			if got := c.line(t); got != "+OK" {
 				t.Fatal(got)
 			}
-			testwait.Until(t, "the client has been given it", c.c.out.settled)
+			testwait.Until(t, "the client has been given it", func() bool {
+				unread, _, _ := c.c.out.status()
+				return !unread
+			})
 			c.c.mu.Lock()
 			used := c.c.home
 			c.c.mu.Unlock()

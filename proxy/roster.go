@@ -88,23 +88,28 @@ func (r *roster) list() []*session {
 	return slices.Collect(maps.Keys(r.sessions))
 }
 
-// openEvery is how often homes are opened for clients that stay without.
-const openEvery = 5 * time.Second
+// lookEvery is how often all sessions are looked at.
+const lookEvery = 5 * time.Second
 
-// openHomes calls passthrough.Pipe.OpenOwn for all clients, until ctx ends.
-func (r *roster) openHomes(ctx context.Context) {
+// lookAfter calls look for all sessions, again and again until ctx ends.
+func (r *roster) lookAfter(ctx context.Context, look func(sessions []*session, now time.Time)) {
 	loopguard.MayWait()
-	tick := time.NewTicker(openEvery)
+	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
-			for _, sess := range r.list() {
-				sess.pipe.OpenOwn()
-			}
+		case now := <-tick.C:
+			look(r.list(), now)
 		}
+	}
+}
+
+// openHomes opens homes for clients that stay without: see passthrough.Pipe.OpenOwn.
+func openHomes(sessions []*session, _ time.Time) {
+	for _, sess := range sessions {
+		sess.pipe.OpenOwn()
 	}
 }
 

@@ -142,8 +142,8 @@ func (s *Server) start(sockets bool) {
 		s.pool.ReadIn(loops)
 	}
 	s.following.Go(func() { s.cfg.Upstream.Follow(s.ctx, s.log, s.locks.FailedOver) })
-	s.following.Go(func() { s.endStuck(s.ctx) })
-	s.following.Go(func() { s.openHomes(s.ctx) })
+	s.following.Go(func() { s.lookAfter(s.ctx, endStuck()) })
+	s.following.Go(func() { s.lookAfter(s.ctx, openHomes) })
 }
 
 // Shutdown stops accepting. It closes each connection between two commands, once all requests of

@@ -38,7 +38,7 @@ func (s *Server) ended(sess *session) {
 	c.raw.Close()
 	s.locks.Gone(&c.holder)
 	c.publish()
-	s.remove(sess, func() { s.counters.ended.add(&c.traffic) })
+	s.remove(sess, func() { c.addTo(&s.counters.ended) })
 }
 
 // refuse closes a connection. With tell it says that there are too many. As in Redis, a client with

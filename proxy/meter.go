@@ -61,13 +61,13 @@ type traffic struct {
 	in, out  atomic.Uint64
 }
 
-// add adds the traffic of a session that has ended.
-func (t *traffic) add(ended *traffic) {
+// addTo adds what has been carried so far to a sum.
+func (t *traffic) addTo(sum *Traffic) {
 	for i := range t.commands {
-		t.commands[i].Add(ended.commands[i].Load())
+		sum.Commands[i] += t.commands[i].Load()
 	}
-	t.in.Add(ended.in.Load())
-	t.out.Add(ended.out.Load())
+	sum.BytesIn += t.in.Load()
+	sum.BytesOut += t.out.Load()
 }
 
 // meter counts for one session. A request costs a plain addition: others see it after publish.

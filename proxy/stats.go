@@ -19,13 +19,18 @@ type Stats struct {
 	Accepted uint64 // connections
 	Rejected uint64 // connections, since there were --max-clients already
 	Panics   uint64 // that have disconnected a client, and ended nothing else
-	Commands [maxKinds]uint64
-	BytesIn  uint64 // from clients, without TLS and PROXY headers
-	BytesOut uint64 // to clients, likewise
 
+	Traffic
 	UpstreamStats
 
 	Locks lockcmd.Stats
+}
+
+// Traffic is what sessions have carried.
+type Traffic struct {
+	Commands [maxKinds]uint64
+	BytesIn  uint64 // from clients, without TLS and PROXY headers
+	BytesOut uint64 // to clients, likewise
 }
 
 // EmbeddedUpstream stands for the address of an in-memory store in this process.
@@ -52,16 +57,7 @@ type counters struct {
 	down     atomic.Bool // the last connect has failed
 	panics   atomic.Uint64
 	tooLate  atomic.Uint64 // clients that sent commands as their connections ended
-	ended    traffic       // of the sessions that have ended
-}
-
-// addTo adds what the traffic's session has carried.
-func (t *traffic) addTo(st *Stats) {
-	for i := range t.commands {
-		st.Commands[i] += t.commands[i].Load()
-	}
-	st.BytesIn += t.in.Load()
-	st.BytesOut += t.out.Load()
+	ended    Traffic       // guarded by roster.mu; of the sessions that have ended
 }
 
 // connected counts a connect to the upstream.
@@ -98,9 +94,9 @@ func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.Draining, st.Clients = s.state >= serverUnready, len(s.sessions)
-	s.counters.ended.addTo(&st)
+	st.Traffic = s.counters.ended
 	for sess := range s.sessions {
-		sess.client.addTo(&st)
+		sess.client.addTo(&st.Traffic)
 	}
 	return st
 }

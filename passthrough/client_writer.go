@@ -137,24 +137,6 @@ func (w *clientWriter) failLocked(err error) {
 	w.room.Broadcast()
 }
 
-// write writes all of b, for drain. It waits.
-func (w *clientWriter) write(b []byte) error {
-	if w.socket != nil {
-		n, err := w.socket.TryWrite(b)
-		if err != nil {
-			return err
-		}
-		w.onWritten(n)
-		b = b[n:]
-	}
-	if len(b) == 0 {
-		return nil
-	}
-	loopguard.MayWait()
-	_, err := w.conn.Write(b) // waits; conn counts what is written to it
-	return err
-}
-
 // drain empties the queue.
 func (w *clientWriter) drain() {
 	loopguard.MayWait()
@@ -171,8 +153,11 @@ func (w *clientWriter) drain() {
 		case piece == nil:
 			w.room.Wait() // for the end of a spill
 		}
+		if len(piece) == 0 {
+			continue
+		}
 		w.mu.Unlock()
-		err := w.write(piece)
+		_, err := w.conn.Write(piece) // waits; conn counts what is written to it
 		w.mu.Lock()
 		if err != nil {
 			w.failLocked(err)

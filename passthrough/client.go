@@ -1,11 +1,8 @@
 package passthrough
 
 import (
-	"math"
 	"sync"
 	"sync/atomic"
-
-	"lockproxy/internal/commands"
 )
 
 // client is what a session, its home and its lane know of one client: the replies that it is owed,
@@ -33,6 +30,16 @@ type client struct {
 	within    bool         // guarded by mu; the client has got only a part of a reply
 	pushes    []byte       // guarded by mu; wait for the end of that reply
 }
+
+// Ending says when a session's connections end: see End.
+type Ending uint8
+
+const (
+	notEnding    Ending = iota // the session does not end
+	WhenAnswered               // the client is closed once nothing is owed to it
+	ClientGone                 // the client has closed: an end of the upstream is no loss
+	AtOnce                     // nothing
+)
 
 // waits says that Route waits, until end is called.
 func (c *client) waits() (end func()) {
@@ -110,28 +117,26 @@ func (c *client) expectOnLane(e pendingReply) {
 	c.writes = max(c.writes, Elsewhere)
 }
 
-// expectLocked adds what the client is owed by its home. On a lost one it answers. mu is held.
-func (c *client) expectLocked(e pendingReply) {
-	c.pending.push(e)
-	if e.Effect == commands.Quit {
-		c.end = max(c.end, WhenAnswered)
+// deliverFromLane gives the client its replies at the front of data, at most limit. It returns how
+// many bytes and whole replies these were. It never waits for the client.
+func (c *client) deliverFromLane(r *demux, data []byte, limit int) (n, replies int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.route == gone {
+		n, replies, err = r.skip(data, limit)
+		c.inFlight -= replies
+		return n, replies, err
 	}
-	switch {
-	case c.route == gone:
-		c.loseUpstream(c.lost)
-	// without it, what follows may mean something else
-	case c.route == dropped && e.Effect != commands.NoEffect:
-		text, awaited := c.loseUpstream(c.neverSent())
-		if !awaited {
-			c.end = max(c.end, WhenAnswered)
-		}
-		c.sendLocked(text)
-	case c.route == dropped:
-		text, _ := c.failNext(nil, math.MaxInt, math.MaxInt, c.neverSent())
-		c.sendLocked(text)
-	default:
-		c.needsHome.large = max(0, c.needsHome.large-e.replies())
+	n, replies, err = r.cut(&c.pending, data, limit)
+	c.inFlight -= replies
+	if r.size > largeReply {
+		c.needsHome.large = largeFor
 	}
+	c.within = r.within()
+	c.sendLocked(r.out...)
+	r.forget()
+	c.room.Broadcast()
+	return n, replies, err
 }
 
 // sendLocked gives the client pieces and, between two replies, the pushes that had to wait. It

@@ -124,8 +124,7 @@ var errSetUp = errors.New("the upstream sent a reply that does not fit the setup
 // It returns how many bytes it has cut, and how many replies ended there. Adjacent pieces for the
 // client become one. After an error, out has the replies before the one that is wrong, and nothing
 // that this call has found of that one. The client's mu is held.
-func (d *demux) cut(c *client, data []byte, limit int) (at, replies int, err error) {
-	q := &c.pending
+func (d *demux) cut(q *pendingQueue, data []byte, limit int) (at, replies int, err error) {
 	d.out = d.out[:0]
 	from := 0 // data[from:at] goes to the client
 	cut := func(to int) {

@@ -232,7 +232,7 @@ func (c *client) mustLogIn() bool {
 // loop it reports false if it would have to wait. mu is held, but not while it waits.
 func (p *Pipe) judgeAgainLocked(it *eventloop.Iteration) (done bool) {
 	switch {
-	case !p.leaveLaneLocked(it):
+	case !p.lanes.leaveLaneLocked(it):
 		return false
 	case p.c.pending.own():
 		p.c.doubt.Store(0) // Redis has judged that login

@@ -175,6 +175,6 @@ func (p *Pipe) Wait() {
 	if lane != nil {
 		p.c.pool.leave(lane)
 	}
-	p.c.pool.cancelAlone(&p.lanes)
+	p.c.pool.cancelAlone(&p.lanes.alone)
 	p.c.out.wait()
 }

@@ -11,7 +11,6 @@ import (
 	"lockproxy/internal/loopguard"
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/panics"
-	"lockproxy/internal/upstream"
 )
 
 // home is the receiving side of a session's own upstream connection.
@@ -90,7 +89,7 @@ func (h *home) deliver(data []byte) (rest []byte, err error) {
 		}
 		return data, err
 	}
-	n, replies, err := r.cut(h.c, data, math.MaxInt)
+	n, replies, err := r.cut(&h.c.pending, data, math.MaxInt)
 	switch {
 	case err == errUnasked && data[n] == '-': // as directly: the client is told, and closed
 		r.out = append(r.out, data[n:])
@@ -205,7 +204,6 @@ func (h *home) reportLoss(err error) {
 		c.breakOff(fault)
 		return
 	}
-	lost := &upstream.Error{Addr: c.pool.Upstream.Addr, Sent: true, Err: err}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	asksFirst := c.home == h && c.route == byHome && c.pending.relaysOnly() &&
@@ -213,7 +211,7 @@ func (h *home) reportLoss(err error) {
 	if asksFirst && h.closedAlone(ended) {
 		// Redis answers none of these if it closes the client. Requests that were sent meanwhile are
 		// lost too.
-		c.closeLocked(lost)
+		c.closeLocked(c.mayHaveRun(err))
 		return
 	}
 	onLane := c.route == byLane
@@ -224,7 +222,7 @@ func (h *home) reportLoss(err error) {
 	switch {
 	case c.home != h, c.route == gone: // closeIdle has closed it, or the session has ended
 	case !onLane && (err == errUnasked || err == errSetUp || h.said == oneError):
-		c.closeLocked(lost)
+		c.closeLocked(c.mayHaveRun(err))
 	case c.end >= WhenAnswered && onLane:
 		c.home = nil // the client still gets the lane's replies
 	case onLane && h.isSpareLocked():
@@ -239,7 +237,7 @@ func (h *home) reportLoss(err error) {
 		c.home, c.writes = nil, Unknown
 		if !onLane {
 			c.setRoute(dropped)
-			text, _ := c.failNext(nil, math.MaxInt, math.MaxInt, lost)
+			text, _ := c.failNext(nil, math.MaxInt, math.MaxInt, c.mayHaveRun(err))
 			c.sendLocked(text)
 			c.room.Broadcast()
 		}
@@ -286,4 +284,28 @@ func (c *client) closeLocked(err error) {
 	c.loseUpstream(err)
 	c.out.finish()
 	c.room.Broadcast()
+}
+
+// closeHomeLocked closes the sending side of the home. mu is held.
+func (c *client) closeHomeLocked() {
+	if c.home == nil || c.home.phase == closing {
+		return
+	}
+	c.home.becomes(closing) // a second close could fail while replies are left to read
+	c.home.Conn.SetReadDeadline(time.Now().Add(Linger))
+	if half, ok := c.home.Conn.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
+		c.home.Conn.Close()
+	}
+	c.home.Reg.Wake() // a goroutine must read it: the loop knows no deadline
+}
+
+// numberedLocked notes the home's number, unless that is known. mu is held.
+func (h *home) numberedLocked(n int64) {
+	if h.id == 0 {
+		h.id = n
+	}
+	if h.asked != nil {
+		close(h.asked)
+		h.asked = nil
+	}
 }

@@ -300,16 +300,3 @@ func (s *homeSide) closeIdle() {
 		s.idleTimer.Reset(s.c.pool.homeIdle())
 	}
 }
-
-// closeHomeLocked closes the sending side of the home. mu is held.
-func (c *client) closeHomeLocked() {
-	if c.home == nil || c.home.phase == closing {
-		return
-	}
-	c.home.becomes(closing) // a second close could fail while replies are left to read
-	c.home.Conn.SetReadDeadline(time.Now().Add(Linger))
-	if half, ok := c.home.Conn.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
-		c.home.Conn.Close()
-	}
-	c.home.Reg.Wake() // a goroutine must read it: the loop knows no deadline
-}

@@ -66,38 +66,6 @@ const (
 
 var resetRequest = resp.AppendCommand(nil, "RESET")
 
-// judgeLocked puts a login to a judge, if one can hear it and lanes serve the client then. Otherwise
-// the login must go by the home. In an event loop err is ErrWaits while the client is owed
-// something. mu is held.
-func (p *Pipe) judgeLocked(r *Request, it *eventloop.Iteration) (asked bool, err error) {
-	c := &p.c
-	switch {
-	case it != nil && !c.pending.empty():
-		return false, ErrWaits
-	case c.home != nil, !c.pending.empty(), c.pending.fresh, c.pending.Has(unlikeNew), c.within,
-		c.needsHome.any(), c.end != notEnding, c.route != byLane && c.route != byHome,
-		len(r.Raw) > maxPlea, !c.pool.sharing.allowed(), c.pool.Upstream.IsCluster(),
-		!c.pool.hasLanes(loginOf(r.after(c.pending.Identity))):
-		return false, nil
-	}
-	if !c.pool.hear(plea{c, slices.Clone(r.Raw)}) {
-		return false, nil
-	}
-	e := r.entry()
-	e.judged = true
-	c.setRoute(byLane)
-	c.pending.push(e)
-	c.inFlight++ // no write: what Writes says stays
-	p.homes.judgedAt, p.homes.refused = monotonic.Now(), false
-	return true, nil
-}
-
-// loginOf is an identity without what has nothing to do with its login.
-func loginOf(id upstream.Identity) upstream.Identity {
-	id.DB, id.Proto = 0, 0
-	return id
-}
-
 // hasLanes reports whether there are lanes of a login.
 func (p *Pool) hasLanes(login upstream.Identity) bool {
 	p.mu.Lock()

@@ -5,13 +5,12 @@ package passthrough
 import (
 	"context"
 	"errors"
-	"math"
 	"runtime"
-	"sync/atomic"
 	"time"
 
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/loopguard"
+	"lockproxy/internal/monotonic"
 	"lockproxy/internal/upstream"
 )
 
@@ -32,11 +31,10 @@ const (
 // laneSide is a session's way to lanes.
 type laneSide struct {
 	c       *client
-	lane    *lane       // nil for none; the session writes it with mu held, and reads it without
-	added   bool        // the lane may hold requests of the session that were not sent
-	scripts bool        // the client has run scripts
-	aloneIn poolKey     // the key that alone is about; written before alone
-	alone   atomic.Bool // no other session asks for a lane of that key
+	lane    *lane // nil for none; the session writes it with mu held, and reads it without
+	added   bool  // the lane may hold requests of the session that were not sent
+	scripts bool  // the client has run scripts
+	alone   alone
 }
 
 // laneChoice says by which lane a request can go.
@@ -150,7 +148,7 @@ func (s *laneSide) join(to laneChoice) (opening *opening, homeless bool) {
 	where := s.c.where
 	where.home, where.apart = s.c.home != nil, to.apart
 	s.c.mu.Unlock()
-	l, question, opening := s.c.pool.join(s, to.kind, &where)
+	l, question, opening := s.c.pool.join(&s.alone, to.kind, &where)
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	switch {
@@ -165,6 +163,19 @@ func (s *laneSide) join(to laneChoice) (opening *opening, homeless bool) {
 	return opening, !where.home
 }
 
+// askWhereLocked asks the home which server it leads to, unless it has just been asked. mu is held.
+func (c *client) askWhereLocked(question []byte) {
+	w := &c.where
+	if w.asking || w.askedAt != 0 && monotonic.Since(w.askedAt) < refusalPause {
+		return
+	}
+	took := func(raw []byte) {
+		w.asking, w.askedAt = false, monotonic.Now()
+		w.server.Learn(raw)
+	}
+	w.asking = c.asideLocked(pendingReply{kind: internal, took: took}, question)
+}
+
 // goesByLocked records where a session without a home goes. mu is held.
 func (c *client) goesByLocked(l *lane) {
 	if same, known := c.where.lanes(l); !same || !known {
@@ -174,10 +185,10 @@ func (c *client) goesByLocked(l *lane) {
 }
 
 // leaveLaneLocked is leaveLane with mu held, but not while it waits.
-func (p *Pipe) leaveLaneLocked(it *eventloop.Iteration) (left bool) {
-	p.c.mu.Unlock()
-	defer p.c.mu.Lock()
-	return p.lanes.leaveLane(it)
+func (s *laneSide) leaveLaneLocked(it *eventloop.Iteration) (left bool) {
+	s.c.mu.Unlock()
+	defer s.c.mu.Lock()
+	return s.leaveLane(it)
 }
 
 // leaveLane waits for all replies of the lane, and leaves it. In an event loop it reports false if it
@@ -196,15 +207,11 @@ func (s *laneSide) leaveLane(it *eventloop.Iteration) (left bool) {
 	}
 	s.lane = nil
 	s.c.mu.Unlock()
-	if l == nil { // a judge may have owed something
-		return true
-	}
-	if s.c.pool.laneBroke(l) {
+	if l != nil && s.c.pool.leave(l) { // without a lane, a judge may have owed something
 		s.c.mu.Lock()
 		s.c.writes = Unknown
 		s.c.mu.Unlock()
 	}
-	s.c.pool.leave(l)
 	return true
 }
 
@@ -254,58 +261,4 @@ func (s *laneSide) flushLocked() {
 		s.lane.Flush()
 		s.c.mu.Lock()
 	}
-}
-
-// deliverFromLane gives the client its replies at the front of data, at most limit. It returns how
-// many bytes and whole replies these were. It never waits for the client.
-func (c *client) deliverFromLane(r *demux, data []byte, limit int) (n, replies int, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.route == gone {
-		n, replies, err = r.skip(data, limit)
-		c.inFlight -= replies
-		return n, replies, err
-	}
-	n, replies, err = r.cut(c, data, limit)
-	c.inFlight -= replies
-	if r.size > largeReply {
-		c.needsHome.large = largeFor
-	}
-	c.within = r.within()
-	c.sendLocked(r.out...)
-	r.forget()
-	c.room.Broadcast()
-	return n, replies, err
-}
-
-// laneLost answers requests whose lane has ended: first those that may have run, then those that
-// were never sent. The session goes on, unless the client has got only a part of a reply, or they
-// are too many.
-func (c *client) laneLost(err error, mayHaveRun, unsent int, withinReply bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.laneLostLocked(err, mayHaveRun, unsent, withinReply)
-}
-
-// laneLostLocked is laneLost with mu held.
-func (c *client) laneLostLocked(err error, mayHaveRun, unsent int, withinReply bool) {
-	c.inFlight -= mayHaveRun + unsent
-	if c.route == gone {
-		return
-	}
-	if mayHaveRun+unsent > maxLost {
-		c.homeLostLocked(err, withinReply)
-		return
-	}
-	lost := &upstream.Error{Addr: c.pool.Upstream.Addr, Sent: true, Err: err}
-	text, _ := c.failNext(nil, mayHaveRun, math.MaxInt, lost)
-	text, _ = c.failNext(text, unsent, math.MaxInt, &upstream.Error{Addr: lost.Addr, Err: err})
-	if withinReply {
-		c.loseUpstream(lost)
-		c.out.conn.Close()
-		text = nil
-	}
-	c.within = false
-	c.sendLocked(text)
-	c.room.Broadcast()
 }

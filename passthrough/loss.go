@@ -3,6 +3,7 @@ package passthrough
 // Requests whose connection was lost are answered here.
 
 import (
+	"errors"
 	"math"
 	"time"
 
@@ -11,6 +12,9 @@ import (
 	"lockproxy/internal/panics"
 	"lockproxy/internal/upstream"
 )
+
+// ErrClosed is the outcome of requests when the proxy has closed the Pipe.
+var ErrClosed = errors.New("connection closed")
 
 // neverSent is the outcome of a request after the loss. mu is held.
 func (c *client) neverSent() error {
@@ -21,6 +25,35 @@ func (c *client) neverSent() error {
 		return &upstream.Error{Addr: c.pool.Upstream.Addr, Err: errClosedByUpstream}
 	}
 	return c.lost
+}
+
+// mayHaveRun is the outcome of a request that was sent, and is lost because of err.
+func (c *client) mayHaveRun(err error) *upstream.Error {
+	return &upstream.Error{Addr: c.pool.Upstream.Addr, Sent: true, Err: err}
+}
+
+// expectLocked adds what the client is owed by its home. On a lost one it answers. mu is held.
+func (c *client) expectLocked(e pendingReply) {
+	c.pending.push(e)
+	if e.Effect == commands.Quit {
+		c.end = max(c.end, WhenAnswered)
+	}
+	switch {
+	case c.route == gone:
+		c.loseUpstream(c.lost)
+	// without it, what follows may mean something else
+	case c.route == dropped && e.Effect != commands.NoEffect:
+		text, awaited := c.loseUpstream(c.neverSent())
+		if !awaited {
+			c.end = max(c.end, WhenAnswered)
+		}
+		c.sendLocked(text)
+	case c.route == dropped:
+		text, _ := c.failNext(nil, math.MaxInt, math.MaxInt, c.neverSent())
+		c.sendLocked(text)
+	default:
+		c.needsHome.large = max(0, c.needsHome.large-e.replies())
+	}
 }
 
 // homeLostLocked answers what is still owed after the home has ended, or a lane that owes more than
@@ -36,8 +69,7 @@ func (c *client) homeLostLocked(err error, withinReply bool) {
 			c.out.finish()
 		}
 	} else {
-		text, awaited := c.loseUpstream(&upstream.Error{Addr: c.pool.Upstream.Addr, Sent: true,
-			Err: err})
+		text, awaited := c.loseUpstream(c.mayHaveRun(err))
 		if withinReply {
 			text = nil
 		}
@@ -47,6 +79,38 @@ func (c *client) homeLostLocked(err error, withinReply bool) {
 		}
 		c.sendLocked(text)
 	}
+	c.room.Broadcast()
+}
+
+// laneLost answers requests whose lane has ended: first those that may have run, then those that
+// were never sent. The session goes on, unless the client has got only a part of a reply, or they
+// are too many.
+func (c *client) laneLost(err error, mayHaveRun, unsent int, withinReply bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.laneLostLocked(err, mayHaveRun, unsent, withinReply)
+}
+
+// laneLostLocked is laneLost with mu held.
+func (c *client) laneLostLocked(err error, mayHaveRun, unsent int, withinReply bool) {
+	c.inFlight -= mayHaveRun + unsent
+	if c.route == gone {
+		return
+	}
+	if mayHaveRun+unsent > maxLost {
+		c.homeLostLocked(err, withinReply)
+		return
+	}
+	lost := c.mayHaveRun(err)
+	text, _ := c.failNext(nil, mayHaveRun, math.MaxInt, lost)
+	text, _ = c.failNext(text, unsent, math.MaxInt, &upstream.Error{Addr: lost.Addr, Err: err})
+	if withinReply {
+		c.loseUpstream(lost)
+		c.out.conn.Close()
+		text = nil
+	}
+	c.within = false
+	c.sendLocked(text)
 	c.room.Broadcast()
 }
 

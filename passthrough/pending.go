@@ -8,54 +8,6 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// pendingReply is one reply, or several alike, that the client is owed.
-type pendingReply struct {
-	Expect
-	count  int       // missing replies, 0 is 1; consecutive plain requests share an entry
-	local  []byte    // the proxy's reply, for kinds overridden and local
-	kind   replyKind // what happens to Redis's reply
-	answer *Answer   // for kinds internal and barrier
-	setsUp bool      // for kind discarded: if the reply is neither OK nor an error, it is another's
-	// for kind internal without an answer, which no session waits for: it is given Redis's reply,
-	// and must neither wait nor keep it
-	took func(raw []byte)
-}
-
-type replyKind uint8
-
-const (
-	relayed    replyKind = iota // to the client
-	internal                    // to answer
-	discarded                   // nowhere
-	overridden                  // discarded; local goes to the client
-	local                       // Redis sends none; local goes to the client
-	// Redis sends none; answer is done once everything before it is answered
-	barrier
-)
-
-// replies is how many replies are missing.
-func (e *pendingReply) replies() int { return max(1, e.count) }
-
-// awaitsReply reports whether Redis will reply.
-func (e *pendingReply) awaitsReply() bool { return e.kind < local }
-
-// call is the call that this is the reply to; nil for other requests.
-func (e *pendingReply) call() *Call {
-	if e.answer == nil {
-		return nil
-	}
-	return e.answer.call
-}
-
-// isPlain reports whether e is as others are that share an entry.
-func (e *pendingReply) isPlain() bool {
-	return e.Effect == commands.NoEffect && e.kind == relayed && e.Replied == nil && !e.Blocks &&
-		e.shows == nil
-}
-
-// unseen reports whether the client gets nothing for it.
-func (e *pendingReply) unseen() bool { return e.kind == internal || e.kind == discarded }
-
 // pendingQueue is what one client is owed, in the order of its requests, and the state of its home.
 // It is pure: no I/O, no clock, no lock.
 type pendingQueue struct {

@@ -2,13 +2,14 @@ package passthrough
 
 import (
 	"context"
-	"errors"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/loopguard"
+	"lockproxy/internal/monotonic"
 	"lockproxy/internal/socket"
 )
 
@@ -23,9 +24,6 @@ const (
 	// maxCall bounds a reply to the proxy's own request, bytes.
 	maxCall = 64 << 20
 )
-
-// ErrClosed is the outcome of requests when the proxy has closed the Pipe.
-var ErrClosed = errors.New("connection closed")
 
 // Pipe is one session's way to Redis. Only the reader of the client may call its methods (the
 // session's goroutine, or the event loop in its place), except Push, State, OpenOwn, and End with
@@ -45,16 +43,6 @@ type Pipe struct {
 	// Waiter is told of the answers to what an event loop asks. Set it before the first request.
 	Waiter Waiter
 }
-
-// Ending says when a session's connections end: see End.
-type Ending uint8
-
-const (
-	notEnding    Ending = iota // the session does not end
-	WhenAnswered               // the client is closed once nothing is owed to it
-	ClientGone                 // the client has closed: an end of the upstream is no loss
-	AtOnce                     // nothing
-)
 
 // NewPipe returns a Pipe for client, without connections. direct is client's socket, or nil if it
 // has none. encode makes the reply to a request that was lost with a
@@ -101,28 +89,6 @@ func (p *Pipe) Enter(ctx context.Context) {
 // enterFailure is for how long a failure to open the first home counts for requests.
 const enterFailure = time.Second
 
-// Way says how a request can go.
-type Way uint8
-
-const (
-	Home    Way = iota // by the home
-	Shared             // by a lane
-	Scripts            // by a lane for clients that run scripts, which can take long
-	NewHome            // by the home; if none is open, by one on which nothing was sent before
-	// by a connection that only takes what clients say when they connect, if this one has no home, there
-	// are many, and it is one Redis; otherwise by the home
-	Greets
-	// Apart is Shared also for a client with CLIENT TRACKING, if a lane can be had and the home owes
-	// nothing: what the proxy itself reads for the client is not tracked.
-	Apart
-	// for Send: a login, by a judge if that is possible, otherwise by the home
-	Login
-)
-
-// ErrWaits is the outcome of what would have to wait in an event loop. Nothing was done: the
-// session's goroutine must do it.
-var ErrWaits = errors.New("this has to wait")
-
 // Route chooses the route of the requests until the next Flush, and opens a home if necessary. The
 // error is an *upstream.Error with Sent false, an *upstream.Refused or a LoginError. Until Flush, Route returns
 // the same error again, so that several requests do not each wait for a dead address.
@@ -153,6 +119,32 @@ func (p *Pipe) Send(ctx context.Context, r Request, it *eventloop.Iteration) err
 	return err
 }
 
+// judgeLocked puts a login to a judge, if one can hear it and lanes serve the client then. Otherwise
+// the login must go by the home. In an event loop err is ErrWaits while the client is owed
+// something. mu is held.
+func (p *Pipe) judgeLocked(r *Request, it *eventloop.Iteration) (asked bool, err error) {
+	c := &p.c
+	switch {
+	case it != nil && !c.pending.empty():
+		return false, ErrWaits
+	case c.home != nil, !c.pending.empty(), c.pending.fresh, c.pending.Has(unlikeNew), c.within,
+		c.needsHome.any(), c.end != notEnding, c.route != byLane && c.route != byHome,
+		len(r.Raw) > maxPlea, !c.pool.sharing.allowed(), c.pool.Upstream.IsCluster(),
+		!c.pool.hasLanes(loginOf(r.after(c.pending.Identity))):
+		return false, nil
+	}
+	if !c.pool.hear(plea{c, slices.Clone(r.Raw)}) {
+		return false, nil
+	}
+	e := r.entry()
+	e.judged = true
+	c.setRoute(byLane)
+	c.pending.push(e)
+	c.inFlight++ // no write: what Writes says stays
+	p.homes.judgedAt, p.homes.refused = monotonic.Now(), false
+	return true, nil
+}
+
 // decision is what Route does next.
 type decision uint8
 
@@ -170,7 +162,7 @@ func (p *Pipe) routeLocked(ctx context.Context, r *Request, it *eventloop.Iterat
 	if p.c.mustLogIn() && !p.judgeAgainLocked(it) {
 		return ErrWaits
 	}
-	if p.c.route == byLane && p.c.pending.effects > 0 && !p.leaveLaneLocked(it) {
+	if p.c.route == byLane && p.c.pending.effects > 0 && !p.lanes.leaveLaneLocked(it) {
 		return ErrWaits // the reply to a greeting says which lane is next
 	}
 	if !p.failedUntil.IsZero() && time.Now().After(p.failedUntil) {

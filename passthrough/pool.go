@@ -99,8 +99,14 @@ type poolKey struct {
 // laneGroup is the lanes of one poolKey.
 type laneGroup struct {
 	lanes   []*lane
-	opening *opening  // of another lane; nil for none
-	alone   *laneSide // the only session that has asked for a lane; nil for none, or several
+	opening *opening // of another lane; nil for none
+	alone   *alone   // the only session that has asked for a lane; nil for none, or several
+}
+
+// alone says of one session whether no other asks for a lane of a key.
+type alone struct {
+	key poolKey // written before is
+	is  atomic.Bool
 }
 
 // opening is an attempt to open a lane.
@@ -144,10 +150,10 @@ func (p *Pool) Suspend(suspended bool, timeout time.Duration) {
 // The lane leads to the same server as the session's home, which must be asked question if that is
 // not known yet. A session without a home goes where it went before, if it still can.
 func (p *Pool) join(
-	s *laneSide, key poolKey, at *whereabouts,
+	s *alone, key poolKey, at *whereabouts,
 ) (l *lane, question []byte, opening *opening) {
 	served := at.home && !at.apart || key.Scripts // as well without a lane
-	if served && s.alone.Load() && s.aloneIn == key {
+	if served && s.is.Load() && s.key == key {
 		return nil, nil, nil
 	}
 	p.lookForOwn(key.Identity)
@@ -182,8 +188,8 @@ func (p *Pool) join(
 	case group.opening != nil:
 	case served && len(group.lanes) == 0 && group.alone == nil &&
 		!p.Upstream.LearnsByLogin():
-		group.alone, s.aloneIn = s, key
-		s.alone.Store(true)
+		group.alone, s.key = s, key
+		s.is.Store(true)
 		return nil, nil, nil
 	default:
 		p.startOpenLocked(key, group)
@@ -195,19 +201,19 @@ func (p *Pool) join(
 }
 
 // cancelAlone records that a session does not ask for a lane any more.
-func (p *Pool) cancelAlone(s *laneSide) {
-	if s.alone.Load() {
+func (p *Pool) cancelAlone(s *alone) {
+	if s.is.Load() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.cancelAloneLocked(s)
 	}
 }
 
-func (p *Pool) cancelAloneLocked(s *laneSide) {
-	if s.alone.Swap(false) {
-		group := p.groups[s.aloneIn]
+func (p *Pool) cancelAloneLocked(s *alone) {
+	if s.is.Swap(false) {
+		group := p.groups[s.key]
 		group.alone = nil
-		p.dropEmptyLocked(s.aloneIn, group)
+		p.dropEmptyLocked(s.key, group)
 	}
 }
 
@@ -236,7 +242,7 @@ func (p *Pool) startOpenLocked(key poolKey, group *laneGroup) {
 	}
 	if s := group.alone; s != nil {
 		group.alone = nil
-		s.alone.Store(false) // it asks again, and finds the lane
+		s.is.Store(false) // it asks again, and finds the lane
 	}
 	group.opening = &opening{ended: make(chan struct{})}
 	// Ends within DialTimeout, or at once when Close is called, which waits for it.
@@ -314,24 +320,28 @@ func (p *Pool) remove(l *lane) {
 	}
 }
 
-// leave records that a session does not use its lane any more. A lane without sessions is kept for
-// a while, if there are not too many.
-func (p *Pool) leave(l *lane) {
+// leave records that a session does not use its lane any more, and reports whether that has ended
+// without the pool closing it. A lane without sessions is kept for a while, if there are not too
+// many.
+func (p *Pool) leave(l *lane) (broke bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.leaves++
 	l.users--
 	l.leftAt = p.leaves
-	if l.users > 0 || l.lost() {
-		return
+	ended := l.lost()
+	broke = ended && !l.unwanted
+	if l.users > 0 || ended {
+		return broke
 	}
 	if !l.retired.Load() {
 		var idle int
 		if l, idle = p.longestIdleLocked(); idle <= maxIdleLanes {
-			return
+			return broke
 		}
 	}
 	p.closeLocked(l)
+	return broke
 }
 
 // closeLocked closes a lane that has no session. mu is held.
@@ -358,13 +368,6 @@ func (p *Pool) longestIdleLocked() (longest *lane, idle int) {
 	return longest, idle
 }
 
-// laneBroke reports whether a lane's connection has ended without the pool closing it.
-func (p *Pool) laneBroke(l *lane) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return l.lost() && !l.unwanted
-}
-
 // Close ends all lanes, and returns when they have ended.
 func (p *Pool) Close() {
 	loopguard.MayWait()
@@ -383,4 +386,14 @@ func (p *Pool) Close() {
 	p.judges.close()
 	p.door.close()
 	p.goroutines.Wait()
+}
+
+// patience is for how long a client waits for what takes a new connection to Redis, if it can do
+// without. A server that is silent keeps nobody longer.
+func (p *Pool) patience() time.Duration { return maxSilence + p.opening.get() }
+
+// loginOf is an identity without what has nothing to do with its login.
+func loginOf(id upstream.Identity) upstream.Identity {
+	id.DB, id.Proto = 0, 0
+	return id
 }

@@ -9,29 +9,6 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// Request is sent by Relay: one request, a piece of one, or several that have no Effect.
-type Request struct {
-	Raw []byte
-	N   int // how many requests Raw holds; 0 is one
-	Way Way // for Route: Relay goes where that has decided
-	Expect
-	Piece       Piece
-	Instead     []byte // the client gets this in place of the reply, unless it is nil
-	Discarded   bool   // the client gets no reply
-	SyncsWrites bool   // it makes Redis count the writes sent Elsewhere for the home: see Writes
-}
-
-// Piece says which part of a request Raw is. Pieces go only by the home.
-type Piece uint8
-
-const (
-	Whole Piece = iota
-	First
-	Further
-	Last
-	Broken // none: the rest is invalid. Nothing may be sent after it
-)
-
 // Relay sends a request, and its reply back to the client. The session calls Route before,
 // and Flush after the last request. If Route failed for the First piece, the others are dropped. In
 // an event loop it reports false, and does nothing, if it would have to wait.
@@ -173,6 +150,41 @@ func (p *Pipe) Ask(c *Call, it *eventloop.Iteration) *Answer {
 	return a
 }
 
+// LearnID asks for the home's number, unless it is known, and asked for already. known is closed
+// once it is, or can not be; it is nil where there is nothing to ask for, or nothing can be asked
+// now: then busy is true. inTurn says that the session asks, behind what it has asked before, and
+// that Awaiting or Flush sends it.
+func (p *Pipe) LearnID(inTurn bool) (known <-chan struct{}, busy bool) {
+	c := &p.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.home
+	switch {
+	case c.idLocked() != 0:
+		return nil, false
+	case h.asked != nil:
+		return h.asked, false
+	}
+	asked := make(chan struct{})
+	h.asked = asked
+	e := pendingReply{kind: discarded, Expect: Expect{Replied: func(head resp.Head) {
+		n, ok := resp.ParseInt(head.Line)
+		if !ok || head.Type != ':' {
+			n = unknowable
+		}
+		h.numberedLocked(n)
+	}}}
+	switch {
+	case c.asideLocked(e, clientIDRequest):
+	case inTurn && c.route == byHome && !c.pending.fresh && !c.needsHome.open:
+		p.enqueueLocked(e, clientIDRequest, nil)
+	default:
+		h.asked = nil
+		return nil, true
+	}
+	return asked, false
+}
+
 // Barrier returns an Answer that is done when everything before it has been answered. The route is
 // the same until then.
 func (p *Pipe) Barrier() *Answer {
@@ -185,6 +197,21 @@ func (p *Pipe) Barrier() *Answer {
 		p.c.pending.push(pendingReply{kind: barrier, answer: a})
 	}
 	return a
+}
+
+// KeepAlive keeps Redis from taking the client for idle (its `timeout`), by a request that each
+// client may send that takes locks. A client with anything under way is not idle.
+func (p *Pipe) KeepAlive() {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	if !p.c.canAskLocked() {
+		return
+	}
+	if many, ok := p.c.home.Conn.(interface{ KeepAlive([]byte) }); ok { // a cluster's, to each node
+		many.KeepAlive(timeRequest)
+		return
+	}
+	p.c.asideLocked(pendingReply{kind: discarded}, timeRequest)
 }
 
 // AwaitsApart reports whether requests can go Apart only once what the home owes has come.
@@ -235,3 +262,8 @@ func (p *Pipe) Push(text []byte) (ok bool) {
 	defer p.c.mu.Unlock()
 	return p.c.pushLocked(text)
 }
+
+var (
+	timeRequest     = resp.AppendCommand(nil, "TIME")
+	clientIDRequest = resp.AppendCommand(nil, "CLIENT", "ID")
+)

@@ -28,10 +28,6 @@ func (d *distance) took(t time.Duration) {
 	}
 }
 
-// patience is for how long a client waits for what takes a new connection to Redis, if it can do
-// without. A server that is silent keeps nobody longer.
-func (p *Pool) patience() time.Duration { return maxSilence + p.opening.get() }
-
 // silence is since when a lane's answers have been due.
 type silence struct {
 	distance *distance

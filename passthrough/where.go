@@ -37,19 +37,6 @@ func (w *whereabouts) lanes(l *lane) (same, known bool) {
 	return same && (l.server.Question() != nil || l.term == w.term), known
 }
 
-// askWhereLocked asks the home which server it leads to, unless it has just been asked. mu is held.
-func (c *client) askWhereLocked(question []byte) {
-	w := &c.where
-	if w.asking || w.askedAt != 0 && monotonic.Since(w.askedAt) < refusalPause {
-		return
-	}
-	took := func(raw []byte) {
-		w.asking, w.askedAt = false, monotonic.Now()
-		w.server.Learn(raw)
-	}
-	w.asking = c.asideLocked(pendingReply{kind: internal, took: took}, question)
-}
-
 // lookEvery is how often a new connection is opened, at most, to see where it leads.
 const lookEvery = time.Second
 

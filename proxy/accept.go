@@ -31,16 +31,6 @@ func (s *Server) accept(conn redcon.Conn) bool {
 	return false
 }
 
-// ended releases what a session holds, once its client is disconnected.
-func (s *Server) ended(sess *session) {
-	c := sess.client
-	c.guard.Stop()
-	c.raw.Close()
-	s.locks.Gone(&c.holder)
-	c.publish()
-	s.remove(sess, func() { c.addTo(&s.counters.ended) })
-}
-
 // refuse closes a connection. With tell it says that there are too many. As in Redis, a client with
 // TLS is not told: that would take a handshake.
 func refuse(raw net.Conn, tell bool) {
@@ -65,7 +55,7 @@ func newSession(s *Server, raw net.Conn) *session {
 	x.ctx, sess.cancel = context.WithCancel(s.ctx)
 	sess.locks = locker{common: all, x: x, steps: lockSession{common: all, x: x}}
 	sess.requests = dispatcher{common: all, in: in, x: x, locks: &sess.locks,
-		ends: lockEnds{common: all}}
+		delayed: delayer{locks: &sess.locks}, ends: lockEnds{common: all}}
 	pipe.Waiter, c.holder.LockLost, c.holder.Login = sess, sess.locks.lockLost, sess.locks.login
 	if _, isTCP := raw.(*net.TCPConn); isTCP && c.readsDirectly() {
 		c.reg = s.loops.Load().NewRegistration(sess, c.socket.Raw())

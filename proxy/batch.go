@@ -1,11 +1,6 @@
 package proxy
 
-import (
-	"lockproxy/internal/commands"
-	"lockproxy/internal/eventloop"
-	"lockproxy/internal/resp"
-	"lockproxy/passthrough"
-)
+import "lockproxy/internal/commands"
 
 // batch is consecutive requests in a session's buffer that are relayed together: a pipeline costs
 // the proxy hardly more than one request.
@@ -30,46 +25,4 @@ func (b *batch) lookup(name []byte) *command {
 		b.last, b.length = cmd, copy(b.name[:], name)
 	}
 	return cmd
-}
-
-// addToBatch adds a request to the batch, if nothing needs to be decided about it, and in an event
-// loop if that does not make it wait.
-func (d *dispatcher) addToBatch(req resp.Request, it *eventloop.Iteration) bool {
-	if len(req.Args) == 0 || req.Inline || req.Loose || d.streaming ||
-		d.batch.bytes+len(req.Raw) > maxShared {
-		return false
-	}
-	cmd := d.batch.lookup(req.Args[0])
-	if !cmd.batchable() || d.x.observesForeign(cmd, req.Args) ||
-		d.ends.mayEnd(cmd, req.Args) {
-		return false
-	}
-	if d.batch.requests == maxBatch && !d.relayBatch(it) {
-		return false
-	}
-	d.began(cmd, cmd.Command)
-	d.in.start += len(req.Raw)
-	d.batch.requests++
-	d.batch.bytes += len(req.Raw)
-	return true
-}
-
-// relayBatch relays the batch. In an event loop it reports false if it would have to wait.
-func (d *dispatcher) relayBatch(it *eventloop.Iteration) (done bool) {
-	n := d.batch.requests
-	if n == 0 {
-		return true
-	}
-	raw := d.in.buf[d.in.start-d.batch.bytes : d.in.start]
-	err := d.x.send(passthrough.Request{Raw: raw, N: n, Way: passthrough.Shared}, it)
-	if err == passthrough.ErrWaits {
-		return false
-	}
-	d.batch.requests, d.batch.bytes = 0, 0
-	if err != nil {
-		for range n {
-			d.x.reply(encodeError(err))
-		}
-	}
-	return true
 }

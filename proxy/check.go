@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/loopguard"
 	"lockproxy/internal/upstream"
@@ -120,17 +117,6 @@ func (s *Server) warnOfUpstream(info map[string]string) {
 	}
 	s.warnOfNoPassword()
 	s.warnOfEviction(info)
-}
-
-// mayNotAsk reports whether the upstream will always refuse a request: for want of a right, or
-// because it does not know the command. Other errors, such as BUSY, pass.
-func mayNotAsk(err error) bool {
-	var refused redis.Error
-	if !errors.As(err, &refused) {
-		return false
-	}
-	code, _, _ := strings.Cut(refused.Error(), " ")
-	return code == "ERR" || code == "NOPERM" || code == "NOAUTH"
 }
 
 // warnOfNoPassword warns if other machines can run commands without a login. Redis itself refuses

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"errors"
 	"io"
 	"net"
 	"strings"
@@ -160,14 +159,6 @@ func (c *client) silenceLimit() time.Duration {
 		return maxSilence
 	}
 	return 0
-}
-
-// onSocket runs call on a client's socket, if it has one.
-func onSocket(control syscall.RawConn, call func(fd uintptr)) error {
-	if control == nil {
-		return errors.ErrUnsupported
-	}
-	return control.Control(call)
 }
 
 // clientAddr is host:port, or "unix" for a client without an address.

@@ -21,17 +21,6 @@ func answerCommand(x *exchange, req resp.Request) (done bool) {
 	}, q.ask)
 }
 
-// commandQuery is one COMMAND request that concerns the lock commands. It is pure: no I/O.
-type commandQuery struct {
-	args  [][]byte // as the client sent them
-	ask   [][]byte // what the upstream is asked
-	proto int
-	// merge makes the answer out of the upstream's, which is no error. elems are its elements.
-	merge func(raw []byte, kind byte, elems [][]byte) []byte
-	// refused makes the answer out of an error of the upstream. nil relays that.
-	refused func(raw []byte) []byte
-}
-
 // maxNamed is how many arguments a request has at most that is answered here: the answer is kept in
 // memory. There are half as many commands.
 const maxNamed = 1024
@@ -74,10 +63,6 @@ func (q *commandQuery) namesLock(names [][]byte) bool {
 	return slices.ContainsFunc(names, func(name []byte) bool { return lookup(name).lock != nil })
 }
 
-// errNoSubcommands is for requests that only subcommands of COMMAND answer, where the upstream
-// ignores these.
-var errNoSubcommands = []byte("-ERR the embedded store does not know this form of COMMAND\r\n")
-
 // answer makes the client's answer out of the upstream's. The embedded store answers its list of
 // commands to each subcommand.
 func (q *commandQuery) answer(raw []byte) []byte {
@@ -113,9 +98,6 @@ func namesIn(entries [][]byte) (list [][]byte) {
 	}
 	return list
 }
-
-// encode encodes a value for the client.
-func (q *commandQuery) encode(v resp.Value) []byte { return resp.AppendValue(nil, v, q.proto) }
 
 // count answers COMMAND COUNT from the answer to COMMAND: the upstream may have lock commands
 // itself, as another lockproxy does.
@@ -245,15 +227,4 @@ func (q *commandQuery) listed(spec *syntax.Spec) bool {
 		return keyname.Match(strings.ToLower(value), spec.Name)
 	}
 	return false // of no module
-}
-
-func isLockName(name []byte) bool { return lookup([]byte(bulkText(name))).lock != nil }
-
-// bulkText is the text of a raw bulk string; "" if it is something else.
-func bulkText(raw []byte) string {
-	v, err := resp.ParseValue(raw)
-	if err != nil || v.Type != '$' {
-		return ""
-	}
-	return string(v.Text)
 }

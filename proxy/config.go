@@ -3,7 +3,9 @@ package proxy
 import (
 	"cmp"
 	"crypto/tls"
+	"math"
 	"net/netip"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -90,4 +92,14 @@ func (cfg *Config) setDefaults() {
 	cfg.Locks.Moves = cfg.Upstream.Moves()
 	cfg.Locks.Cluster = cfg.Locks.Cluster || cfg.Upstream.IsCluster()
 	cfg.Locks.CanFence = fenceable
+}
+
+// openFiles is how many files this process may have open. Package os has raised that to what the
+// system allows.
+func openFiles() int {
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
+		return math.MaxInt32
+	}
+	return int(min(uint64(limit.Cur), math.MaxInt32))
 }

@@ -15,9 +15,15 @@ import (
 	"lockproxy/passthrough"
 )
 
+// delayer delays the answers to SETs of a session.
+type delayer struct {
+	locks *locker
+	last  lastDelay
+}
+
 // delays reports whether the nil with which Redis answers a request can be delayed (--park).
-func (d *dispatcher) delays(cmd *command, args [][]byte) bool {
-	cfg := &d.server.cfg
+func (d *delayer) delays(cmd *command, args [][]byte) bool {
+	cfg := &d.locks.server.cfg
 	return cfg.Park > 0 && cmd.Foreign == foreign.Sets && foreign.SetsLock(args) &&
 		keyname.Match(cfg.ParkKeys, string(args[1]))
 }
@@ -25,34 +31,35 @@ func (d *dispatcher) delays(cmd *command, args [][]byte) bool {
 // delaySet asks for a lock by SET key value NX PX. While the lock is held, and nothing more comes
 // from the client, the answer is delayed by at most --park. It reports false if the request must be
 // relayed as any other.
-func (d *dispatcher) delaySet(cmd *command, req resp.Request) (done bool) {
-	if d.in.start < d.in.end || d.client.drains() || d.x.route(passthrough.Shared, nil) != nil {
+func (d *delayer) delaySet(cmd *command, req resp.Request) (done bool) {
+	x := d.locks.x
+	if x.in.start < x.in.end || x.client.drains() || x.route(passthrough.Shared, nil) != nil {
 		return false
 	}
-	state := d.x.awaitState()
+	state := x.awaitState()
 	if !state.Plain() {
 		return false
 	}
 	now := time.Now()
-	s := &delayedSet{x: d.x, as: d.locks.runsAs(state).As, cmd: cmd, over: now.Add(d.server.cfg.Park)}
+	s := &delayedSet{x: x, as: d.locks.runsAs(state).As, cmd: cmd, over: now.Add(x.server.cfg.Park)}
 	for _, arg := range req.Args {
 		s.args = append(s.args, bytes.Clone(arg)) // the session reads on meanwhile
 	}
 	key, since := string(req.Args[1]), now
-	if last := d.lastDelay; last.key == key && since.Sub(last.ended) < delayMemory {
+	if last := d.last; last.key == key && since.Sub(last.ended) < delayMemory {
 		since = last.since
 	}
 	d.locks.mayWait()
-	s.line = d.server.locks.DelaySet(state.DB, key, since, d.locks.Wake)
+	s.line = x.server.locks.DelaySet(state.DB, key, since, d.locks.Wake)
 	s.sleep = &lockcmd.Step{Wait: true, Finish: s.goOn}
 	d.locks.start(batchedLock{question: question{Step: s.sleep, again: true}, cmd: cmd, alone: true,
 		end: func(reply lockcmd.Reply) {
 			s.line.Leave(s.took)
-			d.lastDelay = lastDelay{}
+			d.last = lastDelay{}
 			if !s.took {
-				d.lastDelay = lastDelay{key, since, time.Now()}
+				d.last = lastDelay{key, since, time.Now()}
 			}
-			d.x.reply(reply.Raw)
+			x.reply(reply.Raw)
 		}}, nil)
 	return true
 }

@@ -20,9 +20,20 @@ type dispatcher struct {
 	batch     batch // requests that are relayed together
 	wrote     bool  // a request of the client's may have written
 	streaming bool  // a request too large to hold is on its way
-	lastDelay lastDelay
+	delayed   delayer
 	skipped   *syntax.Spec // it is this lock command, which is not relayed; nil for others
 }
+
+// verdict says how a session goes on after a request.
+type verdict uint8
+
+const (
+	goesOn verdict = iota
+	ends           // it has no further requests
+	// waits says that the request is still in the buffer: only the session's goroutine can handle it,
+	// or it stands behind a command that waits.
+	waits
+)
 
 // dispatch sends one request where it belongs. In an event loop it leaves to the goroutine what
 // takes more than that, or can.
@@ -48,7 +59,7 @@ func (d *dispatcher) dispatch(req resp.Request, it *eventloop.Iteration) verdict
 	if answer := cmd.answers(req.Args); answer != nil && answer(d.x, req) {
 		return goesOn
 	}
-	if d.delays(cmd, req.Args) && d.delaySet(cmd, req) {
+	if d.delayed.delays(cmd, req.Args) && d.delayed.delaySet(cmd, req) {
 		return goesOn
 	}
 	r.Replied = d.ends.watch(cmd, req.Args, d.x.observeForeign(cmd, req.Args))
@@ -91,7 +102,7 @@ func (d *dispatcher) takesSteps(cmd *command, args [][]byte, effect commands.Eff
 		return true
 	}
 	return !cmd.oneStep() || cmd.answers(args) != nil || d.ends.needsWatch(cmd, args) ||
-		d.delays(cmd, args) || d.isForOneNode(cmd)
+		d.delayed.delays(cmd, args) || d.isForOneNode(cmd)
 }
 
 // isForOneNode reports whether a client tells one node of a cluster about itself: READONLY, ASKING.
@@ -157,47 +168,4 @@ func (d *dispatcher) send(r passthrough.Request) (sent bool) {
 		d.x.reply(encodeError(err))
 	}
 	return err == nil
-}
-
-// addLock begins a lock command together with those before it. If one of them concerns the same
-// lock, they are answered first. It reports false, and begins nothing, if the command must run by
-// itself: if the state of the connection is not known to allow it. In an event
-// loop, where it is not nil, it also reports false if others must be answered first.
-func (d *dispatcher) addLock(req resp.Request, it *eventloop.Iteration) bool {
-	if len(req.Args) == 0 || d.streaming {
-		return false
-	}
-	cmd := d.batch.lookup(req.Args[0])
-	if cmd.lock == nil || cmd.lock.CheckArity(req.Args) != nil || it != nil && cmd.lock.Heavy ||
-		d.client.drains() {
-		return false
-	}
-	if !d.locks.begun.takes(cmd.lock, req.Args) {
-		if it != nil {
-			return false
-		}
-		d.locks.finishLocks(false)
-	}
-	if len(d.locks.begun) == 0 {
-		if !d.relayBatch(it) {
-			return false
-		}
-		joins := cmd.lock.Waits(req.Args) && !cmd.lock.ReadsFirst
-		// A release that begins keeps a waiter, and a wait begins when those before it have ended.
-		if d.pipe.Blocks() || joins && d.pipe.Status().Owes {
-			if it != nil {
-				return false
-			}
-			d.x.await(d.pipe.Barrier())
-		}
-		state, settled := d.pipe.State()
-		if !settled || !state.Plain() || !state.Admitted ||
-			cmd.way == passthrough.Home && state.Has(passthrough.Watching) {
-			return false
-		}
-	}
-	d.began(cmd, cmd.Command)
-	d.in.start += len(req.Raw)
-	d.locks.startLock(cmd, req.Args, false, it)
-	return true
 }

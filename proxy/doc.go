@@ -8,7 +8,7 @@
 //	input              bytes that have been read, framed         input.go
 //	dispatcher         whole requests, one after the other       handle.go
 //	                   a row of the table for each command       dispatch.go, routes.go
-//	  plain requests     gathered, relayed together              batch.go
+//	  plain requests     gathered, relayed together              batch.go, handle.go
 //	  lock commands      run here: package lockcmd               lock.go, lock_batch.go, question.go
 //	  a few others       answered, completed from the upstream   *_reply.go
 //	  all others         relayed                                 dispatch.go: relay

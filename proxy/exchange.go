@@ -10,6 +10,13 @@ import (
 	"lockproxy/passthrough"
 )
 
+// common is what all parts of a session use.
+type common struct {
+	client *client
+	server *Server
+	pipe   *passthrough.Pipe
+}
+
 // exchange is how a session asks the upstream and answers its client, on the session's goroutine.
 type exchange struct {
 	*common

@@ -3,8 +3,6 @@ package proxy
 // The process has open files for a limited number of clients.
 
 import (
-	"math"
-	"syscall"
 	"time"
 
 	"lockproxy/internal/monotonic"
@@ -14,16 +12,6 @@ import (
 // fileReserve is how many open files are kept for what belongs to no client: listeners, connections
 // that clients share, the proxy's own, and temporary files. Redis keeps as many.
 const fileReserve = 32
-
-// openFiles is how many files this process may have open. Package os has raised that to what the
-// system allows.
-func openFiles() int {
-	var limit syscall.Rlimit
-	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
-		return math.MaxInt32
-	}
-	return int(min(uint64(limit.Cur), math.MaxInt32))
-}
 
 // maxOwnFiles is how many open files are kept at most for connections of clients' own to the
 // upstream, where clients share others: few of many clients need their own at one time.

@@ -5,6 +5,7 @@ import (
 
 	"lockproxy/internal/commands"
 	"lockproxy/internal/eventloop"
+	"lockproxy/internal/resp"
 	"lockproxy/passthrough"
 )
 
@@ -48,17 +49,6 @@ func (d *dispatcher) handleInLoop(it *eventloop.Iteration) bool {
 	d.client.publish()
 	return ok && sent
 }
-
-// verdict says how a session goes on after a request.
-type verdict uint8
-
-const (
-	goesOn verdict = iota
-	ends           // it has no further requests
-	// waits says that the request is still in the buffer: only the session's goroutine can handle it,
-	// or it stands behind a command that waits.
-	waits
-)
 
 // handleWhole dispatches the whole requests in the buffer, but leaves the last batch open, of lock
 // commands or of requests. It stops at the request with which the Pipe was lost: the client gets no
@@ -205,4 +195,89 @@ func (d *dispatcher) stream(argc int) {
 		d.send(passthrough.Request{Raw: raw, Expect: expect, Piece: passthrough.First})
 	}
 	d.in.end = copy(d.in.buf, d.in.buf[len(raw):d.in.end])
+}
+
+// addToBatch adds a request to the batch, if nothing needs to be decided about it, and in an event
+// loop if that does not make it wait.
+func (d *dispatcher) addToBatch(req resp.Request, it *eventloop.Iteration) bool {
+	if len(req.Args) == 0 || req.Inline || req.Loose || d.streaming ||
+		d.batch.bytes+len(req.Raw) > maxShared {
+		return false
+	}
+	cmd := d.batch.lookup(req.Args[0])
+	if !cmd.batchable() || d.x.observesForeign(cmd, req.Args) ||
+		d.ends.mayEnd(cmd, req.Args) {
+		return false
+	}
+	if d.batch.requests == maxBatch && !d.relayBatch(it) {
+		return false
+	}
+	d.began(cmd, cmd.Command)
+	d.in.start += len(req.Raw)
+	d.batch.requests++
+	d.batch.bytes += len(req.Raw)
+	return true
+}
+
+// relayBatch relays the batch. In an event loop it reports false if it would have to wait.
+func (d *dispatcher) relayBatch(it *eventloop.Iteration) (done bool) {
+	n := d.batch.requests
+	if n == 0 {
+		return true
+	}
+	raw := d.in.buf[d.in.start-d.batch.bytes : d.in.start]
+	err := d.x.send(passthrough.Request{Raw: raw, N: n, Way: passthrough.Shared}, it)
+	if err == passthrough.ErrWaits {
+		return false
+	}
+	d.batch.requests, d.batch.bytes = 0, 0
+	if err != nil {
+		for range n {
+			d.x.reply(encodeError(err))
+		}
+	}
+	return true
+}
+
+// addLock begins a lock command together with those before it. If one of them concerns the same
+// lock, they are answered first. It reports false, and begins nothing, if the command must run by
+// itself: if the state of the connection is not known to allow it. In an event
+// loop, where it is not nil, it also reports false if others must be answered first.
+func (d *dispatcher) addLock(req resp.Request, it *eventloop.Iteration) bool {
+	if len(req.Args) == 0 || d.streaming {
+		return false
+	}
+	cmd := d.batch.lookup(req.Args[0])
+	if cmd.lock == nil || cmd.lock.CheckArity(req.Args) != nil || it != nil && cmd.lock.Heavy ||
+		d.client.drains() {
+		return false
+	}
+	if !d.locks.begun.takes(cmd.lock, req.Args) {
+		if it != nil {
+			return false
+		}
+		d.locks.finishLocks(false)
+	}
+	if len(d.locks.begun) == 0 {
+		if !d.relayBatch(it) {
+			return false
+		}
+		joins := cmd.lock.Waits(req.Args) && !cmd.lock.ReadsFirst
+		// A release that begins keeps a waiter, and a wait begins when those before it have ended.
+		if d.pipe.Blocks() || joins && d.pipe.Status().Owes {
+			if it != nil {
+				return false
+			}
+			d.x.await(d.pipe.Barrier())
+		}
+		state, settled := d.pipe.State()
+		if !settled || !state.Plain() || !state.Admitted ||
+			cmd.way == passthrough.Home && state.Has(passthrough.Watching) {
+			return false
+		}
+	}
+	d.began(cmd, cmd.Command)
+	d.in.start += len(req.Raw)
+	d.locks.startLock(cmd, req.Args, false, it)
+	return true
 }

@@ -50,13 +50,6 @@ func addSection(raw []byte, section string, alone bool) []byte {
 	return fmt.Appendf(nil, "%c%d\r\n%s\r\n", v.Type, len(text), text)
 }
 
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // section is the proxy's section of INFO.
 func (st Stats) section() string {
 	var b strings.Builder

@@ -73,7 +73,7 @@ func (l *locker) give(spec *syntax.Spec, reply lockcmd.Reply) {
 		text = l.x.unlessNoAuth(state, text)
 	}
 	if reply.Given != nil && !state.Muted() { // a muted client has asked for no token
-		l.client.holder.MarkSent(reply.Given, l.sentPosition(len(text)))
+		l.client.holder.MarkSent(reply.Given, l.x.sentPosition(len(text)))
 	}
 	// A reply in its turn would come behind the answer that is late.
 	if !isLate || state.Muted() || !l.pipe.Reply(text, passthrough.Now) {

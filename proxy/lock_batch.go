@@ -211,7 +211,7 @@ func (l *locker) sendDone() {
 	}
 	var sent held.Sent
 	if len(l.done.given) > 0 {
-		sent = l.sentPosition(0)
+		sent = l.x.sentPosition(0)
 	}
 	if len(l.begun) == 0 {
 		l.x.reply(l.done.text)

@@ -1,6 +1,10 @@
 package proxy
 
 import (
+	"slices"
+
+	"lockproxy/internal/eventloop"
+	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/script"
 	"lockproxy/passthrough"
@@ -35,4 +39,28 @@ func (s *lockSession) failure(err error) error {
 		return failure.SessionLost(err)
 	}
 	return err
+}
+
+// loadTogether makes the upstream load what can be needed with c's script, or next, if the user may
+// SCRIPT LOAD. In an event loop it reports false if it would have to wait.
+func (s *lockSession) loadTogether(c *script.Call, it *eventloop.Iteration) bool {
+	cluster := s.server.cfg.Locks.Cluster
+	var sent []*script.Script // by this session, behind whose requests this one goes
+	if s.loading != nil && !cluster {
+		sent = s.loading.scripts
+	}
+	for _, other := range c.Script.Together(cluster) {
+		if slices.Contains(sent, other) {
+			continue
+		}
+		raw := resp.AppendCommand(nil, other.LoadRequest(cluster, c.Keys[0])...)
+		if !s.pipe.Relay(passthrough.Request{Raw: raw, Discarded: true}, it) {
+			return false
+		}
+		sent = append(sent, other)
+	}
+	if s.loading != nil {
+		s.loading.scripts = append(sent, c.Script)
+	}
+	return true
 }

@@ -55,6 +55,13 @@ type Observer interface {
 // sampleEvery is of how many reads of a session one is timed: the clock costs too.
 const sampleEvery = 64
 
+// Traffic is what sessions have carried.
+type Traffic struct {
+	Commands [maxKinds]uint64
+	BytesIn  uint64 // from clients, without TLS and PROXY headers
+	BytesOut uint64 // to clients, likewise
+}
+
 // traffic is what a session has carried. The session and its Pipe add to it; anybody can read it.
 type traffic struct {
 	commands [maxKinds]atomic.Uint64

@@ -10,12 +10,6 @@ import (
 	"lockproxy/internal/panics"
 )
 
-// park leaves the client to the event loop. It returns false if the goroutine must read on: no loop
-// can read the client, or something has come that needs the goroutine.
-func (s *session) park() bool {
-	return s.in.socketEmpty && !s.requests.streaming && !s.client.drains() && s.client.reg.Park()
-}
-
 // Ready reads what has arrived, finishes the lock commands that have been answered, and relays. It
 // leaves to the goroutine what must wait. It reads first: the goroutine handles what has been read,
 // and may park before it reads more.

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -291,6 +292,24 @@ func (s *lockSession) takeConfirmation(q *question, v resp.Value, err error) {
 		return
 	}
 	q.phase = confirming
+}
+
+// missing has a script loaded that the upstream does not have: by this session, or by another that
+// has found that first. Then the question is asked again.
+func (s *lockSession) missing(q *question) {
+	cluster := s.server.cfg.Locks.Cluster
+	load, mine := s.server.scripts.begin(cluster, q.Keys[0], q.askedAt, s.pipe.Waiter)
+	switch {
+	case mine:
+		s.loading, q.load, q.source = load, load, true
+	case load == s.loading && !cluster: // it goes behind that
+		q.source = !slices.Contains(load.scripts, q.Call.Script)
+	case q.loads == maxLoads:
+		q.source = true
+	default:
+		q.loads++
+		q.phase, q.answer = pausing, &passthrough.Answer{Done: load.done}
+	}
 }
 
 // repliesTo are the replies to Step.Do, which have arrived.

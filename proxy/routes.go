@@ -10,6 +10,7 @@ import (
 	"lockproxy/internal/commands"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
+	"lockproxy/lockcmd/syntax"
 	"lockproxy/passthrough"
 )
 
@@ -135,4 +136,60 @@ func inspectRead(r passthrough.Request, args [][]byte) passthrough.Request {
 		}
 	}
 	return r
+}
+
+// fenceable reports whether a request can run within a transaction of the proxy's own: whether it
+// neither blocks nor does anything to the connection, as far as is known.
+func fenceable(args [][]byte) bool {
+	cmd := lookup(args[0])
+	r := routeOf(cmd, resp.Request{Args: args})
+	class := cmd.For(args).Class
+	return class == commands.Other || class == commands.Occupying ||
+		cmd.lock == nil && r.Effect == commands.NoEffect && r.Way != passthrough.Home &&
+			!r.Numbers
+}
+
+func init() { table = commandTable() } // not in the declaration, since answers look commands up
+
+func commandTable() []command {
+	own := map[string]command{
+		"select":             {inspect: inspectSelect},
+		"auth":               {inspect: inspectLogin},
+		"hello":              {inspect: inspectLogin},
+		"client|pause":       {inspect: inspectPause},
+		"client|list":        {inspect: inspectNumbers},
+		"acl|log":            {inspect: inspectNumbers},
+		"client|tracking|on": {inspect: inspectTracking},
+		"client|unblock":     {answer: answerUnblock},
+		"replconf":           {inspect: inspectReplconf},
+		"wait":               {syncFirst: &syncing{[]string{"WAIT", "0", "0"}, publish}},
+		"waitaof":            {syncFirst: &syncing{[]string{"WAITAOF", "0", "0", "0"}, swap}},
+		"command":            {answer: answerCommand, kind: Introspects},
+		"info":               {answer: answerInfo},
+		"cluster":            {answer: answerCluster},
+	}
+	for i := range syntax.Specs {
+		spec := &syntax.Specs[i]
+		own[spec.Name] = command{lock: spec, kind: kindOf(spec)}
+	}
+	t := make([]command, len(commands.Rows))
+	for i := range t {
+		row := &commands.Rows[i]
+		cmd := own[row.Name]
+		delete(own, row.Name)
+		cmd.Command, cmd.way = row, ways[row.Class]
+		if row.Class == commands.MayBlock {
+			cmd.inspect = inspectRead
+		}
+		t[i] = cmd
+		for of := row.Of; of != nil; of = of.Of {
+			if row.Class != of.Class || row.Effect != of.Effect || cmd.inspect != nil {
+				t[of.ID].varies = true
+			}
+		}
+	}
+	for name := range own {
+		panic("proxy: " + name + " is not in the table of commands")
+	}
+	return t
 }

@@ -1,12 +1,10 @@
 package proxy
 
 import (
-	"slices"
 	"sync"
 	"time"
 
 	"lockproxy/internal/eventloop"
-	"lockproxy/internal/resp"
 	"lockproxy/internal/slot"
 	"lockproxy/lockcmd/script"
 	"lockproxy/passthrough"
@@ -79,46 +77,4 @@ func (l *scriptLoads) end(load *scriptLoad, it *eventloop.Iteration) {
 	for _, w := range waiters {
 		w.Answered(it)
 	}
-}
-
-// missing has a script loaded that the upstream does not have: by this session, or by another that
-// has found that first. Then the question is asked again.
-func (s *lockSession) missing(q *question) {
-	cluster := s.server.cfg.Locks.Cluster
-	load, mine := s.server.scripts.begin(cluster, q.Keys[0], q.askedAt, s.pipe.Waiter)
-	switch {
-	case mine:
-		s.loading, q.load, q.source = load, load, true
-	case load == s.loading && !cluster: // it goes behind that
-		q.source = !slices.Contains(load.scripts, q.Call.Script)
-	case q.loads == maxLoads:
-		q.source = true
-	default:
-		q.loads++
-		q.phase, q.answer = pausing, &passthrough.Answer{Done: load.done}
-	}
-}
-
-// loadTogether makes the upstream load what can be needed with c's script, or next, if the user may
-// SCRIPT LOAD. In an event loop it reports false if it would have to wait.
-func (s *lockSession) loadTogether(c *script.Call, it *eventloop.Iteration) bool {
-	cluster := s.server.cfg.Locks.Cluster
-	var sent []*script.Script // by this session, behind whose requests this one goes
-	if s.loading != nil && !cluster {
-		sent = s.loading.scripts
-	}
-	for _, other := range c.Script.Together(cluster) {
-		if slices.Contains(sent, other) {
-			continue
-		}
-		raw := resp.AppendCommand(nil, other.LoadRequest(cluster, c.Keys[0])...)
-		if !s.pipe.Relay(passthrough.Request{Raw: raw, Discarded: true}, it) {
-			return false
-		}
-		sent = append(sent, other)
-	}
-	if s.loading != nil {
-		s.loading.scripts = append(sent, c.Script)
-	}
-	return true
 }

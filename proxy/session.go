@@ -22,13 +22,6 @@ type session struct {
 	broken   error              // a panic in one of its requests; it ends, and runs nothing further
 }
 
-// common is what all parts of a session use.
-type common struct {
-	client *client
-	server *Server
-	pipe   *passthrough.Pipe
-}
-
 // serve serves a client once its handshake is done.
 func (s *session) serve() {
 	switch {
@@ -65,6 +58,12 @@ func (s *session) begin() (parked bool) {
 	s.pipe.Enter(s.x.ctx)
 	s.pipe.OnWait(s.x.watchWaiting)
 	return s.park()
+}
+
+// park leaves the client to the event loop. It returns false if the goroutine must read on: no loop
+// can read the client, or something has come that needs the goroutine.
+func (s *session) park() bool {
+	return s.in.socketEmpty && !s.requests.streaming && !s.client.drains() && s.client.reg.Park()
 }
 
 // Resume serves the client until it or the proxy ends the session, or the session is parked.
@@ -113,6 +112,51 @@ func (s *session) run() (parked bool) {
 	return false
 }
 
+// tryClose ends the session of a server that shuts down, if that is between two of its commands;
+// asked says that requests have just been relayed. It is called with the socket corked. It
+// returns true if there is something to handle, and otherwise leaves the next read to Resume.
+func (s *session) tryClose(asked bool) (more bool) {
+	s.client.SetReadDeadline(time.Time{})
+	had := s.in.watched
+	if answers := s.pipe.Barrier(); !answers.Arrived() {
+		asked = true
+		s.x.await(answers)
+	}
+	if s.in.watched != had && s.in.readErr == nil {
+		return true
+	}
+	if s.in.readErr != nil {
+		return false
+	}
+	next := s.idleEnd
+	leaseEnd, holds := s.client.holder.Holds()
+	switch {
+	case !s.atCommandBoundary():
+		next = time.Time{} // until the server's patience ends
+	case holds:
+		// The end of the connection would release a session lock. A lock that only this connection
+		// can release, without a token, would stay until its lease ends.
+		next = leaseEnd
+	case s.in.hasUnread():
+		return s.in.end > s.in.start
+	case asked || !time.Now().Before(s.idleEnd):
+		s.client.setPhase(drained)
+		s.client.SetReadDeadline(time.Now().Add(lingerTimeout))
+		s.linger()
+		return false
+	}
+	s.client.uncork()
+	s.client.SetReadDeadline(next)
+	return false
+}
+
+// atCommandBoundary reports whether the session is between two commands, and not in a transaction.
+func (s *session) atCommandBoundary() bool {
+	state, _ := s.pipe.State()
+	return s.in.start == s.in.end && !s.requests.streaming &&
+		!state.Has(passthrough.InMulti|passthrough.Watching)
+}
+
 // breakOff disconnects a client in one of whose requests the proxy has panicked. Locks that it was
 // about to take are finished, so that finish releases them. Another panic ends the process.
 func (s *session) breakOff() {
@@ -154,7 +198,7 @@ func (s *session) linger() {
 // from it.
 func (s *session) finish() {
 	loopguard.MayWait()
-	ended, acked := s.in.readEnded, s.acknowledged() // while the kernel knows
+	ended, acked := s.in.readEnded, s.x.acknowledged() // while the kernel knows
 	if ended.IsZero() {
 		ended = time.Now()
 	}
@@ -165,11 +209,11 @@ func (s *session) finish() {
 	}
 	// Work at one node of the upstream waits for no other, whose connections may linger.
 	s.pipe.Settle()
-	s.markUnread(ended, acked)
+	s.x.markUnread(ended, acked)
 	s.server.locks.Gone(&s.client.holder)
 	s.pipe.Wait()
 	s.client.reg.Unregister()
-	s.markUnread(ended, acked) // what was written since; then Gone again
+	s.x.markUnread(ended, acked) // what was written since; then Gone again
 	s.client.Conn.Close()
 }
 
@@ -178,4 +222,14 @@ func (s *session) kill() {
 	s.cancel()
 	s.pipe.End(passthrough.AtOnce)
 	s.client.closeRaw()
+}
+
+// ended releases what a session holds, once its client is disconnected.
+func (s *Server) ended(sess *session) {
+	c := sess.client
+	c.guard.Stop()
+	c.raw.Close()
+	s.locks.Gone(&c.holder)
+	c.publish()
+	s.remove(sess, func() { c.addTo(&s.counters.ended) })
 }

@@ -26,13 +26,6 @@ type Stats struct {
 	Locks lockcmd.Stats
 }
 
-// Traffic is what sessions have carried.
-type Traffic struct {
-	Commands [maxKinds]uint64
-	BytesIn  uint64 // from clients, without TLS and PROXY headers
-	BytesOut uint64 // to clients, likewise
-}
-
 // EmbeddedUpstream stands for the address of an in-memory store in this process.
 const EmbeddedUpstream = "embedded"
 

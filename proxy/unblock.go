@@ -69,9 +69,12 @@ func (s *Server) unblockRights(waits *common, args [][]byte) [][]byte {
 // asksItselfFor reports whether what Redis runs for the client with a number is the proxy's.
 func (s *Server) asksItselfFor(id int64) bool {
 	name := s.blockedNameOf(id)
-	return name != nil && slices.ContainsFunc(s.roster.list(), func(one *session) bool {
-		return one.name() == name && one.pipe.Status().AsksItself
-	})
+	for _, one := range s.roster.list() {
+		if name != nil && one.name() == name && one.pipe.Status().AsksItself {
+			return true
+		}
+	}
+	return false
 }
 
 // blockedNameOf is the name of the client with a number: the number, or in a cluster, which knows the

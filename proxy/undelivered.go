@@ -40,25 +40,25 @@ const (
 )
 
 // sentPosition is when and where the client is sent a token that ends the next n bytes.
-func (l *locker) sentPosition(n int) held.Sent {
-	in := l.client.in.Load()
-	if !l.client.wrapped() {
-		in += uint64(receiveQueue(l.client.control))
+func (x *exchange) sentPosition(n int) held.Sent {
+	in := x.client.in.Load()
+	if !x.client.wrapped() {
+		in += uint64(receiveQueue(x.client.control))
 	}
-	return held.Sent{At: time.Now(), End: l.pipe.Status().Given + uint64(n), In: in}
+	return held.Sent{At: time.Now(), End: x.pipe.Status().Given + uint64(n), In: in}
 }
 
 // acknowledged is how many bytes a client that has closed has acknowledged, if it has refused the
 // rest, and otherwise more than all. The connection must be open: it closes when the last reply is
 // written.
-func (s *session) acknowledged() uint64 {
-	last, ok := s.client.holder.LastUndelivered()
-	if !ok || !errors.Is(s.in.readErr, io.EOF) {
+func (x *exchange) acknowledged() uint64 {
+	last, ok := x.client.holder.LastUndelivered()
+	if !ok || !errors.Is(x.in.readErr, io.EOF) {
 		return math.MaxUint64
 	}
-	written := s.client.out.Load()
-	refused := s.refusedBytes(written - min(written, last.End))
-	if s.client.wrapped() {
+	written := x.client.out.Load()
+	refused := x.refusedBytes(written - min(written, last.End))
+	if x.client.wrapped() {
 		refused = min(refused, 1) // of the bytes that are counted only the very last is known
 	}
 	if refused == 0 {
@@ -69,11 +69,11 @@ func (s *session) acknowledged() uint64 {
 
 // markUnread tells the Holder which tokens count as not having reached the client. ended is when
 // the client had closed, and acked how much it had acknowledged.
-func (s *session) markUnread(ended time.Time, acked uint64) {
-	written, failed := s.client.out.Load(), s.pipe.Status().ClientErr
+func (x *exchange) markUnread(ended time.Time, acked uint64) {
+	written, failed := x.client.out.Load(), x.pipe.Status().ClientErr
 	// A reset is told once, to the reader or to the writer.
-	reset := errors.Is(s.in.readErr, syscall.ECONNRESET) || errors.Is(failed, syscall.ECONNRESET)
-	s.client.holder.MarkUnread(func(sent held.Sent) bool {
+	reset := errors.Is(x.in.readErr, syscall.ECONNRESET) || errors.Is(failed, syscall.ECONNRESET)
+	x.client.holder.MarkUnread(func(sent held.Sent) bool {
 		switch {
 		case written < sent.End:
 			return failed != nil || reset
@@ -86,20 +86,20 @@ func (s *session) markUnread(ended time.Time, acked uint64) {
 
 // refusedBytes is how many of the last written bytes a client that has closed didn't acknowledge
 // and answered by a reset. It is 0 if these are no more than behind, or if nothing tells.
-func (s *session) refusedBytes(behind uint64) uint64 {
+func (x *exchange) refusedBytes(behind uint64) uint64 {
 	loopguard.MayWait()
-	if _, isTCP := s.client.raw.(*net.TCPConn); !isTCP {
+	if _, isTCP := x.client.raw.(*net.TCPConn); !isTCP {
 		return 0
 	}
 	for over := time.Now().Add(ackTimeout); ; time.Sleep(2 * time.Millisecond) {
-		unacknowledged, err := sendQueue(s.client.control)
+		unacknowledged, err := sendQueue(x.client.control)
 		if err != nil || unacknowledged <= int(behind) {
 			return 0
 		}
-		if s.client.wasReset() || s.pipe.Status().ClientErr != nil {
+		if x.client.wasReset() || x.pipe.Status().ClientErr != nil {
 			return uint64(unacknowledged)
 		}
-		if s.x.ctx.Err() != nil || time.Now().After(over) {
+		if x.ctx.Err() != nil || time.Now().After(over) {
 			return 0
 		}
 	}

@@ -2,9 +2,12 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/loopguard"
 )
@@ -115,4 +118,15 @@ func limitsIn(buffers, memory, timeout string) string {
 		}
 	}
 	return strings.Join(limits, ", ")
+}
+
+// mayNotAsk reports whether the upstream will always refuse a request: for want of a right, or
+// because it does not know the command. Other errors, such as BUSY, pass.
+func mayNotAsk(err error) bool {
+	var refused redis.Error
+	if !errors.As(err, &refused) {
+		return false
+	}
+	code, _, _ := strings.Cut(refused.Error(), " ")
+	return code == "ERR" || code == "NOPERM" || code == "NOAUTH"
 }

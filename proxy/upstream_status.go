@@ -60,3 +60,17 @@ func (u *upstreamStatus) connects(log hclog.Logger, up *upstream.Upstream) {
 		u.serves(log, up)
 	}
 }
+
+// recordConnect counts a connect to the upstream, and logs how it went when that has changed. A nil
+// error is success.
+func (s *Server) recordConnect(err error) {
+	s.counters.connected(err)
+	switch {
+	case err == nil:
+		s.status.connects(s.log, s.cfg.Upstream)
+	case s.ranOutOfFiles("connect to the upstream", err):
+	case s.status.fails(noConnect, false):
+		s.log.Error("the upstream does not serve: clients are answered UPSTREAM until it does",
+			"upstream", s.cfg.Upstream, "error", err)
+	}
+}

@@ -142,13 +142,10 @@ func (x *exchange) awaitUntil(
 		return true
 	case <-x.timer.C:
 	}
-	var over <-chan time.Time
+	over := make(chan struct{})
 	if !until.IsZero() {
-		timer := time.NewTimer(time.Until(until))
-		defer timer.Stop()
-		over = timer.C
+		defer time.AfterFunc(time.Until(until), func() { close(over) }).Stop()
 	}
-	expired := false
 	if x.in.readErr == nil {
 		w, had := x.in.startWatch(0), x.in.watched
 		var came <-chan struct{}
@@ -160,29 +157,25 @@ func (x *exchange) awaitUntil(
 		case <-w.ended:
 		case <-came:
 		case <-over:
-			expired = true
 		}
 		w.end()
 		if orInput && x.in.watched != had && x.in.readErr == nil {
 			return answer.Arrived()
 		}
 	}
-	if x.in.readErr != nil && !expired {
+	if x.in.readErr != nil {
 		x.timer.Reset(x.patience())
 		select {
 		case <-answer.Done:
 		case <-over:
-			expired = true
 		case <-x.timer.C:
 			x.pipe.End(passthrough.ClientGone)
 		}
 		x.timer.Stop()
 	}
-	if !expired {
-		select {
-		case <-answer.Done:
-		case <-over:
-		}
+	select {
+	case <-answer.Done:
+	case <-over:
 	}
 	return answer.Arrived()
 }

@@ -2,7 +2,7 @@ package proxy
 
 import (
 	"errors"
-	"strconv"
+	"fmt"
 	"strings"
 
 	"lockproxy/internal/resp"
@@ -91,9 +91,7 @@ func anyCommandSyncs(hello resp.Value) bool {
 }
 
 func before72(version string) bool {
-	major, rest, _ := strings.Cut(version, ".")
-	minor, _, _ := strings.Cut(rest, ".")
-	m, err := strconv.Atoi(major)
-	n, err2 := strconv.Atoi(minor)
-	return err == nil && err2 == nil && (m < 7 || m == 7 && n < 2)
+	var major, minor int
+	_, err := fmt.Sscanf(version, "%d.%d", &major, &minor)
+	return err == nil && (major < 7 || major == 7 && minor < 2)
 }

@@ -11,7 +11,7 @@ type client struct {
 	pool        *Pool
 	encodeError func(error) []byte // makes the reply to a lost request
 	out         *clientWriter
-	onWait      func() (end func()) // see Pipe.OnWait; nil for none
+	onWait      func() (end func()) // see Pipe.OnWait
 	over        atomic.Bool         // route is gone
 	doubt       atomic.Uint64       // a doubt: see mustLogIn
 
@@ -40,14 +40,6 @@ const (
 	ClientGone                 // the client has closed: an end of the upstream is no loss
 	AtOnce                     // nothing
 )
-
-// waits says that Route waits, until end is called.
-func (c *client) waits() (end func()) {
-	if c.onWait == nil {
-		return func() {}
-	}
-	return c.onWait()
-}
 
 // route is the connection by which a session's requests go and its replies come.
 type route uint8

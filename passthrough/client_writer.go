@@ -71,7 +71,12 @@ func (w *clientWriter) sendLocked(pieces [][]byte) {
 		if !w.drains && w.queue.len() == 0 && w.err == nil && w.socket != nil {
 			piece = w.writeNowLocked(piece)
 		}
-		w.queueLocked(piece)
+		if len(piece) == 0 || w.err != nil {
+			continue
+		}
+		if err := w.queue.append(piece); err != nil {
+			w.dropLocked(err)
+		}
 	}
 	w.startLocked()
 }
@@ -109,15 +114,6 @@ func (w *clientWriter) writeNowLocked(b []byte) (rest []byte) {
 		w.onWritten(n)
 	}
 	return nil
-}
-
-func (w *clientWriter) queueLocked(b []byte) {
-	if len(b) == 0 || w.err != nil {
-		return
-	}
-	if err := w.queue.append(b); err != nil {
-		w.dropLocked(err)
-	}
 }
 
 // dropLocked closes the client, for which there is no more room. mu is held.

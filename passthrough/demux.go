@@ -237,7 +237,9 @@ var errTooLarge = errors.New("has run the command, but its reply of more than 64
 // atBatch reports whether data begins with the reply to a batch of calls that went by a home: see
 // openBatch.
 func (d *demux) atBatch(q *pendingQueue, data []byte) bool {
-	return !d.scan.Began() && q.batchAhead() && (d.opening() || data[0] != '>')
+	e := q.head()
+	return !d.scan.Began() && e != nil && e.answer != nil && e.answer.calls > 0 &&
+		(d.opening() || data[0] != '>')
 }
 
 // cutPlain cuts up to limit replies from the front of data that are whole, go to the client and

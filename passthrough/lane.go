@@ -191,7 +191,12 @@ func (l *lane) flushLocked() {
 		l.out.raw, l.out.replies, l.out.reusable = l.out.reusable[:0], 0, nil
 		l.room.Broadcast()
 		l.mu.Unlock()
-		rest := l.write(raw)
+		n, err := l.tryWrite(raw)
+		rest := raw[n:]
+		if err != nil {
+			l.writeFailed(err) // the reader reports the loss
+			rest = nil
+		}
 		l.mu.Lock()
 		if len(rest) > 0 && l.err == nil {
 			// Ends when that is written, or with the lane; connEnded waits for it.
@@ -203,16 +208,6 @@ func (l *lane) flushLocked() {
 		}
 	}
 	l.out.writing = false
-}
-
-// write sends as much of raw as Redis takes at once, and returns the rest.
-func (l *lane) write(raw []byte) (rest []byte) {
-	n, err := l.tryWrite(raw)
-	if err != nil {
-		l.writeFailed(err) // the reader reports the loss
-		return nil
-	}
-	return raw[n:]
 }
 
 // writeRest sends what is left of a write, and then what was gathered meanwhile. It can wait.

@@ -107,7 +107,7 @@ func (s *laneSide) useLane(
 // awaitLane waits while a lane is being opened. The error is useLane's.
 func (s *laneSide) awaitLane(ctx context.Context, opening *opening, homeless bool) error {
 	loopguard.MayWait()
-	defer s.c.waits()()
+	defer s.c.onWait()()
 	whole := s.c.pool.Upstream.IsCluster()
 	var patience <-chan time.Time
 	if whole && !s.c.pool.Upstream.LearnsByLogin() {

@@ -112,12 +112,6 @@ func (q *pendingQueue) mutedPing() bool {
 		e.Effect == commands.NoEffect
 }
 
-// batchAhead reports whether the next reply is to a batch of calls that went by a home.
-func (q *pendingQueue) batchAhead() bool {
-	e := q.head()
-	return e != nil && e.answer != nil && e.answer.calls > 0
-}
-
 // nextIsPlain reports whether the next reply goes to the client and changes nothing, unless it is
 // an error or a push, and nothing waits for it but further replies.
 func (q *pendingQueue) nextIsPlain() bool {
@@ -141,8 +135,9 @@ func (q *pendingQueue) complete(h resp.Head) (e pendingReply, ok bool) {
 		}
 		return pendingReply{}, false
 	case h.Type == '>' || h.Type == '*':
+		head := q.head()
 		if kind := commands.Confirmation(h.Elem); kind != commands.NoEffect &&
-			(h.Type == '>' || q.Subscribed() || q.headSubscribes()) {
+			(h.Type == '>' || q.Subscribed() || head != nil && head.Effect.Subscribes()) {
 			q.confirm(kind, h)
 			return pendingReply{}, false
 		}
@@ -157,11 +152,6 @@ func (q *pendingQueue) complete(h resp.Head) (e pendingReply, ok bool) {
 		return pendingReply{}, false
 	}
 	return q.answered(h)
-}
-
-func (q *pendingQueue) headSubscribes() bool {
-	e := q.head()
-	return e != nil && e.Effect.Subscribes()
 }
 
 func (q *pendingQueue) confirm(kind commands.Effect, h resp.Head) {

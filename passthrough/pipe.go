@@ -50,6 +50,7 @@ type Pipe struct {
 func NewPipe(lanes *Pool, client net.Conn, direct *socket.Socket, encode func(error) []byte) *Pipe {
 	p := &Pipe{}
 	p.c.pool, p.c.encodeError = lanes, encode
+	p.c.onWait = func() func() { return func() {} }
 	p.c.out = newClientWriter(client, direct, &lanes.unread)
 	p.lanes.c, p.homes.c = &p.c, &p.c
 	p.c.room = sync.NewCond(&p.c.mu)

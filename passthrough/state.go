@@ -130,7 +130,7 @@ func (s *State) apply(e Expect, h resp.Head) {
 		}
 		s.leaveMulti(!h.IsError() || s.aborted(h), h)
 	case commands.Discard:
-		lost := s.Has(InMulti) && bytes.HasPrefix(h.Line, []byte(upstream.Prefix)) // with its node
+		lost := s.Has(InMulti) && begins(h, upstream.Prefix) // with its node
 		s.leaveMulti(h.IsOK() || lost, h)
 	case commands.Reset:
 		if !h.IsError() {
@@ -154,8 +154,7 @@ func (s *State) leaveMulti(ended bool, h resp.Head) {
 	if ended {
 		s.set(Watching, false)
 	}
-	if ended || bytes.HasPrefix(h.Line, []byte("ERR EXEC without MULTI")) ||
-		bytes.HasPrefix(h.Line, []byte("ERR DISCARD without MULTI")) {
+	if ended || begins(h, "ERR EXEC without MULTI", "ERR DISCARD without MULTI") {
 		s.set(InMulti, false)
 		s.queued = nil
 	}
@@ -170,8 +169,7 @@ var aborts = []string{"ERR Transaction contains write", "MOVED ", "ASK ", "CLUST
 // aborted reports whether EXEC's error has ended the transaction and the WATCH; EXECABORT also ends
 // a WATCH alone.
 func (s *State) aborted(h resp.Head) bool {
-	begins := func(text string) bool { return bytes.HasPrefix(h.Line, []byte(text)) }
-	return begins("EXECABORT") || s.Has(InMulti) && slices.ContainsFunc(aborts, begins)
+	return begins(h, "EXECABORT") || s.Has(InMulti) && begins(h, aborts...)
 }
 
 // reset sets the state after RESET, which keeps the library's name and version.
@@ -194,9 +192,13 @@ type pauseChange struct {
 }
 
 // neverRan reports whether the command was unknown, and so has changed nothing.
-func neverRan(h resp.Head) bool {
-	return h.IsError() && slices.ContainsFunc(unknownTo,
-		func(text string) bool { return bytes.HasPrefix(h.Line, []byte(text)) })
+func neverRan(h resp.Head) bool { return h.IsError() && begins(h, unknownTo...) }
+
+// begins reports whether a reply begins with one of some texts.
+func begins(h resp.Head, texts ...string) bool {
+	return slices.ContainsFunc(texts, func(text string) bool {
+		return bytes.HasPrefix(h.Line, []byte(text))
+	})
 }
 
 // failed applies the error of a command that may have done a part of its work: up to Redis 7.0,

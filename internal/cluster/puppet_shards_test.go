@@ -242,6 +242,7 @@ func TestResetWhileAShardIsSubscribedAgain(t *testing.T) {
 	}
 	p.awaitHeld()
 	p.send("RESET")
+	p.awaitWaiting()
 	b.hears("SSUBSCRIBE k")
 	b.says(subscribedK...)
 	a.hears("RESET")

@@ -148,7 +148,7 @@ func breaksTokens(b history.Breaks) bool  { return b.Tokens }
 func breaksArrival(b history.Breaks) bool { return b.Arrival }
 func breaksService(b history.Breaks) bool { return b.Service }
 func breaksOrphans(b history.Breaks) bool { return b.Orphans }
-func breaksScripts(b history.Breaks) bool { return b.Scripts }
+func breaksListing(b history.Breaks) bool { return b.Listing }
 
 // answers checks each operation by itself.
 func (c *checker) answers() {

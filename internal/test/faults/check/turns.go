@@ -138,7 +138,7 @@ func (c *checker) overtakes(o, w history.Op, began int64) bool {
 	margin := c.bounds.Arrival.Nanoseconds()
 	lists := c.worked(o.Call-recently.Nanoseconds(), o.Call, w.Proxy) > recently.Nanoseconds()/2
 	return lists && w.Return > o.Return+margin && c.wellBefore(began, o.Call, w.Proxy) &&
-		!c.broken(w.Call, o.Return, breaksLeases) && !c.broken(began, o.Return, breaksScripts) &&
+		!c.broken(w.Call, o.Return, breaksLeases) && !c.broken(began, o.Return, breaksListing) &&
 		!c.messageLate(o, w, began, o.Return) &&
 		!c.excusesWait(began, 0, w)
 }

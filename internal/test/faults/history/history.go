@@ -119,9 +119,9 @@ type Breaks struct {
 	Orphans bool `json:"orphans,omitempty"`
 	// Searches: deadlocks across proxies are found late.
 	Searches bool `json:"searches,omitempty"`
-	// Scripts: what a proxy asks by a script takes a round trip more, also to make its waiters
-	// known.
-	Scripts bool `json:"scripts,omitempty"`
+	// Listing: the upstream may not know a proxy's waiters until the proxy polls. Its scripts must be
+	// loaded first, or a release found that it hears nothing, and took it for ended.
+	Listing bool `json:"listing,omitempty"`
 	// Users: a user is removed, and those who have logged in as it.
 	Users bool `json:"users,omitempty"`
 	// Vanishes: the proxies must find out by themselves that the clients are gone.

@@ -40,6 +40,7 @@ var own = names(`
 	lockproxy/proxy.client
 	lockproxy/proxy.clientWatch
 	lockproxy/proxy.command
+	lockproxy/proxy.delayer
 	lockproxy/proxy.dispatcher
 	lockproxy/proxy.exchange
 	lockproxy/proxy.input
@@ -76,7 +77,6 @@ var own = names(`
 	lockproxy/internal/cluster.nodeState
 	lockproxy/internal/cluster.outgoing
 	lockproxy/internal/cluster.part
-	lockproxy/internal/cluster.pieces
 	lockproxy/internal/cluster.replyQueue
 	lockproxy/internal/cluster.request
 	lockproxy/internal/cluster.requestReader

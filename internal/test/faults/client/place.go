@@ -56,6 +56,9 @@ func (l *Locker) competeByPlace(ctx context.Context, key string) {
 			}
 		}
 		if ctx.Err() != nil || l.chance(4) || !l.hold(ctx, l.upTo(asksAgain)) {
+			if o.Again = true; l.conn != nil && l.chance(50) {
+				l.leaveWithin(ctx, o, asksAgain, args)
+			}
 			l.hangUp() // a connection that asked for this lock later would have the same place
 			return
 		}

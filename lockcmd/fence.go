@@ -112,8 +112,8 @@ func (f *fenced) again() (Reply, *Step) {
 
 func (f *fenced) givenUp() Reply {
 	if f.cfg.Cluster {
-		return errorReply(syntax.UsageError("TRYAGAIN the lock's slot is moving, or the lock is being " +
-			"changed all the time: the command was not run"))
+		return errorReply(syntax.UsageError("TRYAGAIN the lock's slot is moving, or the lock is " +
+			"being changed all the time: the command was not run"))
 	}
 	return errorReply(syntax.UsageError("ERR the lock is being changed all the time: " +
 		"the command was not run, try again"))

@@ -9,12 +9,13 @@ import (
 	"lockproxy/lockcmd/script"
 )
 
-// graces repairs locks that were taken over here from foreign clients, while their grace periods run.
+// graces repairs locks that were taken over here from foreign clients, while their grace periods
+// run.
 //
 // LOCK takes over a lock whose timestamp has expired. A foreign client that has lost this race may
 // write its own timestamp a moment later, before it knows. So only the lock record counts for a
-// grace period, script.TakeoverGrace. repair.lua runs at repairTimes, on a background client, and puts
-// the timestamp right.
+// grace period, script.TakeoverGrace. repair.lua runs at repairTimes, on a background client, and
+// puts the timestamp right.
 type graces struct {
 	*common
 	mu        sync.Mutex

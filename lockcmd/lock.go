@@ -34,8 +34,8 @@ type trial struct {
 	ends   int64            // Maker.Lock's
 	others []script.Request // that wait behind a LOCK and can be given its shared lock, too
 	tracks bool             // Queues.WaitsAs's
-	// firstAt is all.lua's. since is when a LOCKALL began to wait, by the upstream's clock, ms; 0 if
-	// it has not.
+	// firstAt is all.lua's. since is when a LOCKALL began to wait, by the upstream's clock, ms; 0
+	// if it has not.
 	firstAt string
 	since   int64
 }
@@ -133,7 +133,8 @@ func (t *tryCall) claimRecords(answer script.Answer, err error) (keys []string) 
 	a, err := t.Attempt(answer, err)
 	said, _ := err.(script.ServerError)
 	for i, r := range t.lockRequests {
-		other := script.HasCode(said, "WRONGTYPE") || a.Token == 0 && slices.Contains(a.ForeignAt, i)
+		other := script.HasCode(said, "WRONGTYPE") ||
+			a.Token == 0 && slices.Contains(a.ForeignAt, i)
 		if other && !r.Once && t.compete&(1<<i) == 0 {
 			keys = append(keys, keyname.Record([]byte(keyname.Claim([]byte(r.Key)))))
 		}

@@ -30,7 +30,9 @@ func (l *waits) beginLockAll(c Client, args [][]byte) *Step {
 		rs[i].Number = rs[0].Number
 	}
 	if o.Waits {
-		return &Step{Finish: func(script.Answer, error) (Reply, *Step) { return l.waitAll(c, rs, o.Wait) }}
+		return &Step{Finish: func(script.Answer, error) (Reply, *Step) {
+			return l.waitAll(c, rs, o.Wait)
+		}}
 	}
 	return l.tryStep(c, rs, true, func(a script.Attempt, err error) (Reply, *Step) {
 		return l.tried(c, rs, a, err)

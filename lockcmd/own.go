@@ -219,7 +219,8 @@ func (l *waits) lateAnswer(
 	l.Timers.After(0, func(ctx context.Context) {
 		select {
 		case <-late.Answered:
-			l.Clients.Ways.Took(c.lockRequests[0].Key, time.Since(c.askedAt)) // that it is far may be new
+			// That the upstream is far may be new.
+			l.Clients.Ways.Took(c.lockRequests[0].Key, time.Since(c.askedAt))
 			answer, err := late.Late.Answer()
 			a, err := l.finishTry(c, answer, false, err)
 			l.releases.startAbandoned(queue.Ends{Abandoned: settle(a, err)})

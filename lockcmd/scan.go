@@ -47,9 +47,9 @@ func (l *queries) beginScan(c Client, args [][]byte) *Step {
 	}}
 }
 
-// heldOf makes LOCKSCAN's reply, of those locks that are held and of a kind that is wanted. It leaves
-// out what is no lock, or the user may not see. Where the upstream does not have the script, a key is
-// asked about by the source.
+// heldOf makes LOCKSCAN's reply, of those locks that are held and of a kind that is wanted. It
+// leaves out what is no lock, or the user may not see. Where the upstream does not have the script,
+// a key is asked about by the source.
 func (l *queries) heldOf(
 	locks []string, cursor uint64, want func(kind string) bool,
 ) (Reply, *Step) {
@@ -62,8 +62,8 @@ func (l *queries) heldOf(
 		if bySource = script.HasCode(said, "NOSCRIPT") && !bySource; bySource {
 			return errAgain
 		}
-		if err == nil && len(v.Elems) >= len(lockinfo.Fields) && string(v.Elems[0].Text) == "held" &&
-			want(string(v.Elems[1].Text)) {
+		if err == nil && len(v.Elems) >= len(lockinfo.Fields) &&
+			string(v.Elems[0].Text) == "held" && want(string(v.Elems[1].Text)) {
 			keys.Elems = append(keys.Elems, resp.Bulk(key))
 		}
 		if script.HasCode(said, "NOPERM", "WRONGTYPE") {

@@ -27,8 +27,8 @@ const (
 // errAgain says that the answer about a key is missing: it is to be asked for again, alone.
 var errAgain = errors.New("asked again")
 
-// askEach asks about keys on the client's own connection, as many as batch together at first, and has
-// take look at each answer. An error of take ends the command. then says what follows.
+// askEach asks about keys on the client's own connection, as many as batch together at first, and
+// has take look at each answer. An error of take ends the command. then says what follows.
 func askEach(
 	batch int, keys []string, ask func(key string) [][]byte,
 	take func(key string, v resp.Value, err error) error, then func() (Reply, *Step),
@@ -57,9 +57,9 @@ func askEach(
 }
 
 // readable asks which of the keys the user may read, and notes those in may. PTTL is a command that
-// LOCK's users may run, and the upstream checks the key before anything else. then says what follows.
-// The first key is asked about alone: Redis closes the connection of a client that has not logged in
-// when its answers fill more than 1 KB.
+// LOCK's users may run, and the upstream checks the key before anything else. then says what
+// follows. The first key is asked about alone: Redis closes the connection of a client that has not
+// logged in when its answers fill more than 1 KB.
 func readable(keys []string, may map[string]bool, then func() (Reply, *Step)) (Reply, *Step) {
 	ask := func(key string) [][]byte { return wordsOf("PTTL", key) }
 	return askEach(1, keys, ask, func(key string, _ resp.Value, err error) error {

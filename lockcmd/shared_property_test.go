@@ -224,7 +224,8 @@ func TestSharedLocksProperty(t *testing.T) {
 			switch step {
 			case "lock":
 				requests := drawAll()
-				b, err := l.beginTry(id.DB, lockRequests{requests[0]}, trial{mode: script.ModeFirst, others: requests[1:]})
+				b, err := l.beginTry(id.DB, lockRequests{requests[0]},
+					trial{mode: script.ModeFirst, others: requests[1:]})
 				if err != nil {
 					t.Fatal(err)
 				}

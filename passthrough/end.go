@@ -21,12 +21,12 @@ type Status struct {
 	ClientErr error  // why writing to the client failed; nil if it did not
 	Writes    Writes
 	Home      net.Conn // nil for none
-	// ID is the number by which others know the client: its home's, as CLIENT ID tells it. It is 0 if
-	// there is no home, or the number is not known: see LearnID.
+	// ID is the number by which others know the client: its home's, as CLIENT ID tells it. It is 0
+	// if there is no home, or the number is not known: see LearnID.
 	ID         int64
 	AsksItself bool // what Redis runs for the client is what the proxy asks it
-	// BlockedUntil is when the last request was answered that can have waited for what another client
-	// does. It is the present if one has no reply yet, and zero if there was none.
+	// BlockedUntil is when the last request was answered that can have waited for what another
+	// client does. It is the present if one has no reply yet, and zero if there was none.
 	BlockedUntil time.Time
 }
 

@@ -209,8 +209,8 @@ func (h *home) reportLoss(err error) {
 	asksFirst := c.home == h && c.route == byHome && c.pending.relaysOnly() &&
 		c.end < WhenAnswered && h.said != oneError
 	if asksFirst && h.closedAlone(ended) {
-		// Redis answers none of these if it closes the client. Requests that were sent meanwhile are
-		// lost too.
+		// Redis answers none of these if it closes the client. Requests that were sent meanwhile
+		// are lost too.
 		c.closeLocked(c.mayHaveRun(err))
 		return
 	}
@@ -277,9 +277,9 @@ func (h *home) isSpareLocked() bool {
 		!h.c.pending.Has(unlikeNew|knownID)
 }
 
-// closeLocked closes the client without a reply, since Redis has closed its home: by CLIENT KILL, by
-// its timeout for clients, or because it lets none in. err is the outcome of requests. The session
-// then closes the home. mu is held.
+// closeLocked closes the client without a reply, since Redis has closed its home: by CLIENT KILL,
+// by its timeout for clients, or because it lets none in. err is the outcome of requests. The
+// session then closes the home. mu is held.
 func (c *client) closeLocked(err error) {
 	c.loseUpstream(err)
 	c.out.finish()

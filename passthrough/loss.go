@@ -57,8 +57,8 @@ func (c *client) expectLocked(e pendingReply) {
 }
 
 // homeLostLocked answers what is still owed after the home has ended, or a lane that owes more than
-// maxLost replies, and closes the client. If the session waits for an Answer, the session closes the
-// client: see Status. mu is held.
+// maxLost replies, and closes the client. If the session waits for an Answer, the session closes
+// the client: see Status. mu is held.
 func (c *client) homeLostLocked(err error, withinReply bool) {
 	if c.route == gone {
 		return
@@ -114,8 +114,8 @@ func (c *client) laneLostLocked(err error, mayHaveRun, unsent int, withinReply b
 	c.room.Broadcast()
 }
 
-// loseUpstream makes the route gone, and empties the pending queue. It returns what failNext does. mu
-// is held.
+// loseUpstream makes the route gone, and empties the pending queue. It returns what failNext does.
+// mu is held.
 func (c *client) loseUpstream(err error) (text []byte, awaited bool) {
 	if c.route != gone {
 		c.lost = err
@@ -147,8 +147,8 @@ const (
 
 // failNext fails the next n requests with err, and what waits for nothing but them. It appends the
 // replies for the client to text, up to a limit of bytes, and reports whether the session waits for
-// an Answer. QUIT and SHUTDOWN, and what follows them, get no reply: the close is Redis's answer. mu
-// is held.
+// an Answer. QUIT and SHUTDOWN, and what follows them, get no reply: the close is Redis's answer.
+// mu is held.
 func (c *client) failNext(text []byte, n, limit int, err error) (all []byte, awaited bool) {
 	silent := false
 	for e := c.pending.head(); e != nil && (n > 0 || !e.awaitsReply()); e = c.pending.head() {

@@ -91,8 +91,8 @@ func (p *Pipe) Enter(ctx context.Context) {
 const enterFailure = time.Second
 
 // Route chooses the route of the requests until the next Flush, and opens a home if necessary. The
-// error is an *upstream.Error with Sent false, an *upstream.Refused or a LoginError. Until Flush, Route returns
-// the same error again, so that several requests do not each wait for a dead address.
+// error is an *upstream.Error with Sent false, an *upstream.Refused or a LoginError. Until Flush,
+// Route returns the same error again, so that several requests do not each wait for a dead address.
 //
 // Route, Relay, Send, Do, Ask and Flush wait if they must, unless an event loop calls them in an
 // iteration. A goroutine calls them with nil.
@@ -120,9 +120,9 @@ func (p *Pipe) Send(ctx context.Context, r Request, it *eventloop.Iteration) err
 	return err
 }
 
-// judgeLocked puts a login to a judge, if one can hear it and lanes serve the client then. Otherwise
-// the login must go by the home. In an event loop err is ErrWaits while the client is owed
-// something. mu is held.
+// judgeLocked puts a login to a judge, if one can hear it and lanes serve the client then.
+// Otherwise the login must go by the home. In an event loop err is ErrWaits while the client is
+// owed something. mu is held.
 func (p *Pipe) judgeLocked(r *Request, it *eventloop.Iteration) (asked bool, err error) {
 	c := &p.c
 	switch {

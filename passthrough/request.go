@@ -39,11 +39,11 @@ const (
 	Shared             // by a lane
 	Scripts            // by a lane for clients that run scripts, which can take long
 	NewHome            // by the home; if none is open, by one on which nothing was sent before
-	// by a connection that only takes what clients say when they connect, if this one has no home, there
-	// are many, and it is one Redis; otherwise by the home
+	// by a connection that only takes what clients say when they connect, if this one has no home,
+	// there are many, and it is one Redis; otherwise by the home
 	Greets
-	// Apart is Shared also for a client with CLIENT TRACKING, if a lane can be had and the home owes
-	// nothing: what the proxy itself reads for the client is not tracked.
+	// Apart is Shared also for a client with CLIENT TRACKING, if a lane can be had and the home
+	// owes nothing: what the proxy itself reads for the client is not tracked.
 	Apart
 	// for Send: a login, by a judge if that is possible, otherwise by the home
 	Login

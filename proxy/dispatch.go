@@ -30,8 +30,8 @@ type verdict uint8
 const (
 	goesOn verdict = iota
 	ends           // it has no further requests
-	// waits says that the request is still in the buffer: only the session's goroutine can handle it,
-	// or it stands behind a command that waits.
+	// waits says that the request is still in the buffer: only the session's goroutine can handle
+	// it, or it stands behind a command that waits.
 	waits
 )
 

@@ -1,8 +1,8 @@
 package proxy
 
-// Lock commands. Each is a chain of steps: see lockcmd.Step, and question. Consecutive commands of a
-// client are asked together: its threads may share the connection. So are those of several clients.
-// Each needs the answer to its own script, but none needs another's.
+// Lock commands. Each is a chain of steps: see lockcmd.Step, and question. Consecutive commands of
+// a client are asked together: its threads may share the connection. So are those of several
+// clients. Each needs the answer to its own script, but none needs another's.
 
 import (
 	"slices"

@@ -77,8 +77,8 @@ func (s *Server) asksItselfFor(id int64) bool {
 	return false
 }
 
-// blockedNameOf is the name of the client with a number: the number, or in a cluster, which knows the
-// numbers itself, the client's home. It is nil if a cluster has none with it.
+// blockedNameOf is the name of the client with a number: the number, or in a cluster, which knows
+// the numbers itself, the client's home. It is nil if a cluster has none with it.
 func (s *Server) blockedNameOf(id int64) any {
 	if !s.cfg.Locks.Cluster {
 		return id
@@ -125,16 +125,16 @@ type relayedUnblock struct {
 	met   bool // guarded by blockedClients.mu; see meets
 }
 
-// meets notes whether a client that is blocked here is the one, and has begun to be since. Then Redis
-// can only have ended what the proxy asks it for the client, unless something of the client's own
-// blocked there. blockedClients.mu is held.
+// meets notes whether a client that is blocked here is the one, and has begun to be since. Then
+// Redis can only have ended what the proxy asks it for the client, unless something of the client's
+// own blocked there. blockedClients.mu is held.
 func (u *relayedUnblock) meets(c *common) {
 	u.met = u.met || u.name != nil && c.name() == u.name &&
 		c.pipe.Status().BlockedUntil.Before(u.since)
 }
 
-// relays notes that Redis is asked to unblock a client. met must be called once it has answered, and
-// reports whether Redis can only have ended what the proxy asks it for the client itself.
+// relays notes that Redis is asked to unblock a client. met must be called once it has answered,
+// and reports whether Redis can only have ended what the proxy asks it for the client itself.
 func (b *blockedClients) relays(name any) (met func() bool) {
 	u := &relayedUnblock{name: name, since: time.Now()}
 	b.mu.Lock()

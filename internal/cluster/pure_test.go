@@ -285,8 +285,8 @@ func TestJoins(t *testing.T) {
 	}
 }
 
-// A client reads all that was delivered, in whatever pieces. Nothing is written behind a piece, where
-// others may have something.
+// A client reads all that was delivered, in whatever pieces. Nothing is written behind a piece,
+// where others may have something.
 func TestReplyInPieces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := replyQueue{readable: sync.NewCond(&sync.Mutex{})}

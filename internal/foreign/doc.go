@@ -5,7 +5,8 @@
 // Outcome says what the reply to such a request means.
 //
 // Locks has the locks that were seen to be taken, their holders, and the clients that were refused,
-// and tells the journal of them. It decides nothing: the upstream does, and clients that do not use this proxy are not seen.
+// and tells the journal of them. The upstream decides, and clients that do not
+// use this proxy are not seen.
 //
 // The package does no I/O. Any goroutine can use Locks and Read. Memory is bounded:
 // maxLocks, maxKey, maxTries.

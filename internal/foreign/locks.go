@@ -198,7 +198,8 @@ func (l *Locks) endedLocked(how journal.Kind, lock *Lock, at time.Time) {
 		monotonic.Of(lock.Since), monotonic.Of(at))
 }
 
-// triedLocked records that a client asks for a lock that others have, or has just got it. mu is held.
+// triedLocked records that a client asks for a lock that others have, or has just got it. mu is
+// held.
 func (l *Locks) triedLocked(id names.Lock, t Try, now time.Time) {
 	l.journal.Tried(id, monotonic.Of(t.Since), monotonic.Of(t.Last), monotonic.Of(now))
 }

@@ -121,7 +121,8 @@ func TestJournal(t *testing.T) {
 	for _, e := range events {
 		got = append(got, fmt.Sprint(e.Key, " ", e.Client, " ", e.Kind, e.Wait, e.Hold))
 	}
-	for _, c := range j.Costs(journal.Window, monotonic.Of(end), func(*names.Lock) bool { return true }) {
+	all := func(*names.Lock) bool { return true }
+	for _, c := range j.Costs(journal.Window, monotonic.Of(end), all) {
 		got = append(got, fmt.Sprint(c.Key, c.Waits, c.Wait, c.LongestWait, c.Hold, c.LongestHold))
 	}
 	want := []string{

@@ -44,8 +44,8 @@ func (v Value) IsNull() bool { return v.Type == '_' }
 // IsError reports whether v is an error reply.
 func (v Value) IsError() bool { return v.Type == '-' || v.Type == '!' }
 
-// AppendValue appends a reply in RESP version proto. All but version 3 have flat arrays for maps and
-// sets.
+// AppendValue appends a reply in RESP version proto. All but version 3 have flat arrays for maps
+// and sets.
 func AppendValue(dst []byte, v Value, proto int) []byte {
 	kind, n := v.Type, len(v.Elems)
 	switch {

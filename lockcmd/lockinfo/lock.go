@@ -100,8 +100,8 @@ func TakeWho(fields []resp.Value) script.Who {
 	return who
 }
 
-// ReadProxies reads the proxies with waiters, in order and except one, from elements of info.lua's reply that
-// begin with the time and the record's `waiting`.
+// ReadProxies reads the proxies with waiters, in order and except one, from elements of info.lua's
+// reply that begin with the time and the record's `waiting`.
 func ReadProxies(since []resp.Value, except string) (list []Proxy) {
 	for entry := range strings.SplitSeq(string(since[1].Text), ",") {
 		fields := strings.Split(entry, ":") // as read.lua has them

@@ -19,8 +19,8 @@
 //     Answered, PollAfter and PollFailed how it ended. PollInterval is the time to the next.
 //   - Refuse and Queues.Unblock: others end a wait.
 //
-// JoinAll begins a LOCKALL … WAIT: a Wait with a Waiter for each lock. Places says where it is first,
-// Told that the upstream knows that, and Grant that it has all locks.
+// JoinAll begins a LOCKALL … WAIT: a Wait with a Waiter for each lock. Places says where it is
+// first, Told that the upstream knows that, and Grant that it has all locks.
 //
 // One lock guards all queues, another the lines of delayed SETs. Nothing is done while one is held
 // but to compute. Callers say what time it is. What is left to chance is how long the pauses

@@ -101,7 +101,8 @@ func TestCheckFailsBehindGrant(t *testing.T) {
 func TestLeavePassesPollOn(t *testing.T) {
 	for _, state := range []waitState{waiting, left, granted} {
 		q := &waitQueue{}
-		first, next := newWait(names.Identity{}, script.Request{}).Lead, newWait(names.Identity{}, script.Request{}).Lead
+		first := newWait(names.Identity{}, script.Request{}).Lead
+		next := newWait(names.Identity{}, script.Request{}).Lead
 		q.join(first)
 		q.join(next)
 		q.pollNow()

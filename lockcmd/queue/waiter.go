@@ -125,7 +125,7 @@ type Waiter struct {
 	script.Request
 	*Wait
 	script.Attempt               // how it got the lock: the token is valid once it is granted
-	Handed         bool          // a release gave it the lock, no poll; for its own command, at its end
+	Handed         bool          // a release gave it the lock; for its own command, at its end
 	Polled         bool          // it has polled before; for its own command
 	pollNow        bool          // the lock may be free: poll at once
 	placed         bool          // of a LOCKALL: the upstream knows that it is first

@@ -254,8 +254,8 @@ func TestPasswordOfHomelessClientChanges(t *testing.T) {
 	}
 }
 
-// A client without a connection of its own, whose password has changed, can log in by another one, as
-// directly: the former login is not needed for that. A wrong password changes nothing.
+// A client without a connection of its own, whose password has changed, can log in by another one,
+// as directly: the former login is not needed for that. A wrong password changes nothing.
 func TestHomelessClientLogsInAgain(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)
@@ -264,7 +264,8 @@ func TestHomelessClientLogsInAgain(t *testing.T) {
 	for _, login := range []string{"AUTH ann new", "HELLO 3 AUTH ann new", "AUTH bob pw"} {
 		clients := homeless(t, p, admin, "ACL SETUSER ann resetpass >new")
 		for _, c := range clients {
-			c.Expect("AUTH ann wrong", "-WRONGPASS invalid username-password pair or user is disabled.\r\n")
+			c.Expect("AUTH ann wrong",
+				"-WRONGPASS invalid username-password pair or user is disabled.\r\n")
 			c.Expect("HELLO 3 AUTH ann wrong", "-WRONGPASS…")
 			c.Expect("GET none", "$-1\r\n")
 			if got := c.Do(login); got[0] == '-' {

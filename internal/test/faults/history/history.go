@@ -119,8 +119,8 @@ type Breaks struct {
 	Orphans bool `json:"orphans,omitempty"`
 	// Searches: deadlocks across proxies are found late.
 	Searches bool `json:"searches,omitempty"`
-	// Listing: the upstream may not know a proxy's waiters until the proxy polls. Its scripts must be
-	// loaded first, or a release found that it hears nothing, and took it for ended.
+	// Listing: the upstream may not know a proxy's waiters until the proxy polls. Its scripts must
+	// be loaded first, or a release found that it hears nothing, and took it for ended.
 	Listing bool `json:"listing,omitempty"`
 	// Users: a user is removed, and those who have logged in as it.
 	Users bool `json:"users,omitempty"`

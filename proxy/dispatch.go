@@ -128,7 +128,7 @@ func (d *dispatcher) awaitReplies() { d.x.await(d.pipe.Barrier()) }
 func (d *dispatcher) relay(r passthrough.Request) {
 	switch r.Effect {
 	case commands.Auth, commands.Hello:
-		if r.Way == passthrough.Home || d.pipe.Status().Home != nil {
+		if d.pipe.Status().Home != nil { // otherwise the login opens it, and can replace the last one
 			d.x.route(passthrough.Home, nil) // what sets up the home is sent first
 		}
 		d.awaitReplies()

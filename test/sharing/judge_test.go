@@ -261,7 +261,8 @@ func TestHomelessClientLogsInAgain(t *testing.T) {
 	p := sharing(t, server, 1)
 	admin := proxytest.Dial(t, server.Addr())
 	admin.Expect("ACL SETUSER bob on >pw ~* +@all", "+OK\r\n")
-	for _, login := range []string{"AUTH ann new", "HELLO 3 AUTH ann new", "AUTH bob pw"} {
+	for _, login := range []string{"AUTH ann new", "HELLO 3 AUTH ann new",
+		"HELLO 3 AUTH ann new SETNAME app", "AUTH bob pw"} {
 		clients := homeless(t, p, admin, "ACL SETUSER ann resetpass >new")
 		for _, c := range clients {
 			c.Expect("AUTH ann wrong",

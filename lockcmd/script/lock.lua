@@ -28,6 +28,7 @@ if shares and held and state == 'shared' then
   local h = asker.owner ~= '' and holder_of('@' .. asker.owner) or asked
   if h then
     same = asked and asked.token == h.token
+    if only_finds and not same then return {tonumber(h.token), grace_end() > 0 and 2 or 0, 1, 1} end
     local others, before = without(asker.connection, h.connections)
     local last = string.match(h.connections, '^[^,]+')
     h.connections, h.request = with_asker(others, last, h.session), asker.request

@@ -43,9 +43,14 @@ local function with_asker(others, last, of_session)
   return table.concat(list, ',')
 end
 
+-- A place in the line only finds that its owner has the lock, which may have taken it over from the
+-- place while the question was on its way.
+local only_finds = not same and string.find(asker.connection, 'p%d+$')
+
 -- Gives the lock once more to its owner, or to a waiter whose grant was lost on its way. It is
 -- never shortened. Returns what LOCK does.
 local give_again = own and function()
+  if only_finds then return {tonumber(token), grace_end() > 0 and 2 or 0, 1} end
   local at, text = expiry(asker.timeout, unit)
   if at <= expires then at, text = expires, written end
   write_lock(text, at + guard - now)

@@ -9,10 +9,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/virtualtest"
+	"lockproxy/proxy"
 )
 
 // Clients with a place get the lock in order of arrival among those that wait, though they ask only
@@ -102,6 +104,40 @@ func TestPlacesThatNobodyTakes(t *testing.T) {
 				far.Expect("UNLOCK job", ":1\r\n")
 			}
 		})
+	})
+}
+
+// A question of an owner's place comes to Redis when a release has given the place the lock, and its
+// client has taken that over: the lock stays that client's, with its lease.
+func TestAQuestionOfAPlaceAfterTheTakeover(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		server := virtualtest.StartStore(t)
+		link := proxytest.LinkTo(t, server)
+		p := proxytest.Start(t, "redis://"+link.Addr(), func(c *proxy.Config) { c.Dedicated = true })
+		for _, shared := range []string{"", "SHARED "} {
+			ask := "LOCK job 5 " + shared + "PLACE 30 OWNER me"
+			held := proxytest.Dial(t, p.Addr).Lock("job 600")
+			proxytest.Dial(t, p.Addr).Expect(ask, "$-1\r\n")
+			time.Sleep(time.Second)
+			link.Freeze()
+			time.Sleep(500 * time.Millisecond) // a poll is on its way
+			// They have new connections, which are not frozen.
+			holder, owner := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+			holder.Expect(proxytest.Unlock("job", held), ":1\r\n")
+			time.Sleep(time.Millisecond)
+			token := proxytest.Token(t, owner.Do(ask))
+			link.Thaw()
+			synctest.Wait()
+			info := owner.Do("LOCKINFO job")
+			if want := "remaining_ms\r\n:5000\r\n"; !strings.Contains(info, want) {
+				t.Errorf("%s: %q is not in %q", ask, want, info)
+			}
+			if again := proxytest.Token(t, owner.Do("LOCK job 5 "+shared+"OWNER me")); again != token {
+				t.Errorf("%s: its owner has the token %d, and was given %d", ask, again, token)
+			}
+			owner.Expect("UNLOCK job", ":1\r\n")
+			owner.Expect("LOCKINFO job", "$-1\r\n")
+		}
 	})
 }
 

@@ -60,6 +60,7 @@ type checker struct {
 	beats  map[int]*beats          // by proxy
 	holds  map[string][]hold       // of each lock, once known
 	taken  map[string][]hold       // likewise
+	places map[string][]place      // likewise
 	shares map[int]proxyShare      // by proxy
 	over   map[int]int64           // of each fault, when the service has recovered from it
 	report Report
@@ -69,9 +70,10 @@ type checker struct {
 func Check(h history.History, bounds Bounds) Report {
 	c := &checker{bounds: bounds, faults: h.Faults, ops: slices.Clone(h.Ops),
 		locks: map[string][]history.Op{}, holds: map[string][]hold{}, taken: map[string][]hold{},
+		places: map[string][]place{},
 		shares: map[int]proxyShare{}}
 	c.report.Checked = map[string]int{}
-	slices.SortStableFunc(c.ops, func(a, b history.Op) int { return int(a.Call - b.Call) })
+	sortByCall(c.ops)
 	c.beats, c.over = beatsOf(c.ops), map[int]int64{}
 	for i, f := range c.faults {
 		c.over[i] = c.after(f.To, bounds.Recover)

@@ -34,6 +34,10 @@
 //
 // An owner's session lock lasts until the last of its connections ends.
 //
+// A place (LOCK … PLACE) is a waiter from its client's first question to its last. Others may be kept
+// waiting for it from then until it is over. A RELOCK … EXCLUSIVE that is answered with a token is a
+// release and a LOCK at the same time.
+//
 // The rules measure time in beats: pings of a client that does nothing else, each of which counts
 // as the time of a ping on a fast machine. So a slow machine breaks no rule. Errors break none
 // either if they say that the command was not run, such as BUSY.

@@ -46,7 +46,7 @@ func (c *checker) takenOf(key string) (list []hold) {
 		left := c.noticed(o, o.Left) // when its proxy knows that it hung up
 		h := hold{span: span{from: o.Call}, op: o}
 		switch {
-		case o.Kind != history.Lock && o.Kind != history.Probe:
+		case o.Kind != history.Lock && o.Kind != history.Probe, o.Place > 0 && !o.Acquired():
 		case o.Acquired():
 			h.to = c.latestEnd(o, named[o.Result])
 		case o.HungUp:
@@ -59,6 +59,11 @@ func (c *checker) takenOf(key string) (list []hold) {
 		}
 		if h.to > 0 {
 			list = append(list, h)
+		}
+	}
+	for _, p := range c.placesOf(key) {
+		if !p.only {
+			list = append(list, p.hold)
 		}
 	}
 	return list

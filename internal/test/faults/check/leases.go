@@ -56,6 +56,19 @@ func grantsOf(ops []history.Op) []grant {
 		}
 		g := &grants[i]
 		switch {
+		case o.Kind == history.Relock && o.Shared && o.Call < g.to &&
+			(o.Outcome == history.OK && o.Result == 1 || o.Outcome == history.Unknown):
+			// From now on others can share the lock.
+			reader := *g
+			if reader.op.Shared, reader.from = true, max(g.from, o.Call); !g.session {
+				reader.to = o.Call + o.Timeout
+			}
+			if o.Outcome == history.Unknown {
+				reader.to = min(g.to, reader.to)
+			}
+			g.to = o.Call
+			byToken[o.Token] = len(grants)
+			grants = append(grants, reader)
 		case o.Kind == history.Unlock:
 			g.to = min(g.to, o.Call)
 		case o.Kind == history.Lost:
@@ -191,10 +204,13 @@ func (c *checker) limit(key string, grants []grant) {
 	}
 }
 
-// sharedTokens are the tokens with which a lock is shared.
+// sharedTokens are the tokens with which a lock is shared, or may be by RELOCK … SHARED.
 func sharedTokens(ops []history.Op) map[int64]bool {
 	shared := map[int64]bool{}
 	for _, o := range ops {
+		if o.Kind == history.Relock && o.Shared && (accepted(o) || o.Outcome == history.Unknown) {
+			shared[o.Token] = true
+		}
 		if o.Acquired() && o.Shared {
 			shared[o.Result] = true
 		}

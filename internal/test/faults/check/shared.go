@@ -59,6 +59,7 @@ func nextShared(s sharedState, o step) []any {
 				o)
 			done.holders = slices.Clone(s.holders)
 			done.holders[at].soonest, done.holders[at].latest = h.soonest, h.latest
+			done.holders[at].shared = s.holders[at].shared || o.Shared
 		}
 	default:
 		return []any{s}

@@ -15,8 +15,9 @@ func (c *checker) turns(key string, ops []history.Op) {
 	clients, proxies := map[int]bool{}, map[int]bool{}
 	given := map[int64]bool{}
 	var grants []history.Op
-	for _, o := range ops {
+	for i, o := range ops {
 		clients[o.Client] = true
+		o.Call = came(ops, i)
 		if o.Acquired() && !given[o.Result] { // an owner can be given its lock again
 			given[o.Result], proxies[o.Proxy] = true, true
 			grants = append(grants, o)
@@ -25,6 +26,9 @@ func (c *checker) turns(key string, ops []history.Op) {
 	had := map[int]int{}                    // by proxy: of its waits, those that got the lock
 	others := map[int]map[history.Op]bool{} // by proxy: the grants elsewhere while one waited there
 	for _, o := range ops {
+		if o.Again && o.Acquired() {
+			had[o.Proxy]++
+		}
 		if o.Kind != history.Lock || !o.Wait || o.HungUp || o.Return == 0 ||
 			o.Outcome == history.Refused ||
 			c.messageLate(o, o, o.Call, o.Return) || c.excusesWait(o.Call, 0, o) {
@@ -101,7 +105,7 @@ func (c *checker) overtaken(key string, ops []history.Op) {
 		}
 	}
 	for _, o := range ops {
-		if o.Kind != history.Lock || o.Wait || !o.Acquired() || o.Owner != "" {
+		if o.Kind != history.Lock || o.Wait || o.Again || !o.Acquired() || o.Owner != "" {
 			continue
 		}
 		c.checked("overtaken")
@@ -129,6 +133,11 @@ func (c *checker) first(w history.Op, ops []history.Op) int64 {
 		if o.Kind == history.Lock && o.Wait && o.Acquired() && o.Proxy == w.Proxy &&
 			o.Call < came+c.bounds.Arrival.Nanoseconds() && o.Return > came && o.Return < w.Return {
 			since = max(since, o.Return+asksNext.Nanoseconds())
+		}
+	}
+	for _, p := range c.placesOf(w.Key) {
+		if p.op.Proxy == w.Proxy && p.came < came+c.bounds.Arrival.Nanoseconds() && p.to > came {
+			since = max(since, later(p.to, asksNext.Nanoseconds()))
 		}
 	}
 	return since

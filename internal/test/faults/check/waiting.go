@@ -18,6 +18,12 @@ func (c *checker) fifo(key string, ops []history.Op) {
 			waits = append(waits, o)
 		}
 	}
+	for _, o := range c.placesServed(key) {
+		if o.Owner == "" {
+			waits = append(waits, o)
+		}
+	}
+	sortByCall(waits)
 	for i, a := range waits {
 		for _, b := range waits[i+1:] {
 			if b.Call > a.Return {
@@ -73,7 +79,7 @@ func (c *checker) idle(key string, ops []history.Op) {
 			orphan = max(orphan, o.Timeout)
 		}
 	}
-	for _, o := range ops {
+	for _, o := range append(c.placesUnserved(key), ops...) {
 		if o.Kind != history.Lock && o.Kind != history.Probe || !o.Wait || o.HungUp ||
 			o.Return == 0 || o.Outcome == history.Refused {
 			continue
@@ -84,6 +90,9 @@ func (c *checker) idle(key string, ops []history.Op) {
 			held = append(slices.Clone(alone), c.heldWith(o)...)
 		case o.Shared:
 			held = blocked(o, ops, holds)
+			for _, p := range c.placesOf(key) {
+				held = append(held, p.span) // in the line, too
+			}
 			left = held
 		}
 		from := lastHeld(o, held)

@@ -45,6 +45,9 @@ type Locker struct {
 	Owners int
 	// Shared is how many of 100 LOCKs ask to share the lock, a third of them up to a limit.
 	Shared int
+	// Places: it asks for places in the line and never waits. Of 100 locks that it is given, it
+	// makes Shared ones shared.
+	Places bool
 	// Pairs are locks in one slot, each with the other, which it takes together at times.
 	Pairs map[string]string
 	// Late and Forgotten are how many of 100 locks it holds beyond their lease, and never releases;
@@ -204,6 +207,10 @@ func (l *Locker) compete(ctx context.Context) {
 	key := l.Keys[l.Random.IntN(len(l.Keys))]
 	if other, ok := l.Pairs[key]; ok && l.chance(30) {
 		l.competeForBoth(ctx, key, other)
+		return
+	}
+	if l.Places {
+		l.competeByPlace(ctx, key)
 		return
 	}
 	o := history.Op{Kind: history.Lock, Key: key}

@@ -79,13 +79,16 @@ type Op struct {
 	Number  int64  `json:"number,omitempty"`    // of the waiting client, as CLIENT ID has told it
 	Session bool   `json:"session,omitempty"`
 	Owner   string `json:"owner,omitempty"`
-	Shared  bool   `json:"shared,omitempty"` // LOCK … SHARED, or with Limit > 0 … LIMIT
-	Limit   int    `json:"limit,omitempty"`
-	With    string `json:"with,omitempty"`    // LOCKALL and UNLOCKALL: the other lock
-	HungUp  bool   `json:"hung_up,omitempty"` // the client left without reading a reply
-	Left    int64  `json:"left_ns,omitempty"` // when it left, or gave up waiting
-	Value   string `json:"value,omitempty"`
-	Call    int64  `json:"call_ns"`
+	Place   int64  `json:"place_ns,omitempty"` // LOCK … PLACE: for how long the place is kept
+	// Again: the client may have a place already, or shares the lock and asks for it alone.
+	Again  bool   `json:"again,omitempty"`
+	Shared bool   `json:"shared,omitempty"` // LOCK and RELOCK … SHARED, or with Limit > 0 … LIMIT
+	Limit  int    `json:"limit,omitempty"`
+	With   string `json:"with,omitempty"`    // LOCKALL and UNLOCKALL: the other lock
+	HungUp bool   `json:"hung_up,omitempty"` // the client left without reading a reply
+	Left   int64  `json:"left_ns,omitempty"` // when it left, or gave up waiting
+	Value  string `json:"value,omitempty"`
+	Call   int64  `json:"call_ns"`
 	// when the kernel had a waiting LOCK; 0 if not known
 	Sent    int64   `json:"sent_ns,omitempty"`
 	Return  int64   `json:"return_ns,omitempty"` // 0 if the outcome is unknown

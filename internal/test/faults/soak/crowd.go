@@ -21,6 +21,7 @@ type crowd struct {
 	keys       []string
 	mortal     string
 	shared     string
+	placed     string
 	pair       [2]string
 	many       string
 	lockers    []*client.Locker
@@ -49,7 +50,8 @@ const manyConns = 12
 func (b *Bench) newCrowd(p Plan, load Load) *crowd {
 	c := &crowd{notes: &history.Recorder{}, far: &history.Collector{},
 		mortal: fmt.Sprintf("round-%d:mortal", p.Round),
-		shared: fmt.Sprintf("round-%d:shared", p.Round), many: fmt.Sprintf("round-%d:many", p.Round),
+		shared: fmt.Sprintf("round-%d:shared", p.Round),
+		placed: fmt.Sprintf("round-%d:placed", p.Round), many: fmt.Sprintf("round-%d:many", p.Round),
 		pair: [2]string{fmt.Sprintf("round-%d:one", p.Round), fmt.Sprintf("round-%d:other", p.Round)}}
 	for i := range 3 {
 		c.keys = append(c.keys, fmt.Sprintf("round-%d:lock-%d", p.Round, i))
@@ -71,6 +73,15 @@ func (b *Bench) newCrowd(p Plan, load Load) *crowd {
 			Random: random(i), Notes: c.notes,
 			Think: load.Think, Shortest: shortest, Longest: longest, Sessions: 30,
 			Owners: load.Owners, Shared: shared, Pairs: pairs})
+	}
+	for i := range 2 * load.Places {
+		l := &client.Locker{ID: 6500 + i, Targets: ways[i%len(ways)], Keys: []string{c.placed},
+			Random: random(6500 + i), Notes: c.notes, Think: load.Think, Shortest: shortest,
+			Longest: longest, Sessions: 30, Owners: load.Owners, Places: i < load.Places}
+		if l.Places && i%2 == 1 {
+			l.Keys, l.Shared = []string{c.shared}, 60
+		}
+		c.noise = append(c.noise, l)
 	}
 	for i := range load.Many {
 		m := &client.Many{Name: fmt.Sprint("many-", i), Key: c.many}

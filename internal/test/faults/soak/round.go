@@ -27,6 +27,7 @@ type Load struct {
 	Lockers   int
 	Sharers   int // lockers of one more lock, which most of them share
 	Pairs     int // lockers of two more locks, which they take together at times
+	Places    int // clients that ask for places in lines, and as many that wait there
 	Waiting   int // owners of two connections that wait for each other
 	Many      int // owners of many connections
 	Askers    int // at most mostAskers
@@ -46,7 +47,7 @@ const (
 
 // DefaultLoad is moderate: the machine is shared.
 func DefaultLoad() Load {
-	return Load{Lockers: 14, Sharers: 6, Pairs: 4, Waiting: 5, Many: 2, Askers: 6, Noise: 2,
+	return Load{Lockers: 14, Sharers: 6, Pairs: 4, Places: 4, Waiting: 5, Many: 2, Askers: 6, Noise: 2,
 		Unblocked: 3, Logins: 4,
 		Owners: 60, Think: 60 * time.Millisecond, Bounds: check.DefaultBounds()}
 }
@@ -155,7 +156,7 @@ func (b *Bench) probe(c *crowd) {
 		orphans = orphans || f.Breaks.Orphans || f.Breaks.Leases
 	}
 	b.mu.Unlock()
-	keys := append(slices.Clone(c.keys), c.shared, c.many, c.pair[0], c.pair[1])
+	keys := append(slices.Clone(c.keys), c.shared, c.placed, c.many, c.pair[0], c.pair[1])
 	if !orphans {
 		keys = append(keys, c.mortal)
 	}

@@ -37,7 +37,7 @@ func NewSummary() *Summary {
 func (s *Summary) Add(r Result) {
 	s.Rounds++
 	for _, o := range r.History.Ops {
-		s.Ops[string(o.Kind)]++
+		s.Ops[asked(o)]++
 		switch {
 		case o.HungUp:
 			s.Hungup++
@@ -62,6 +62,21 @@ func (s *Summary) Add(r Result) {
 	for _, v := range r.Report.Violations {
 		s.Violations[v.Rule]++
 	}
+}
+
+// asked is what an operation asked for, for people.
+func asked(o history.Op) string {
+	switch {
+	case o.Place > 0 && o.Again && o.Acquired():
+		return "lock, from a place"
+	case o.Place > 0:
+		return "lock … place"
+	case o.Again:
+		return "relock … exclusive"
+	case o.Kind == history.Relock && o.Shared:
+		return "relock … shared"
+	}
+	return string(o.Kind)
 }
 
 func total(counts map[string]int) (n int) {

@@ -15,6 +15,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../../.."
 here=internal/test/testredis
 cache=${XDG_CACHE_HOME:-${HOME:?}/.cache}/lockproxy
+mkdir -p "$cache"
 servers=("$@")
 [ $# != 0 ] || servers=(installed bullseye/redis-server bookworm/redis-server trixie/redis-server
 	forky/redis-server experimental/redis-server bookworm-backports/valkey-server

@@ -85,7 +85,14 @@ func (s *stopper) goOn(pid int, srv *server) {
 	}
 }
 
-// redisServers are the processes of that name that descend from root.
+// isFetched reports whether a process is a server that testredis/version.sh has fetched: it has the
+// name of the loader of its libraries, and a title with its path. The process's file is its stat.
+func isFetched(file string) bool {
+	words, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
+	return strings.Contains(string(words), "-server ")
+}
+
+// redisServers are the redis-servers that descend from root.
 func redisServers(root int) map[int]bool {
 	parents, found := map[int]int{}, map[int]bool{}
 	dirs, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -103,7 +110,7 @@ func redisServers(root int) map[int]bool {
 			continue
 		}
 		parents[pid], _ = strconv.Atoi(fields[1])
-		found[pid] = name == "redis-server"
+		found[pid] = name == "redis-server" || strings.HasPrefix(name, "ld-linux") && isFetched(file)
 	}
 	for pid, is := range found {
 		ancestor := pid

@@ -86,7 +86,8 @@ func TestRunOnceWhileTheProxyIsAway(t *testing.T) {
 	s.redis.Ask("CLIENT", "PAUSE", "3600000", "WRITE")
 	goOn(t, file)
 	testwait.Until(t, "Redis delays the run's LOCK", func() bool {
-		return regexp.MustCompile(" flags=bU? ").MatchString(s.redis.Ask("CLIENT", "LIST"))
+		script := regexp.MustCompile(` flags=bU? [^\n]* cmd=eval(sha)? `)
+		return script.MatchString(s.redis.Ask("CLIENT", "LIST"))
 	})
 	s.proxy.cmd.Process.Kill()
 	s.redis.Ask("CLIENT", "UNPAUSE")

@@ -45,23 +45,13 @@ func (e *Event) At(now time.Time, at int64) time.Time { return now.Add(time.Dura
 // record is how an event is kept. Most locks end soon after they were acquired: then one record has
 // both events.
 type record struct {
-	at     int64
-	wait   time.Duration
-	ended  int64 // when the lock ended; 0 if that is not known, or is a record by itself
-	hold   time.Duration
-	token  int64
-	key    string
-	owner  string
-	client string
-	note   string
-	db     int32
-	kind   Kind
-	end    Kind // how it ended, if it did
+	Event
+	ended int64 // when the lock ended; 0 if that is not known, or is a record by itself
+	end   Kind  // how it ended, if it did
 }
 
 func (r *record) event() Event {
-	e := Event{at: r.at, Kind: r.kind, Lock: names.Lock{DB: int(r.db), Key: r.key},
-		Holder: Holder{r.token, r.owner, r.client, r.note}, Wait: r.wait, Hold: r.hold}
+	e := r.Event
 	if r.ended != 0 {
 		e.Hold = 0
 	}
@@ -70,8 +60,8 @@ func (r *record) event() Event {
 
 // endEvent is the event that ended what the record is about.
 func (r *record) endEvent() Event {
-	e := r.event()
-	e.at, e.Kind, e.Wait, e.Hold = r.ended, r.end, 0, r.hold
+	e := r.Event
+	e.at, e.Kind, e.Wait = r.ended, r.end, 0
 	return e
 }
 
@@ -90,12 +80,12 @@ type ring struct {
 }
 
 func (r *record) bytes() int {
-	return int(unsafe.Sizeof(*r)) + len(r.key) + len(r.owner) + len(r.client) + len(r.note)
+	return int(unsafe.Sizeof(*r)) + len(r.Key) + len(r.Owner) + len(r.Client) + len(r.Note)
 }
 
 // push returns the number of the new record, or 0 if there is no room for it at all.
 func (r *ring) push(e record) uint64 {
-	e.owner = shortened(e.owner)
+	e.Owner = shortened(e.Owner)
 	need := e.bytes()
 	if need > r.limit {
 		return 0
@@ -103,7 +93,7 @@ func (r *ring) push(e record) uint64 {
 	for r.n > 0 && r.size+need > r.limit {
 		old := &r.records[r.first]
 		r.size -= old.bytes()
-		old.key, old.owner, old.client, old.note = "", "", "", ""
+		*old = record{}
 		if r.first++; r.first == len(r.records) {
 			r.first = 0
 		}
@@ -150,10 +140,10 @@ func (r *ring) lately(number uint64) *record {
 // end writes the end of a lock into the record of its acquisition, if that is one of the last.
 func (r *ring) end(number uint64, how Kind, had Holder, hold time.Duration, at int64) bool {
 	e := r.lately(number)
-	if e == nil || e.ended != 0 || e.token != had.Token || e.client != had.Client {
+	if e == nil || e.ended != 0 || e.Token != had.Token || e.Client != had.Client {
 		return false
 	}
-	e.ended, e.end, e.hold = at, how, hold
+	e.ended, e.end, e.Hold = at, how, hold
 	return true
 }
 

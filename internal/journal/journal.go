@@ -70,24 +70,31 @@ func (j *Journal) lock(id names.Lock) (*shard, uint64) {
 	return s, hash
 }
 
-// get returns the history of a lock, or nil.
-func (s *shard) get(id names.Lock, hash uint64) *history {
-	if h := s.locks[hash]; h.is(id) {
-		return h
+// change has f change the history of a lock at a time, if there is one. A new one is made if there
+// is room and makes says so.
+func (j *Journal) change(id names.Lock, makes bool, at int64, f func(s *shard, h *history)) {
+	if j == nil {
+		return
 	}
-	return nil
+	s, hash := j.lock(id)
+	defer s.mu.Unlock()
+	h := s.locks[hash]
+	if makes {
+		h = s.find(id, hash, at)
+	}
+	if h.is(id) {
+		f(s, h)
+		s.account(h)
+	}
 }
 
 // push records an event. lasted is the time of a wait, or the time for which the lock was held.
 func (s *shard) push(at int64, kind Kind, id names.Lock, who Holder, lasted time.Duration) uint64 {
-	r := record{at: at, kind: kind, db: int32(id.DB), key: id.Key, token: who.Token,
-		owner: who.Owner, client: who.Client, note: who.Note}
+	e := Event{at: at, Kind: kind, Lock: id, Holder: who, Hold: lasted}
 	if kind == Acquired || kind == GaveUp {
-		r.wait = lasted
-	} else {
-		r.hold = lasted
+		e.Wait, e.Hold = lasted, 0
 	}
-	return s.events.push(r)
+	return s.events.push(record{Event: e})
 }
 
 // Acquisition is where a Journal remembers that a lock was acquired. The zero value is nowhere.
@@ -139,16 +146,10 @@ func (a Acquisition) lock() (*shard, *history) {
 
 // Refused records that a LOCK without WAIT was refused.
 func (j *Journal) Refused(id names.Lock, at int64) {
-	if j == nil {
-		return
-	}
-	s, hash := j.lock(id)
-	defer s.mu.Unlock()
-	if h := s.find(id, hash, at); h != nil {
+	j.change(id, true, at, func(s *shard, h *history) {
 		h.minute(at).Refused++
 		s.contended(h)
-		s.account(h)
-	}
+	})
 }
 
 // Ended records that a holder has lost or released a lock that it had since a time. where is what
@@ -190,32 +191,20 @@ func (h *history) ends(hold time.Duration, at int64) {
 // Forgotten records that nobody knows from now on whether a client, which has had a lock since a
 // time, still holds it. The history gets no event.
 func (j *Journal) Forgotten(id names.Lock, since, at int64) {
-	if j == nil {
-		return
-	}
-	s, hash := j.lock(id)
-	defer s.mu.Unlock()
-	if h := s.get(id, hash); h != nil {
+	j.change(id, false, at, func(_ *shard, h *history) {
 		h.ends(time.Duration(max(at-since, 0)), at)
-		s.account(h)
-	}
+	})
 }
 
 // WaitBegan records that a client has begun to wait for a lock. WaitEnded must follow.
 func (j *Journal) WaitBegan(id names.Lock, began, at int64) {
-	if j == nil {
-		return
-	}
-	s, hash := j.lock(id)
-	defer s.mu.Unlock()
-	if h := s.find(id, hash, at); h != nil {
+	j.change(id, true, at, func(s *shard, h *history) {
 		h.countWaits(at)
 		h.minute(began).Waits++
 		h.waited(began, at, 1)
 		h.waiting++
 		s.contended(h)
-		s.account(h)
-	}
+	})
 }
 
 // WaitEnded records that a client has stopped waiting. got says that Acquired follows.
@@ -228,7 +217,7 @@ func (j *Journal) WaitEnded(id names.Lock, who Holder, got bool, began, at int64
 	if !got {
 		s.push(at, GaveUp, id, who, time.Duration(at-began))
 	}
-	if h := s.get(id, hash); h != nil && h.waiting > 0 { // one that is waited for is kept
+	if h := s.locks[hash]; h.is(id) && h.waiting > 0 { // one that is waited for is kept
 		h.countWaits(at)
 		h.waiting--
 		m := h.minute(at)
@@ -240,59 +229,41 @@ func (j *Journal) WaitEnded(id names.Lock, who Holder, got bool, began, at int64
 // Tried records that a client in no queue asks again for a lock that others have. It first asked at
 // began and last at from, which can be the same. It counts as waiting between its tries.
 func (j *Journal) Tried(id names.Lock, began, from, at int64) {
-	if j == nil {
-		return
-	}
-	s, hash := j.lock(id)
-	defer s.mu.Unlock()
-	h := s.find(id, hash, at)
-	if h == nil {
-		return
-	}
-	h.countWaits(at)
-	m := h.minute(at)
-	if at == began {
-		m.Waits++
-	}
-	h.waited(from, at, 1)
-	m = h.minute(at)
-	m.LongestWait = max(m.LongestWait, time.Duration(at-began))
-	s.contended(h)
-	s.account(h)
+	j.change(id, true, at, func(s *shard, h *history) {
+		h.countWaits(at)
+		m := h.minute(at)
+		if at == began {
+			m.Waits++
+		}
+		h.waited(from, at, 1)
+		m = h.minute(at)
+		m.LongestWait = max(m.LongestWait, time.Duration(at-began))
+		s.contended(h)
+	})
 }
 
 // askEvery is how often the upstream is asked for a holder that this proxy does not know.
 const askEvery = int64(time.Second)
 
 // WantsHolder reports whether the holder of a lock is unknown, and it is time to ask for it.
-func (j *Journal) WantsHolder(id names.Lock, at int64) bool {
-	if j == nil {
-		return false
-	}
-	s, hash := j.lock(id)
-	defer s.mu.Unlock()
-	h := s.get(id, hash)
-	if h == nil || h.held || at-h.asked < askEvery {
-		return false
-	}
-	h.asked = at
-	return true
+func (j *Journal) WantsHolder(id names.Lock, at int64) (wants bool) {
+	j.change(id, false, at, func(_ *shard, h *history) {
+		if wants = !h.held && at-h.asked >= askEvery; wants {
+			h.asked = at
+		}
+	})
+	return wants
 }
 
 // SetHolder records who has a lock, unless this proxy has given it to a client meanwhile.
 func (j *Journal) SetHolder(id names.Lock, to Holder, at int64) {
-	if j == nil {
-		return
-	}
-	s, hash := j.lock(id)
-	defer s.mu.Unlock()
-	h := s.get(id, hash)
-	if h == nil || h.held || h.holder == to.name() {
-		return
-	}
-	h.countWaits(at)
-	h.holder, h.since = to.name(), at
-	s.push(at, Seen, h.Lock, to, 0)
+	j.change(id, false, at, func(s *shard, h *history) {
+		if !h.held && h.holder != to.name() {
+			h.countWaits(at)
+			h.holder, h.since = to.name(), at
+			s.push(at, Seen, h.Lock, to, 0)
+		}
+	})
 }
 
 // maxName bounds the names that are kept of holders, bytes.

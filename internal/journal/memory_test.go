@@ -87,7 +87,7 @@ func TestLongNames(t *testing.T) {
 	list, _ := j.Events(0, 1, func(*Event) bool { return true })
 	names = append(names, list[0].Owner)
 	s, hash := j.lock(id)
-	names = append(names, s.get(id, hash).holder)
+	names = append(names, s.locks[hash].holder)
 	s.mu.Unlock()
 	for _, name := range names {
 		if len(name) > maxName || len(name) < maxName-utf8.UTFMax || !utf8.ValidString(name) ||

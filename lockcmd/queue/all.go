@@ -17,7 +17,7 @@ func (g *Wait) BeginPollAll(now time.Time) {
 	defer g.queues.mu.Unlock()
 	for _, w := range g.Waiters {
 		w.pollNow = false
-		if q := g.queues.of[w.ID()]; q != nil {
+		if q := g.queues.lineOf(w.ID()); q != nil {
 			q.claims.look(now)
 		}
 	}
@@ -40,7 +40,7 @@ func (g *Wait) Grant(a script.Attempt) error {
 func (g *Wait) grantLocked(a script.Attempt) {
 	for _, w := range g.Waiters {
 		w.Attempt = a
-		q := g.queues.of[w.ID()]
+		q := g.queues.lineOf(w.ID())
 		q.quota = 0
 		q.grant(w, a.Token)
 	}
@@ -71,7 +71,7 @@ func (g *Wait) SettleAllLate(a script.Attempt, err error, mayHaveRun bool) (list
 // mu is held.
 func (g *Wait) firstEverywhere() bool {
 	return !slices.ContainsFunc(g.Waiters, func(w *Waiter) bool {
-		return w.place == nil || g.queues.of[w.ID()].first() != w
+		return w.place == nil || g.queues.lineOf(w.ID()).first() != w
 	})
 }
 
@@ -99,7 +99,7 @@ func (g *Wait) Places() (p Places) {
 	defer qs.mu.Unlock()
 	p.Err = g.rejected
 	for _, w := range g.Waiters {
-		first := w.place != nil && qs.of[w.ID()].first() == w
+		first := w.place != nil && qs.lineOf(w.ID()).first() == w
 		p.first = append(p.first, first)
 		p.Any, p.Untold = p.Any || first, p.Untold || first && !w.placed
 		p.PollNow = p.PollNow || w.pollNow
@@ -129,7 +129,7 @@ func (g *Wait) Told(at Places, now int64) {
 	for i, w := range g.Waiters {
 		if at.first[i] {
 			w.placed = true
-			qs.of[w.ID()].listed = true // it keeps its place
+			qs.lineOf(w.ID()).listed = true // it keeps its place
 		}
 	}
 }

@@ -27,7 +27,7 @@ func claimed(w *Waiter, now *time.Time, won bool) (polls int) {
 		w.BeginPoll(*now)
 		due = now.Add(w.PollInterval(time.Hour, false, *now))
 		if won {
-			w.queues.of[w.ID()].claims = claims{} // as a grant does
+			w.queues.lineOf(w.ID()).claims = claims{} // as a grant does
 		}
 	}
 	return polls
@@ -139,7 +139,7 @@ func TestAQueueThatWasLeftIsInUseAgain(t *testing.T) {
 	if _, _, left := qs.Reserved(w.ID().Hash(), now); !left {
 		t.Error("it is not remembered as the last one")
 	}
-	if len(qs.byHash) != maxLeft-1 || qs.left.Len() != maxLeft-1 {
+	if len(qs.byHash) != maxLeft || qs.left.Len() != maxLeft {
 		t.Errorf("%d are remembered, %d as left", len(qs.byHash), qs.left.Len())
 	}
 }
@@ -164,7 +164,7 @@ func TestLocksWithTheSameHash(t *testing.T) {
 		t.Errorf("%+v", second.State())
 	}
 	second.End(nil)
-	if qs.left.Len() != 2 || len(qs.of) != 0 {
-		t.Errorf("%d were left, %d are in use", qs.left.Len(), len(qs.of))
+	if qs.left.Len() != 2 || qs.lines != 0 {
+		t.Errorf("%d were left, %d are in use", qs.left.Len(), qs.lines)
 	}
 }

@@ -10,7 +10,8 @@
 //     they wake the first waiter. So does Queues.Reserved, another proxy's claim: the more of them
 //     were wrong, the less often.
 //   - Waiters and Line tell people and operators, At the search for deadlocks.
-//   - Delay puts a SET whose answer is delayed into a line of its own, as a Delayed.
+//   - Watch and Delay begin Waits outside of the queue: until the holder changes, and of SETs with
+//     delayed answers, which have a line of their own.
 //
 // Join begins a LOCK … WAIT. A Wait is all of it, a Waiter its place in the queue of its lock:
 //
@@ -22,10 +23,11 @@
 // JoinAll begins a LOCKALL … WAIT: a Wait with a Waiter for each lock. Places says where it is
 // first, Told that the upstream knows that, and Grant that it has all locks.
 //
-// One lock guards all queues, another the lines of delayed SETs. Nothing is done while one is held
-// but to compute. Callers say what time it is. What is left to chance is how long the pauses
-// between polls are, so that clients do not poll all at once.
+// An entry has all that is known here of one lock. One mutex guards all entries, and nothing but
+// computing is done while it is held. Callers say what time it is. What is left to chance is how
+// long the pauses between polls are, so that clients do not poll all at once.
 //
-// The files know those before them: pause, claims, waiter, queue (one queue), foreign, delayed, queues,
-// keep, watch, release, all, hints, refuse, outage, poll, show. Only a Wait points back, to its Queues.
+// The files know those before them: pause, claims, waiter, queue (one queue), foreign, entry,
+// queues, keep, watch, delayed, release, all, hints, refuse, outage, poll, show. Only a Wait points
+// back, to its Queues.
 package queue

@@ -11,49 +11,50 @@ import (
 func (q Queue) MayBeFree() {
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
-	q.all.changedLocked(q.id)
-	if line := q.all.of[q.id]; line != nil {
-		line.pollNow()
-	}
+	e := q.all.known(q.id)
+	e.changed()
+	e.pollNow()
 }
 
 // WakeDelayed makes the first in the line of delayed SETs ask again: the lock may be free.
-func (q Queue) WakeDelayed() { q.all.delayed.wake(q.id) }
+func (q Queue) WakeDelayed() {
+	q.all.mu.Lock()
+	defer q.all.mu.Unlock()
+	q.all.known(q.id).wakeDelayed()
+}
 
 // KeyChanged makes the first waiter poll, unless it is the turn of foreign clients. It reports
 // whether it is: then the next change counts, too.
 func (q Queue) KeyChanged(now time.Time) (theirs bool) {
-	qs := q.all
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	qs.changedLocked(q.id)
-	line := qs.of[q.id]
-	theirs = qs.foreign.haveTurn(q.id, now)
+	q.all.mu.Lock()
+	defer q.all.mu.Unlock()
+	e := q.all.known(q.id)
+	e.changed()
+	theirs = e.foreign.haveTurn(now)
 	switch {
-	case line == nil:
-		qs.delayed.wake(q.id)
+	case e.line == nil:
+		e.wakeDelayed()
 	case !theirs:
-		line.pollNow()
+		e.pollNow()
 	}
-	return line != nil && theirs
+	return e.line != nil && theirs
 }
 
 // KeyTracked notes that the lock's key is tracked from now on. If the key is missing, the first
 // waiter polls, after the turn of foreign clients; otherwise that turn is over.
 func (q Queue) KeyTracked(missing bool, now time.Time) {
-	qs := q.all
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	qs.changedLocked(q.id)
-	switch line := qs.of[q.id]; {
+	q.all.mu.Lock()
+	defer q.all.mu.Unlock()
+	e := q.all.known(q.id)
+	e.changed()
+	switch {
 	case !missing:
-		qs.foreign.turnOver(q.id)
-	case line == nil:
-	case qs.foreign.haveTurn(q.id, now):
-		line.lease = minForeignPoll
-		line.wakeFirst()
+		e.foreign.turnOver()
+	case e.line != nil && e.foreign.haveTurn(now):
+		e.line.lease = minForeignPoll
+		e.line.wakeFirst()
 	default:
-		line.pollNow()
+		e.pollNow()
 	}
 }
 
@@ -61,7 +62,7 @@ func (q Queue) KeyTracked(missing bool, now time.Time) {
 func (q Queue) ForeignCompete(now time.Time) bool {
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
-	return q.all.foreign.compete(q.id, now)
+	return q.all.known(q.id).foreign.compete(now)
 }
 
 // SawForeign notes that foreign clients compete for the lock. won says that a poll has found it
@@ -69,8 +70,8 @@ func (q Queue) ForeignCompete(now time.Time) bool {
 func (q Queue) SawForeign(won bool, now time.Time) {
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
-	if q.all.foreign.saw(q.id, now); won {
-		q.all.foreign.won(q.id, now)
+	if sight := q.all.sawLocked(q.id, now); won {
+		sight.won()
 	}
 }
 
@@ -81,27 +82,26 @@ func (q Queue) ForeignAnswered(action foreign.Action, taken, released bool, now 
 	qs := q.all
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	qs.changedLocked(q.id)
-	line := qs.of[q.id]
-	if line == nil {
+	e := qs.known(q.id)
+	e.changed()
+	if e.line == nil {
 		if released || action == foreign.Touch {
-			qs.delayed.wake(q.id)
+			e.wakeDelayed()
 		}
 		return
 	}
 	if action.Takes() || action == foreign.Touch {
-		news := !qs.foreign.compete(q.id, now)
-		qs.foreign.saw(q.id, now)
-		if news {
-			line.wakeFirst()
+		news := !e.foreign.compete(now)
+		if qs.sawLocked(q.id, now); news {
+			e.line.wakeFirst()
 		}
 	}
 	if taken {
-		qs.foreign.turnOver(q.id)
+		e.foreign.turnOver()
 	}
 	maybe := action == foreign.Touch || action == foreign.Release // some scripts answer 0
-	if released || maybe && line.touched(now) {
-		line.pollNow()
+	if released || maybe && e.line.touched(now) {
+		e.pollNow()
 	}
 }
 
@@ -113,15 +113,16 @@ func (qs *Queues) Reserved(
 ) (id names.Lock, as names.Identity, left bool) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	switch line := qs.byHash[hash]; {
-	case line == nil:
-	case line.leftAt != nil:
-		qs.forgetLocked(line)
-		return line.id, line.leftAs, true
-	case line.claims.come(now):
-		line.pollNow()
+	switch e := qs.byHash[hash]; {
+	case e == nil:
+	case e.line == nil && e.leftAs != nil:
+		as, e.leftAs = *e.leftAs, nil
+		return e.id, as, true
+	case e.line == nil:
+	case e.line.claims.come(now):
+		e.pollNow()
 	default:
-		line.wakeFirst()
+		e.line.wakeFirst()
 	}
 	return id, as, false
 }

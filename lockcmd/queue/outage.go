@@ -22,7 +22,7 @@ func (w *Wait) PollAfter(err error) time.Duration {
 	silent := failure.IsSilence(err)
 	w.queues.mu.Lock()
 	for _, one := range w.Waiters {
-		q := w.queues.of[one.ID()]                            // if it is nil a release has given it the lock
+		q := w.queues.lineOf(one.ID())                        // if it is nil a release has given it the lock
 		if q != nil && (!silent || !w.pollStarted.IsZero()) { // a check's silence concerns w alone
 			switch {
 			case !silent:
@@ -58,7 +58,7 @@ func (w *Wait) SilentTooLong(err error, now time.Time) bool {
 	}
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
-	q := w.queues.of[w.Lead.ID()]
+	q := w.queues.lineOf(w.Lead.ID())
 	return q != nil && !q.silentSince.IsZero() && now.Sub(q.silentSince) >= longestSilence
 }
 
@@ -83,7 +83,7 @@ func (w *Wait) PollFailed(err error, now time.Time) {
 		err = failure.SilentError(now.Sub(since))
 	}
 	for _, one := range w.Waiters {
-		if q := w.queues.of[one.ID()]; q != nil {
+		if q := w.queues.lineOf(one.ID()); q != nil {
 			if silent && !q.silentSince.IsZero() {
 				q.refuseAll(failure.SilentError(now.Sub(q.silentSince)))
 			}
@@ -98,7 +98,7 @@ func (w *Wait) Answered(trusted bool) {
 	defer w.queues.mu.Unlock()
 	w.unanswered = 0
 	for _, one := range w.Waiters {
-		if q := w.queues.of[one.ID()]; q != nil {
+		if q := w.queues.lineOf(one.ID()); q != nil {
 			q.failing, q.trusted = nil, trusted
 		}
 	}
@@ -126,7 +126,7 @@ func (w *Wait) Outage(now time.Time) (err error, stale bool) {
 
 // outage is Outage for one lock. mu is held.
 func (qs *Queues) outage(id names.Lock, now time.Time) (err error, stale bool) {
-	q := qs.of[id]
+	q := qs.lineOf(id)
 	switch {
 	case q == nil:
 		return nil, false

@@ -138,7 +138,7 @@ func TestWhoSharesWithTheFirst(t *testing.T) {
 		for _, j := range test.list {
 			w, _ := qs.Join(script.Request{Key: "job", Connection: "c", Number: "1", Owner: j.owner,
 				Shared: !j.exclusive}, j.as, 0, now)
-			line = qs.of[w.ID()]
+			line = qs.lineOf(w.ID())
 		}
 		list, behind := line.offerShared(now)
 		if len(list) != test.shares || (behind != nil) != test.stops {
@@ -154,7 +154,7 @@ func TestWhoSharesWithTheFirst(t *testing.T) {
 func TestAnEndInTheMiddle(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	qs, list := line(3, now)
-	qs.of[list[0].ID()].heldShared = true
+	qs.lineOf(list[0].ID()).heldShared = true
 	list[1].End(nil)
 	if list[0].pollNow || list[0].woken.Load() {
 		t.Error("the first one polls, though another has left")

@@ -13,14 +13,15 @@ import (
 func (w *Waiter) PollInterval(
 	remaining time.Duration, followed bool, now time.Time,
 ) time.Duration {
-	pause, qs, id := IdlePause(), w.queues, w.ID()
+	pause, qs := IdlePause(), w.queues
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	if !followed && qs.foreign.compete(id, now) {
+	e := qs.known(w.ID())
+	if !followed && e.foreign.compete(now) {
 		pause = jitter(minForeignPoll, maxForeignPoll)
 	}
-	if line := qs.of[id]; line != nil && line.claims.pending {
-		pause = min(pause, max(line.claims.due.Sub(now), 0))
+	if e.line != nil && e.line.claims.pending {
+		pause = min(pause, max(e.line.claims.due.Sub(now), 0))
 	}
 	// Expired means now >= value, on a clock of whole milliseconds.
 	return min(pause, max(remaining-qs.ways.RoundTrip(w.Key), 0)+time.Millisecond)
@@ -31,11 +32,11 @@ func (w *Waiter) PollInterval(
 func (q Queue) BeforeTry(now time.Time) (compete, waited bool, allSince int64) {
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
-	line := q.all.of[q.id]
-	if line != nil {
-		allSince = line.allSince()
+	e := q.all.known(q.id)
+	if e.line != nil {
+		allSince = e.line.allSince()
 	}
-	return q.all.foreign.compete(q.id, now), line != nil, allSince
+	return e.foreign.compete(now), e.line != nil, allSince
 }
 
 // BeginPoll notes that w, which is first, polls now. again says that only time has passed since its
@@ -46,7 +47,7 @@ func (w *Waiter) BeginPoll(now time.Time) (again bool, others []*Waiter, behind 
 	defer w.queues.mu.Unlock()
 	again = w.Polled && !w.pollNow
 	w.pollNow, w.Polled = false, true
-	if q := w.queues.of[w.ID()]; q != nil && q.first() == w {
+	if q := w.queues.lineOf(w.ID()); q != nil && q.first() == w {
 		if !again {
 			q.news = now
 		}
@@ -68,9 +69,9 @@ func (w *Waiter) Quiet(now time.Time) bool {
 	hears := qs.hears(w.Key)
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	q := qs.of[w.ID()]
-	return q != nil && hears && w.Polled && !w.pollNow && !w.Once && !q.heldShared &&
-		now.Sub(q.news) >= quietAfter && !qs.foreign.compete(w.ID(), now)
+	e := qs.known(w.ID())
+	return e.line != nil && hears && w.Polled && !w.pollNow && !w.Once && !e.line.heldShared &&
+		now.Sub(e.line.news) >= quietAfter && !e.foreign.compete(now)
 }
 
 // EndPoll notes what a poll of w has found. has says that w has the lock: by this poll, or by a
@@ -78,7 +79,7 @@ func (w *Waiter) Quiet(now time.Time) bool {
 func (w *Waiter) EndPoll(a script.Attempt, now time.Time) (has bool) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
-	if q := w.queues.of[w.ID()]; q != nil {
+	if q := w.queues.lineOf(w.ID()); q != nil {
 		q.heldShared = a.HeldShared
 		q.listed = q.listed || a.Token == 0 && !a.Foreign
 	}
@@ -86,7 +87,7 @@ func (w *Waiter) EndPoll(a script.Attempt, now time.Time) (has bool) {
 		return true
 	}
 	if a.Foreign {
-		w.queues.foreign.won(w.ID(), now)
+		w.queues.sawLocked(w.ID(), now).won()
 	}
 	return false
 }
@@ -96,7 +97,7 @@ func (w *Waiter) EndPoll(a script.Attempt, now time.Time) (has bool) {
 func (w *Waiter) EndShared(others []*Waiter, a script.Attempt, missing, unknown error) Ends {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
-	q := w.queues.of[w.ID()]
+	q := w.queues.lineOf(w.ID())
 	if q == nil {
 		q = &waitQueue{}
 	}
@@ -141,7 +142,7 @@ func (w *Waiter) settle(a script.Attempt, err error) (kept bool) {
 	case w.ended():
 		return false
 	}
-	q := w.queues.of[w.ID()]
+	q := w.queues.lineOf(w.ID())
 	if !a.Renewed {
 		q.quota = 0
 	}
@@ -190,7 +191,7 @@ func (w *Waiter) Serve(value *string, asked time.Time) (given bool, refused erro
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
 	given = w.state == granted && !w.Before
-	q := w.queues.of[w.ID()]
+	q := w.queues.lineOf(w.ID())
 	if w.endAgain(served) {
 		w.found = value
 		if q != nil { // otherwise a release has taken w out of it

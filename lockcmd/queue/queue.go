@@ -15,14 +15,12 @@ import (
 // and is offered no other lock. A release, and the first waiter's poll, offer a shared lock also to
 // the waiters behind it that can share it.
 type waitQueue struct {
-	id      names.Lock
-	hash    names.Hash // of id
-	waiters list.List  // of *Waiter
-	alls    int        // how many of them are a LOCKALL's
-	quota   int        // grants left before waiters of other proxies go first
-	grants  int        // since the last gap
-	lastGap time.Time  // when a release last left the lock free although clients waited
-	failing error      // why the last poll failed; nil if it did not
+	waiters list.List // of *Waiter
+	alls    int       // how many of them are a LOCKALL's
+	quota   int       // grants left before waiters of other proxies go first
+	grants  int       // since the last gap
+	lastGap time.Time // when a release last left the lock free although clients waited
+	failing error     // why the last poll failed; nil if it did not
 	// silentSince is when the first poll began that was not answered, of those since the last
 	// answer
 	silentSince time.Time
@@ -35,9 +33,7 @@ type waitQueue struct {
 	news time.Time // when the first waiter last polled because something may have happened
 
 	claims    claims
-	leftAs    names.Identity // of the last waiter, which has left
-	leftAt    *list.Element  // in Queues.left, once all waiters have left
-	lastTouch time.Time      // when a script may last have released the lock
+	lastTouch time.Time // when a script may last have released the lock
 }
 
 func (q *waitQueue) first() *Waiter {

@@ -43,7 +43,7 @@ type modelWaiter struct {
 
 // queue is the queue, an empty one if nobody waits.
 func (m *queueModel) queue() *waitQueue {
-	if q := m.qs.of[m.id]; q != nil {
+	if q := m.qs.lineOf(m.id); q != nil {
 		return q
 	}
 	return &waitQueue{}
@@ -328,10 +328,14 @@ func TestQueueAgainstModel(t *testing.T) {
 				}
 				for range foreignGapGrants {
 					w := newWait(names.Identity{}, script.Request{Key: "claim"}).Lead
-					q := m.qs.queueLocked(m.id)
-					q.join(w)
+					e := m.qs.entryLocked(m.id)
+					if e.line == nil {
+						e.line = &waitQueue{}
+						m.qs.usedLocked(e)
+					}
+					e.line.join(w)
 					m.token++
-					q.grant(w, m.token)
+					e.line.grant(w, m.token)
 					m.since++
 				}
 			},

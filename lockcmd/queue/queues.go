@@ -14,25 +14,23 @@ import (
 
 // Queues are the clients that wait here, and those that compete with them, by the lock.
 type Queues struct {
-	waiters    atomic.Int64          // for any lock, and those that watch one
-	waitedKeys *foreign.Filter       // of all queues
-	hears      func(key string) bool // see Hears
-	ways       distance
-	delayed    delayedSets
+	waiters atomic.Int64          // for any lock, and those that watch one
+	keys    *foreign.Filter       // of the locks in use
+	hears   func(key string) bool // see Hears
+	ways    distance
 
-	mu      sync.Mutex
-	of      map[names.Lock]*waitQueue // guarded by mu; one is empty until its last waiter has ended
-	foreign foreignClients            // guarded by mu
-	waits   list.List                 // guarded by mu; of *Wait, in order of arrival
-	alls    list.List                 // guarded by mu; of *Wait, LOCKALLs, in order of arrival
-	began   time.Time                 // guarded by mu; when the first of all joined
-	joined  time.Duration             // guarded by mu; the sum of when waits joined, since began
-	asking  map[string]*Wait          // guarded by mu; by the connection
-
-	byHash map[names.Hash]*waitQueue // guarded by mu; those in of, and in left
-	left   list.List                 // guarded by mu; of *waitQueue, in the order of their ends
-
-	watching map[names.Lock]map[*Wait]struct{} // guarded by mu; see Queue.Watch
+	mu     sync.Mutex
+	of     map[names.Lock]*entry // guarded by mu; of locks in use, and of those in left
+	byHash map[names.Hash]*entry // guarded by mu; the same
+	left   list.List             // guarded by mu; of *entry, in the order in which they were left
+	lines  int                   // guarded by mu; locks that clients wait for
+	// unknown stands for all locks without an entry. guarded by mu
+	unknown entry
+	waits   list.List        // guarded by mu; of *Wait, in order of arrival
+	alls    list.List        // guarded by mu; of *Wait, LOCKALLs, in order of arrival
+	began   time.Time        // guarded by mu; when the first of all joined
+	joined  time.Duration    // guarded by mu; the sum of when waits joined, since began
+	asking  map[string]*Wait // guarded by mu; by the connection
 }
 
 // distance is how far the upstream of a lock is. steps is how the lock record tells it.
@@ -43,10 +41,8 @@ type distance interface {
 
 func New(ways distance) *Queues {
 	return &Queues{
-		waitedKeys: foreign.NewFilter(), ways: ways, hears: func(string) bool { return false },
-		of: map[names.Lock]*waitQueue{}, foreign: foreignClients{}, asking: map[string]*Wait{},
-		byHash:   map[names.Hash]*waitQueue{},
-		watching: map[names.Lock]map[*Wait]struct{}{},
+		keys: foreign.NewFilter(), ways: ways, hears: func(string) bool { return false },
+		of: map[names.Lock]*entry{}, byHash: map[names.Hash]*entry{}, asking: map[string]*Wait{},
 	}
 }
 
@@ -63,7 +59,7 @@ func (qs *Queues) Of(id names.Lock) Queue { return Queue{qs, id} }
 func (qs *Queues) Waiting() bool { return qs.waiters.Load() > 0 }
 
 // MayWait reports whether clients may wait for a lock. It is cheap; false is certain.
-func (qs *Queues) MayWait(key []byte) bool { return qs.Waiting() && qs.waitedKeys.May(key) }
+func (qs *Queues) MayWait(key []byte) bool { return qs.Waiting() && qs.keys.May(key) }
 
 // HasWaiters reports whether clients wait for the lock.
 func (q Queue) HasWaiters() bool {
@@ -72,13 +68,7 @@ func (q Queue) HasWaiters() bool {
 	}
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
-	return q.all.of[q.id] != nil
-}
-
-// Delay puts a SET into the line of the lock, in the order in which clients began to ask. Leave
-// must follow. wake is called when it must ask again. It must not block.
-func (q Queue) Delay(since time.Time, wake func()) *Delayed {
-	return q.all.delayed.join(q.id, since, wake)
+	return q.all.lineOf(q.id) != nil
 }
 
 // Hears has hears say whether release notifications about a lock can come. None can while no
@@ -133,9 +123,14 @@ func (qs *Queues) join(w *Wait, patience time.Duration, now time.Time) (at arriv
 	w.arrived = qs.waits.PushBack(w)
 	qs.asking[w.Lead.Connection] = w
 	for _, one := range w.Waiters {
-		q := qs.queueLocked(one.ID())
-		at = arrival{Permitted: q.join(one), First: q.first() == one,
-			ForeignTurn: qs.foreign.haveTurn(one.ID(), now)}
+		e := qs.entryLocked(one.ID())
+		if e.line == nil {
+			e.line = &waitQueue{lease: MaxPoll}
+			qs.lines++
+			qs.usedLocked(e)
+		}
+		at = arrival{Permitted: e.line.join(one), First: e.line.first() == one,
+			ForeignTurn: e.foreign.haveTurn(now)}
 	}
 	if w.IsAll {
 		w.turn = qs.alls.PushBack(w)
@@ -143,17 +138,73 @@ func (qs *Queues) join(w *Wait, patience time.Duration, now time.Time) (at arriv
 	return at
 }
 
-// queueLocked returns the queue of a lock, a new one if there is none. mu is held.
-func (qs *Queues) queueLocked(id names.Lock) *waitQueue {
-	q := qs.of[id]
-	if q == nil {
-		q = &waitQueue{id: id, hash: id.Hash(), lease: MaxPoll}
-		qs.of[id] = q
-		qs.waitedKeys.Add(id.Key, 1)
-		qs.forgetLocked(qs.byHash[q.hash])
-		qs.byHash[q.hash] = q
+const (
+	// maxLeft bounds the locks that are remembered although nobody here uses them, the last ones:
+	// a reservation of another lock ends by itself, and foreign clients will be seen again.
+	maxLeft = 10000
+	// maxLeftName bounds the names of these locks, bytes.
+	maxLeftName = 1024
+)
+
+// entryLocked returns the entry of a lock, a new one if there is none. usedLocked must follow. mu is
+// held.
+func (qs *Queues) entryLocked(id names.Lock) *entry {
+	e := qs.of[id]
+	if e == nil {
+		e = &entry{id: id, hash: id.Hash()}
+		qs.of[id], qs.byHash[e.hash] = e, e
+		qs.keys.Add(id.Key, 1)
 	}
-	return q
+	return e
+}
+
+// usedLocked notes that somebody uses the lock, or nobody does any more. mu is held.
+func (qs *Queues) usedLocked(e *entry) {
+	if e.leftAt != nil {
+		qs.left.Remove(e.leftAt)
+		e.leftAt = nil
+		qs.keys.Add(e.id.Key, 1)
+	}
+	if e.line != nil || len(e.watching)+len(e.delayed) > 0 {
+		return
+	}
+	qs.keys.Add(e.id.Key, -1)
+	if e.leftAt = qs.left.PushBack(e); len(e.id.Key) > maxLeftName {
+		qs.forgetLocked(e)
+	} else if qs.left.Len() > maxLeft {
+		qs.forgetLocked(qs.left.Front().Value.(*entry))
+	}
+}
+
+// forgetLocked forgets a lock that nobody uses. mu is held.
+func (qs *Queues) forgetLocked(e *entry) {
+	qs.left.Remove(e.leftAt)
+	delete(qs.of, e.id)
+	if qs.byHash[e.hash] == e { // otherwise another lock has the same hash
+		delete(qs.byHash, e.hash)
+	}
+}
+
+// lineOf returns the line of a lock, nil if nobody waits. mu is held.
+func (qs *Queues) lineOf(id names.Lock) *waitQueue { return qs.known(id).line }
+
+// known returns the entry of a lock, or one in which nothing is known. mu is held.
+func (qs *Queues) known(id names.Lock) *entry {
+	if e := qs.of[id]; e != nil {
+		return e
+	}
+	return &qs.unknown
+}
+
+// sawLocked notes that a foreign client competes for a lock. mu is held.
+func (qs *Queues) sawLocked(id names.Lock, now time.Time) *foreignSight {
+	e := qs.entryLocked(id)
+	qs.usedLocked(e)
+	if !e.foreign.compete(now) {
+		e.foreign = foreignSight{}
+	}
+	e.foreign.seen = now
+	return &e.foreign
 }
 
 // Departure is how a wait has ended.
@@ -202,7 +253,8 @@ func (w *Wait) End(err error) (d Departure) {
 // leaveLocked takes w out of its queue. It reports whether waitsNoMore must follow: w was the last
 // there, was not served, and others may go on waiting for it. mu is held.
 func (qs *Queues) leaveLocked(w *Waiter) (missed bool) {
-	q := qs.of[w.ID()]
+	e := qs.known(w.ID())
+	q := e.line
 	if q == nil {
 		return false
 	}
@@ -210,31 +262,11 @@ func (qs *Queues) leaveLocked(w *Waiter) (missed bool) {
 	if q.len() > 0 {
 		return false
 	}
-	delete(qs.of, w.ID())
-	qs.waitedKeys.Add(w.Key, -1)
-	if q.leftAs, q.leftAt = w.As, qs.left.PushBack(q); len(w.Key) > maxLeftName {
-		qs.forgetLocked(q)
-	} else if qs.left.Len() > maxLeft {
-		qs.forgetLocked(qs.left.Front().Value.(*waitQueue))
-	}
+	as := w.As
+	e.line, e.leftAs = nil, &as
+	qs.lines--
+	qs.usedLocked(e)
 	return w.state != granted && (w.pollNow || q.listed)
-}
-
-const (
-	// maxLeft bounds the queues that are remembered although all waiters have left them, the last
-	// ones. A reservation of another lock ends by itself.
-	maxLeft = 1024
-	// maxLeftName bounds the names of their locks, bytes.
-	maxLeftName = 1024
-)
-
-// forgetLocked forgets a queue that all waiters have left. It leaves one in use alone, which is that
-// of another lock with the same hash. mu is held.
-func (qs *Queues) forgetLocked(q *waitQueue) {
-	if q != nil && q.leftAt != nil {
-		delete(qs.byHash, q.hash)
-		qs.left.Remove(q.leftAt)
-	}
 }
 
 // GiveUp notes that w does not want the lock that it has been handed.
@@ -266,7 +298,7 @@ func (w *Waiter) State() State {
 		Has: w.state == granted, Ended: w.state == granted || w.state == served, Err: w.rejected,
 		Checks: w.ownerHolds,
 	}
-	if q := w.queues.of[w.ID()]; w.place != nil && q.first() == w {
+	if q := w.queues.lineOf(w.ID()); w.place != nil && q.first() == w {
 		s.First, s.PollNow, s.Lease = true, w.pollNow, q.lease
 	}
 	return s

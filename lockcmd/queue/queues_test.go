@@ -14,7 +14,7 @@ import (
 func TestReleaseAllBehindGrant(t *testing.T) {
 	qs := New(&background.Ways{})
 	w, _ := qs.Join(script.Request{Key: "job"}, names.Identity{}, 0, time.Now())
-	qs.of[w.ID()].grant(w, 7)
+	qs.lineOf(w.ID()).grant(w, 7)
 	if offer := qs.Of(w.ID()).Offer(Nobody, true, time.Now()); offer.Kind != "none" {
 		t.Errorf("the waiters want %q", offer.Kind)
 	}
@@ -24,7 +24,7 @@ func TestReleaseAllBehindGrant(t *testing.T) {
 func TestReleaseAllLeavesGap(t *testing.T) {
 	qs := New(&background.Ways{})
 	w, _ := qs.Join(script.Request{Key: "job"}, names.Identity{}, 0, time.Now())
-	qs.of[w.ID()].grants = foreignGapGrants
+	qs.lineOf(w.ID()).grants = foreignGapGrants
 	for _, want := range []string{"gap", "self"} {
 		if offer := qs.Of(w.ID()).Offer(Nobody, true, time.Now()); offer.Kind != want {
 			t.Errorf("the waiters want %q, not %q", offer.Kind, want)
@@ -88,7 +88,7 @@ func TestCheckFailsBehindGrant(t *testing.T) {
 	r := script.Request{Key: "job", Connection: "c", Number: "1"}
 	qs := New(&background.Ways{})
 	w, _ := qs.Join(r, names.Identity{}, 0, time.Now())
-	qs.of[w.ID()].grant(w, 7)
+	qs.lineOf(w.ID()).grant(w, 7)
 	other, _ := qs.Join(r, names.Identity{}, 0, time.Now())
 	other.End(nil)
 	if pause := w.PollAfter(script.ServerError("LOADING")); pause <= 0 || w.state != granted {

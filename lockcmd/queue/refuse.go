@@ -72,7 +72,7 @@ func (w *Wait) TakeOwnerHolds() bool {
 func (q Queue) At(as string) []*Wait {
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
-	line := q.all.of[q.id]
+	line := q.all.lineOf(q.id)
 	if line == nil {
 		return nil
 	}
@@ -94,7 +94,7 @@ func (w *Wait) Standings() (list []deadlock.KeyWait, ok bool) {
 		return nil, false
 	}
 	for _, one := range w.Waiters {
-		q := qs.of[one.ID()]
+		q := qs.lineOf(one.ID())
 		first := q.first()
 		k := deadlock.KeyWait{Key: deadlock.Binary(one.Key), As: one.calledAs(one == first),
 			Shared: one.Shared, AllSince: first.since, Enough: one.enough()}

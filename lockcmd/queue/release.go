@@ -57,18 +57,18 @@ func (q Queue) Offer(as names.Identity, handsOver bool, now time.Time) (offer Ha
 	qs := q.all
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	line := qs.of[q.id]
-	compete := qs.foreign.compete(q.id, now)
+	e := qs.known(q.id)
+	compete := e.foreign.compete(now)
 	switch {
-	case line == nil || line.first() == nil:
+	case e.line == nil || e.line.first() == nil:
 		offer.Kind = "none"
 	case !handsOver:
 		offer.Kind = "gap"
 	default:
-		offer = line.offer(as, compete && !qs.foreign.makeUp(q.id), now)
+		offer = e.line.offer(as, compete && !e.foreign.makeUp(), now)
 	}
 	if offer.Kind == "free" {
-		qs.foreign.leftFree(q.id, now) // before anybody hears of it
+		e.foreign.leftFree(now) // before anybody hears of it
 	}
 	offer.Of, offer.Compete = q, compete
 	return offer
@@ -141,11 +141,12 @@ type Released struct {
 
 // End ends the offer of a release that was answered, or has failed.
 func (h HandOver) End(r Released, now time.Time) Ends {
-	qs, id := h.Of.all, h.Of.id
+	qs := h.Of.all
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	qs.changedLocked(id)
-	q := qs.of[id]
+	e := qs.known(h.Of.id)
+	e.changed()
+	q := e.line
 	if q == nil {
 		q = &waitQueue{}
 	}
@@ -155,8 +156,8 @@ func (h HandOver) End(r Released, now time.Time) Ends {
 	}
 	free := r.Done && r.Token == 0
 	if free {
-		qs.delayed.wake(id)
-		qs.foreign.leftFree(id, now)
+		e.wakeDelayed()
+		e.foreign.leftFree(now)
 	}
 	switch {
 	case free && h.Next != nil:
@@ -165,7 +166,7 @@ func (h HandOver) End(r Released, now time.Time) Ends {
 		q.yield(minForeignPoll)
 	}
 	// A waiter that has joined since polled before the lock was free.
-	joined := h.Kind == "none" && !qs.foreign.compete(id, now)
+	joined := h.Kind == "none" && !e.foreign.compete(now)
 	if r.Failed || r.Polls || joined {
 		q.pollNow()
 	}

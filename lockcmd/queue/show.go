@@ -19,7 +19,7 @@ type Entry struct {
 func (q Queue) Waiters(limit int) (list []Entry) {
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
-	line := q.all.of[q.id]
+	line := q.all.lineOf(q.id)
 	if line == nil {
 		return nil
 	}
@@ -41,16 +41,14 @@ type Line struct {
 func (q Queue) Line() Line {
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
-	if line := q.all.of[q.id]; line != nil {
-		return line.line()
-	}
-	return Line{Lock: q.id}
+	return q.all.known(q.id).shown(q.id)
 }
 
-func (q *waitQueue) line() Line {
-	l := Line{Lock: q.id, Waiters: q.len()}
-	if first := q.first(); first != nil {
-		l.Oldest = first.Joined
+// shown is the line of the lock.
+func (e *entry) shown(id names.Lock) Line {
+	l := Line{Lock: id}
+	if e.line != nil && e.line.len() > 0 {
+		l.Waiters, l.Oldest = e.line.len(), e.line.first().Joined
 	}
 	return l
 }
@@ -59,8 +57,10 @@ func (q *waitQueue) line() Line {
 func (qs *Queues) Lines() (list []Line) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	for _, q := range qs.of {
-		list = append(list, q.line())
+	for id, e := range qs.of {
+		if e.line != nil {
+			list = append(list, e.shown(id))
+		}
 	}
 	return list
 }
@@ -75,7 +75,7 @@ type Totals struct {
 func (qs *Queues) Totals(now time.Time) Totals {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	t := Totals{Waiters: qs.waits.Len(), Queues: len(qs.of)}
+	t := Totals{Waiters: qs.waits.Len(), Queues: qs.lines}
 	if first := qs.waits.Front(); first != nil { // it can have joined since now
 		t.Oldest = max(now.Sub(first.Value.(*Wait).Joined), 0)
 		t.Sum = max(time.Duration(t.Waiters)*now.Sub(qs.began)-qs.joined, 0)

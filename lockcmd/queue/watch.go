@@ -5,36 +5,41 @@ import (
 	"lockproxy/lockcmd/script"
 )
 
-// Watch begins to wait until the lock has another holder. The Wait is in no line, and keeps nobody
-// from the lock. EndWatch must follow. wake is as for WakeBy.
-func (q Queue) Watch(connection string, wake func()) *Wait {
-	qs, r := q.all, script.Request{Key: q.id.Key, Connection: connection}
+// outside returns a Wait that is in no line, and keeps nobody from the lock. wake is as for WakeBy.
+func (q Queue) outside(connection string, wake func()) *Wait {
+	r := script.Request{Key: q.id.Key, Connection: connection}
 	w := newWait(names.Identity{DB: q.id.DB}, r)
-	w.queues = qs
+	w.queues = q.all
 	w.WakeBy(wake)
+	return w
+}
+
+// Watch begins to wait until the lock has another holder. EndWatch must follow.
+func (q Queue) Watch(connection string, wake func()) *Wait {
+	qs, w := q.all, q.outside(connection, wake)
 	qs.waiters.Add(1)
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	qs.waitedKeys.Add(q.id.Key, 1)
 	qs.asking[connection] = w
-	if qs.watching[q.id] == nil {
-		qs.watching[q.id] = map[*Wait]struct{}{}
+	e := qs.entryLocked(q.id)
+	if e.watching == nil {
+		e.watching = map[*Wait]struct{}{}
 	}
-	qs.watching[q.id][w] = struct{}{}
+	e.watching[w] = struct{}{}
+	qs.usedLocked(e)
 	return w
 }
 
 // EndWatch ends it. refused is why, if others have ended it already.
 func (w *Wait) EndWatch() (refused error) {
-	qs, id := w.queues, w.Lead.ID()
+	qs := w.queues
 	defer qs.waiters.Add(-1)
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	qs.waitedKeys.Add(id.Key, -1)
 	delete(qs.asking, w.Lead.Connection)
-	if delete(qs.watching[id], w); len(qs.watching[id]) == 0 {
-		delete(qs.watching, id)
-	}
+	e := qs.known(w.Lead.ID())
+	delete(e.watching, w)
+	qs.usedLocked(e)
 	w.end(left)
 	return w.rejected
 }
@@ -46,7 +51,8 @@ func (q Queue) Concerns() bool {
 	}
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
-	return q.all.of[q.id] != nil || q.all.watching[q.id] != nil
+	e := q.all.known(q.id)
+	return e.line != nil || len(e.watching) > 0
 }
 
 // Changed wakes those that watch the lock: it may have another holder.
@@ -54,13 +60,6 @@ func (q Queue) Changed() {
 	if q.all.Waiting() {
 		q.all.mu.Lock()
 		defer q.all.mu.Unlock()
-		q.all.changedLocked(q.id)
-	}
-}
-
-// changedLocked is Changed. mu is held.
-func (qs *Queues) changedLocked(id names.Lock) {
-	for w := range qs.watching[id] {
-		w.Signal()
+		q.all.known(q.id).changed()
 	}
 }

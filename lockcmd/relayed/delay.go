@@ -14,21 +14,19 @@ import (
 
 // DelayedSet is one SET key value NX PX ms with a delayed answer. Only its session uses it.
 type DelayedSet struct {
-	*queue.Delayed
+	queue.Delayed
 	among *Traffic
-	id    names.Lock
 }
 
 // DelaySet puts a SET into the line: see queue.Queue.Delay.
 func (f *Traffic) DelaySet(db int, key string, since time.Time, wake func()) *DelayedSet {
-	id := names.Lock{DB: db, Key: key}
-	return &DelayedSet{f.queues.Of(id).Delay(since, wake), f, id}
+	return &DelayedSet{f.queues.Of(names.Lock{DB: db, Key: key}).Delay(since, wake), f}
 }
 
 // Pause is how long the first in line waits before it asks again without a sign.
 func (d *DelayedSet) Pause() time.Duration {
 	pause, now := d.Delayed.Pause(), time.Now()
-	seen, ok := d.among.known.Get(d.id, now)
+	seen, ok := d.among.known.Get(d.Lead.ID(), now)
 	if ok && seen.Holder.Addr != "" {
 		pause = min(pause, seen.Until.Sub(now)+2*time.Millisecond)
 	}
@@ -37,9 +35,9 @@ func (d *DelayedSet) Pause() time.Duration {
 
 // SeenHeld reports whether this proxy has seen the lock taken, and not released.
 func (d *DelayedSet) SeenHeld() bool {
-	f := d.among
-	taken, ok := f.known.Get(d.id, time.Now())
-	return ok && taken.Holder.Addr != "" || f.queues.Of(d.id).HasWaiters() || f.locks.Has(d.id)
+	f, id := d.among, d.Lead.ID()
+	taken, _ := f.known.Get(id, time.Now())
+	return taken.Holder.Addr != "" || f.queues.Of(id).HasWaiters() || f.locks.Has(id)
 }
 
 // undoSet deletes a key that still has its SET's value.

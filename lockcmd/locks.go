@@ -52,7 +52,7 @@ func New(
 	}}
 	qs, seen := queue.New(all.Clients.Ways), newObserved(all)
 	l := &Locks{common: all, queues: qs, observed: seen}
-	l.Sessions = held.NewSessions(all.Jobs, seen.registry, seen.observeLost)
+	l.Sessions = held.NewSessions(all.Jobs, seen.registry, &qs.Keys, seen.observeLost)
 	l.Traffic = relayed.New(all.Jobs, qs, seen.registry, seen.journal)
 	l.releases = &releases{common: all, queues: qs, seen: seen, sessions: l.Sessions}
 	deadlocks := search.New(all.Jobs, cfg.Deadlock, qs, seen.registry, cfg.InUse,
@@ -75,6 +75,10 @@ func New(
 
 // Waiting reports whether any client waits for a lock.
 func (l *Locks) Waiting() bool { return l.queues.Waiting() }
+
+// MayMatter reports whether a key may be that of a session lock, of one for which clients wait
+// here, or of one that a foreign client may hold. It is cheap; false is certain.
+func (l *Locks) MayMatter(key []byte) bool { return l.queues.Keys.May(key) }
 
 // Waiters returns up to limit of the clients that wait for a lock at this proxy, in order.
 func (l *Locks) Waiters(id names.Lock, limit int) []queue.Entry {

@@ -12,18 +12,18 @@ import (
 // observesForeign reports whether a request that is relayed unchanged must be examined. The table
 // says that those of most commands need not.
 func (x *exchange) observesForeign(cmd *command, args [][]byte) bool {
-	switch cmd.Foreign {
+	switch locks := x.server.locks; cmd.Foreign {
 	case foreign.None:
 		return false
 	case foreign.Sets:
 		return foreign.MaySetNX(args)
 	case foreign.Deletes, foreign.Expires:
-		return slices.ContainsFunc(args[1:], x.server.locks.MayConcern)
+		return locks.WatchesForeign() && slices.ContainsFunc(args[1:], locks.MayMatter)
 	case foreign.Runs:
 		return foreign.TakesLock(args) ||
-			x.server.locks.WatchesForeign() && cmd.Keys.Match(args, x.server.locks.MayConcern)
+			locks.WatchesForeign() && cmd.Keys.Match(args, locks.MayMatter)
 	case foreign.Replaces:
-		return x.server.locks.Waiting()
+		return locks.Waiting()
 	}
 	return true
 }

@@ -6,6 +6,7 @@ import (
 
 	"lockproxy/internal/commands"
 	"lockproxy/internal/foreign"
+	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd"
 	"lockproxy/lockcmd/held"
@@ -29,7 +30,7 @@ func (e *lockEnds) mayEnd(cmd *command, args [][]byte) bool {
 	if !cmd.EndsLock || !e.server.locks.AnySession() {
 		return false
 	}
-	return !cmd.Keys.Any() || cmd.Keys.Match(args, e.server.locks.MayBeSession) &&
+	return !cmd.Keys.Any() || cmd.Keys.Match(args, e.server.locks.MayMatter) &&
 		!(cmd.Name == "set" && foreign.MaySetNX(args))
 }
 
@@ -54,7 +55,7 @@ func (e *lockEnds) watch(
 	case cmd.Effect == commands.Exec:
 		list, e.touched = e.touched, nil
 	default:
-		list = touches{e.touch(cmd, args)}
+		list = e.touch(cmd, args)
 	}
 	return func(head resp.Head) {
 		if replied != nil {
@@ -66,30 +67,34 @@ func (e *lockEnds) watch(
 	}
 }
 
-// touch returns a request that may end session locks. Within a transaction EXEC ends them, so it is
-// remembered until then.
-func (e *lockEnds) touch(cmd *command, args [][]byte) touch {
+// touch returns a request if it may end session locks. Within a transaction EXEC ends them, so it
+// is remembered until then.
+func (e *lockEnds) touch(cmd *command, args [][]byte) (list touches) {
 	state, settled := e.pipe.State()
 	t := touch{db: state.DB,
 		why: fmt.Sprintf("%s by %s", strings.ToUpper(cmd.Name), e.client.holder.Addr)}
 	for _, i := range cmd.Keys.Positions(args, nil) {
-		if e.server.locks.MayBeSession(args[i]) && len(t.keys) < maxTouched {
-			t.keys = append(t.keys, string(args[i]))
+		id := names.Lock{DB: state.DB, Key: string(args[i])}
+		if len(t.keys) < maxTouched && e.server.locks.Has(id) {
+			t.keys = append(t.keys, id.Key)
 		}
+	}
+	if t.keys != nil || !cmd.Keys.Any() {
+		list = touches{t}
 	}
 	if settled && !state.Has(passthrough.InMulti) {
 		e.touched = nil
 	}
 	if len(e.touched) < maxTouched {
-		e.touched = append(e.touched, t)
+		e.touched = append(e.touched, list...)
 	}
-	return t
+	return list
 }
 
 // touch is a request that may have ended session locks.
 type touch struct {
 	db   int
-	keys []string // none: of all databases
+	keys []string // of session locks; none: of all databases
 	why  string
 }
 

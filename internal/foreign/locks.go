@@ -85,19 +85,17 @@ type Locks struct {
 	counts Counts               // guarded by mu; without what is now
 	puts   int                  // guarded by mu; since the last sweep
 	known  atomic.Int64         // len(locks)
-	keys   *Filter              // of locks
+	keys   *names.Filter        // of locks, and others
 }
 
-// NewLocks returns Locks that has seen nothing. It tells j what happens to them.
-func NewLocks(j *journal.Journal) *Locks {
-	return &Locks{journal: j, locks: map[names.Lock]*Lock{}, keys: NewFilter()}
+// NewLocks returns Locks that has seen nothing. It tells j what happens to them, and adds their
+// keys to a filter.
+func NewLocks(j *journal.Journal, keys *names.Filter) *Locks {
+	return &Locks{journal: j, locks: map[names.Lock]*Lock{}, keys: keys}
 }
 
 // Any reports whether any lock is known. It costs nothing.
 func (l *Locks) Any() bool { return l.known.Load() > 0 }
-
-// MayKnow reports whether a key may be that of a known lock. It costs little.
-func (l *Locks) MayKnow(key []byte) bool { return l.Any() && l.keys.May(key) }
 
 // Knows reports whether a lock is known.
 func (l *Locks) Knows(id names.Lock) bool {

@@ -37,7 +37,7 @@ func describe(l *Locks, at float64) string {
 }
 
 func TestLocks(t *testing.T) {
-	l := NewLocks(nil)
+	l := NewLocks(nil, &names.Filter{})
 	steps := []struct {
 		by    string
 		a     Action
@@ -98,7 +98,7 @@ func TestLocks(t *testing.T) {
 // Each lock that is taken ends once, and the times of a client's tries add up to its wait.
 func TestJournal(t *testing.T) {
 	j := journal.New(1 << 20)
-	l := NewLocks(j)
+	l := NewLocks(j, &names.Filter{})
 	for _, s := range []struct {
 		key, by string
 		a       Action
@@ -139,7 +139,7 @@ func TestJournal(t *testing.T) {
 
 // A client whose attempts to take a lock fail counts as trying until a while after the last one.
 func TestTryingIsCounted(t *testing.T) {
-	l := NewLocks(nil)
+	l := NewLocks(nil, &names.Filter{})
 	for _, try := range []struct {
 		key, by string
 		at      float64
@@ -158,14 +158,14 @@ func TestTryingIsCounted(t *testing.T) {
 
 // Memory is bounded in the locks, in the clients that try, and in the length of names.
 func TestLocksAreBounded(t *testing.T) {
-	l := NewLocks(nil)
+	l := NewLocks(nil, &names.Filter{})
 	for i := range 3 * maxLocks {
 		saw(l, fmt.Sprint("k", i), "a", Take, Yes, time.Hour, 0)
 	}
 	if n := len(l.locks); n > maxLocks || n < maxLocks/2 {
 		t.Errorf("%d locks", n)
 	}
-	l = NewLocks(nil)
+	l = NewLocks(nil, &names.Filter{})
 	for i := range 100 {
 		saw(l, "k", fmt.Sprint(i), Take, No, 0, 0)
 	}
@@ -178,7 +178,7 @@ func TestLocksAreBounded(t *testing.T) {
 		t.Error("a long name is remembered")
 	}
 	// What SETNX sets and never becomes a lock goes by itself.
-	l = NewLocks(nil)
+	l = NewLocks(nil, &names.Filter{})
 	for i := range 3 * maxLocks {
 		saw(l, fmt.Sprint("k", i), "a", Candidate, Yes, 0, float64(i)/10)
 	}
@@ -191,7 +191,7 @@ func TestLocksAreBounded(t *testing.T) {
 // is told of each, and of no other.
 func TestForgottenLocksAreTold(t *testing.T) {
 	j := journal.New(64 << 20)
-	l := NewLocks(j)
+	l := NewLocks(j, &names.Filter{})
 	for i := range maxLocks + 100 {
 		saw(l, fmt.Sprint("k", i), "a", Take, Yes, time.Hour, 0)
 	}

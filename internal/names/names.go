@@ -1,5 +1,5 @@
-// Package names has the names by which all packages know a lock and a login. It imports no other
-// package.
+// Package names has the names by which all packages know a lock and a login, and a Filter of keys.
+// It imports no other package.
 package names
 
 import "strconv"

@@ -25,7 +25,7 @@ func recordOf(key string, token int64, until time.Time) *Lock {
 // testSessions are the session locks of a proxy without an upstream.
 func testSessions(r *Registry) *Sessions {
 	bg := &background.Jobs{Timers: background.NewTimers(), Log: hclog.NewNullLogger()}
-	return NewSessions(bg, r, func(journal.Kind, *Lock, bool) {})
+	return NewSessions(bg, r, &names.Filter{}, func(journal.Kind, *Lock, bool) {})
 }
 
 // testRenewals are the renewals of a proxy without an upstream.

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockproxy/internal/foreign"
 	"lockproxy/internal/journal"
 	"lockproxy/internal/loglimit"
 	"lockproxy/internal/names"
@@ -31,7 +30,7 @@ type Sessions struct {
 	onLost func(kind journal.Kind, lock *Lock, ended bool)
 
 	total atomic.Int64
-	keys  *foreign.Filter // so that it is cheap to see that a relayed command concerns none
+	keys  *names.Filter // of those that are renewed, and others
 
 	mu     sync.Mutex
 	byHash map[names.Hash]counted // guarded by mu
@@ -47,9 +46,9 @@ type counted struct {
 }
 
 func NewSessions(
-	bg *background.Jobs, r *Registry, onLost func(journal.Kind, *Lock, bool),
+	bg *background.Jobs, r *Registry, keys *names.Filter, onLost func(journal.Kind, *Lock, bool),
 ) *Sessions {
-	return &Sessions{Jobs: bg, registry: r, onLost: onLost, keys: foreign.NewFilter(),
+	return &Sessions{Jobs: bg, registry: r, onLost: onLost, keys: keys,
 		byHash: map[names.Hash]counted{}}
 }
 
@@ -75,9 +74,6 @@ func (s *Sessions) Count(id names.Lock, n int) {
 
 // AnySession reports whether a client here has a session lock.
 func (s *Sessions) AnySession() bool { return s.total.Load() > 0 }
-
-// MayBeSession reports whether a key may be that of a session lock. false is certain.
-func (s *Sessions) MayBeSession(key []byte) bool { return s.keys.May(key) }
 
 // Has reports whether a lock is a session's.
 func (s *Sessions) Has(id names.Lock) bool { return len(s.registry.sessionsOf(id)) > 0 }

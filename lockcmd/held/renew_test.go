@@ -34,7 +34,7 @@ func renewing(t *testing.T, answer func() string) *renewed {
 	r.bg = &background.Jobs{Timers: background.NewTimers(), Log: hclog.NewNullLogger(),
 		Clients: background.NewClients(connect, false), Scripts: script.NewMaker(script.Config{})}
 	r.registry, _ = testRegistry()
-	s := NewSessions(r.bg, r.registry, func(journal.Kind, *Lock, bool) {})
+	s := NewSessions(r.bg, r.registry, &names.Filter{}, func(journal.Kind, *Lock, bool) {})
 	track := func(_ names.Identity, key string) { r.tracked <- key }
 	renewals := NewRenewals(s, func(names.Identity, string) {}, track, func(*Lock) {})
 	r.h = &Holder{Connection: "c", LockLost: func(_ string, token int64) { r.lost <- token }}

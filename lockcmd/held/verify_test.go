@@ -17,7 +17,7 @@ func newTestSessions(t *testing.T) *Sessions {
 	jobs := &background.Jobs{Log: hclog.NewNullLogger(), Timers: background.NewTimers(),
 		Clients: background.NewClients(nil, false)}
 	t.Cleanup(jobs.Timers.Close)
-	return NewSessions(jobs, NewRegistry(func(*Lock) {}), nil)
+	return NewSessions(jobs, NewRegistry(func(*Lock) {}), &names.Filter{}, nil)
 }
 
 // Questions about many locks wait for the answers to others, and each is asked.

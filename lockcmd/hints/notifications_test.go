@@ -25,7 +25,7 @@ func newTestNotificationsOf(cluster bool) *Notifications {
 		Log: hclog.NewNullLogger(), Scripts: script.NewMaker(script.Config{Proxy: "p", Cluster: cluster})}
 	jobs.Timers.Close()
 	registry, qs := held.NewRegistry(func(*held.Lock) {}), queue.New(&background.Ways{})
-	return NewNotifications(qs, held.NewSessions(jobs, registry, nil),
+	return NewNotifications(qs, held.NewSessions(jobs, registry, &names.Filter{}, nil),
 		search.New(jobs, search.Refuse, qs, registry, nil, nil), nil)
 }
 

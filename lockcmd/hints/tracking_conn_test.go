@@ -44,7 +44,8 @@ func inBubble(t *testing.T, test func(u *trackedUpstream)) {
 			}})
 		jobs := &background.Jobs{Timers: background.NewTimers(), Log: hclog.NewNullLogger(),
 			Clients: background.NewClients(func(names.Identity) *redis.Client { return client }, false)}
-		sessions := held.NewSessions(jobs, held.NewRegistry(func(*held.Lock) {}), nil)
+		registry := held.NewRegistry(func(*held.Lock) {})
+		sessions := held.NewSessions(jobs, registry, &names.Filter{}, nil)
 		u.Tracking = NewTracking(queue.New(&background.Ways{}), sessions)
 		test(u)
 		jobs.Timers.Close()

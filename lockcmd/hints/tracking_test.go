@@ -21,7 +21,7 @@ func newTestTracking() (*Tracking, *bytes.Buffer) {
 	jobs := &background.Jobs{Timers: background.NewTimers(), Clients: background.NewClients(nil, false),
 		Log: hclog.New(&hclog.LoggerOptions{Output: log})}
 	jobs.Timers.Close()
-	sessions := held.NewSessions(jobs, held.NewRegistry(func(*held.Lock) {}), nil)
+	sessions := held.NewSessions(jobs, held.NewRegistry(func(*held.Lock) {}), &names.Filter{}, nil)
 	return NewTracking(queue.New(&background.Ways{}), sessions), log
 }
 

@@ -61,7 +61,7 @@ func listeningToWaits(
 			Clients: background.NewClients(func(names.Identity) *redis.Client { return client }, true)}
 		defer jobs.Timers.Close()
 		registry, qs := held.NewRegistry(func(*held.Lock) {}), queue.New(&background.Ways{})
-		w := NewNotifications(qs, held.NewSessions(jobs, registry, nil),
+		w := NewNotifications(qs, held.NewSessions(jobs, registry, &names.Filter{}, nil),
 			search.New(jobs, search.Refuse, qs, registry, nil, nil), nil)
 		ctx, cancel := context.WithTimeout(t.Context(), d)
 		defer cancel()

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockproxy/internal/foreign"
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/script"
@@ -15,7 +14,7 @@ import (
 // Queues are the clients that wait here, and those that compete with them, by the lock.
 type Queues struct {
 	waiters atomic.Int64          // for any lock, and those that watch one
-	keys    *foreign.Filter       // of the locks in use
+	Keys    names.Filter          // of the locks in use, and all others that matter to the proxy
 	hears   func(key string) bool // see Hears
 	ways    distance
 
@@ -41,7 +40,7 @@ type distance interface {
 
 func New(ways distance) *Queues {
 	return &Queues{
-		keys: foreign.NewFilter(), ways: ways, hears: func(string) bool { return false },
+		ways: ways, hears: func(string) bool { return false },
 		of: map[names.Lock]*entry{}, byHash: map[names.Hash]*entry{}, asking: map[string]*Wait{},
 	}
 }
@@ -57,9 +56,6 @@ func (qs *Queues) Of(id names.Lock) Queue { return Queue{qs, id} }
 
 // Waiting reports whether any client waits for a lock, or watches one.
 func (qs *Queues) Waiting() bool { return qs.waiters.Load() > 0 }
-
-// MayWait reports whether clients may wait for a lock. It is cheap; false is certain.
-func (qs *Queues) MayWait(key []byte) bool { return qs.Waiting() && qs.keys.May(key) }
 
 // HasWaiters reports whether clients wait for the lock.
 func (q Queue) HasWaiters() bool {
@@ -153,7 +149,7 @@ func (qs *Queues) entryLocked(id names.Lock) *entry {
 	if e == nil {
 		e = &entry{id: id, hash: id.Hash()}
 		qs.of[id], qs.byHash[e.hash] = e, e
-		qs.keys.Add(id.Key, 1)
+		qs.Keys.Add(id.Key, 1)
 	}
 	return e
 }
@@ -163,12 +159,12 @@ func (qs *Queues) usedLocked(e *entry) {
 	if e.leftAt != nil {
 		qs.left.Remove(e.leftAt)
 		e.leftAt = nil
-		qs.keys.Add(e.id.Key, 1)
+		qs.Keys.Add(e.id.Key, 1)
 	}
 	if e.line != nil || len(e.watching)+len(e.delayed) > 0 {
 		return
 	}
-	qs.keys.Add(e.id.Key, -1)
+	qs.Keys.Add(e.id.Key, -1)
 	if e.leftAt = qs.left.PushBack(e); len(e.id.Key) > maxLeftName {
 		qs.forgetLocked(e)
 	} else if qs.left.Len() > maxLeft {

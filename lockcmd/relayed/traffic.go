@@ -26,7 +26,7 @@ type Traffic struct {
 func New(
 	bg *background.Jobs, qs *queue.Queues, locks *held.Registry, j *journal.Journal,
 ) *Traffic {
-	return &Traffic{Jobs: bg, queues: qs, locks: locks, known: foreign.NewLocks(j)}
+	return &Traffic{Jobs: bg, queues: qs, locks: locks, known: foreign.NewLocks(j, &qs.Keys)}
 }
 
 // Counts are those of the locks of foreign clients, when the journal has been told of all that have
@@ -35,12 +35,6 @@ func (f *Traffic) Counts() foreign.Counts { return f.known.Counts(time.Now()) }
 
 // WatchesForeign reports whether it matters if a foreign client releases or extends a lock.
 func (f *Traffic) WatchesForeign() bool { return f.queues.Waiting() || f.known.Any() }
-
-// MayConcern reports whether clients may wait for a key's lock, or a foreign client may hold it. It
-// is cheap.
-func (f *Traffic) MayConcern(key []byte) bool {
-	return f.known.MayKnow(key) || f.queues.MayWait(key)
-}
 
 // ObserveForeign notes a foreign client's request; role is its command's. replied must be called
 // with the head of the reply. It is nil if no lock of the request matters here. ObserveForeign

@@ -18,8 +18,7 @@ import (
 // puts the timestamp right.
 type graces struct {
 	*common
-	mu        sync.Mutex
-	takeovers map[names.Lock]*takeover // guarded by mu
+	takeovers sync.Map // of the last *takeover of each names.Lock that is looked after
 }
 
 // repairTimes are the times after a takeover at which the timestamp is checked. The loser mostly
@@ -32,62 +31,49 @@ var repairTimes = []time.Duration{
 
 // takeover is the grace period of one lock.
 type takeover struct {
-	as     names.Identity
-	token  int64
-	checks int    // how many have begun
-	cancel func() // of the next check
+	as    names.Identity
+	id    names.Lock
+	token int64
+	at    time.Time
 }
 
 // start begins to repair the timestamp of a lock that was taken over, as long as a foreign client
 // that lost the race may replace it. It uses a background client: the holder's connection may be
 // closed or busy. Another takeover begins again.
 func (g *graces) start(as names.Identity, id names.Lock, token int64) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if old := g.takeovers[id]; old != nil {
-		if old.checks == 0 {
-			return
-		}
-		old.cancel()
-	}
-	t := &takeover{as: as, token: token}
-	g.takeovers[id] = t
-	g.repairAfterLocked(repairTimes[0], id, t)
+	t := &takeover{as, id, token, time.Now()}
+	g.takeovers.Store(id, t)
+	g.repairLater(t, 0)
 }
 
-// repairAfterLocked begins the next check after a time. mu is held.
-func (g *graces) repairAfterLocked(pause time.Duration, id names.Lock, t *takeover) {
-	t.cancel = g.Timers.After(pause, func(ctx context.Context) {
-		g.mu.Lock()
-		t.checks++
-		g.mu.Unlock()
-		more := g.repair(ctx, id, t)
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		switch {
-		case g.takeovers[id] != t: // taken over again
-		case more && t.checks < len(repairTimes):
-			g.repairAfterLocked(repairTimes[t.checks]-repairTimes[t.checks-1], id, t)
-		default:
-			delete(g.takeovers, id)
+// repairLater repairs the timestamp at one of the repairTimes, and then at those behind it.
+func (g *graces) repairLater(t *takeover, check int) {
+	g.Timers.After(time.Until(t.at.Add(repairTimes[check])), func(ctx context.Context) {
+		if last, _ := g.takeovers.Load(t.id); last != t { // taken over again
+			return
+		}
+		if more := g.repair(ctx, t); more && check+1 < len(repairTimes) {
+			g.repairLater(t, check+1)
+		} else {
+			g.takeovers.CompareAndDelete(t.id, t)
 		}
 	})
 }
 
 // repair runs repair.lua. more says whether to check again.
-func (g *graces) repair(ctx context.Context, id names.Lock, t *takeover) (more bool) {
-	c := g.Scripts.Call(script.RepairScript, id.Key, script.NoFastPath, "")
-	answer, err := g.Clients.On(ctx, t.as, id.Key, time.Now().Add(g.Clients.Patience())).Eval(&c)
+func (g *graces) repair(ctx context.Context, t *takeover) (more bool) {
+	c := g.Scripts.Call(script.RepairScript, t.id.Key, script.NoFastPath, "")
+	answer, err := g.Clients.On(ctx, t.as, t.id.Key, time.Now().Add(g.Clients.Patience())).Eval(&c)
 	ints, err := c.Ints(1, answer, err)
 	switch {
 	case ctx.Err() != nil, err == nil && ints[0] == -1:
 		return false
 	case err != nil:
 		g.Log.Warn("cannot check a lock that was taken over from a foreign client",
-			"key", id.Key, "token", t.token, "error", err)
+			"key", t.id.Key, "token", t.token, "error", err)
 	case ints[0] == 1:
 		g.Log.Info("the proxy has repaired the timestamp of a lock that a foreign client had "+
-			"lost and overwritten", "key", id.Key, "token", t.token)
+			"lost and overwritten", "key", t.id.Key, "token", t.token)
 	}
 	return true
 }

@@ -64,7 +64,7 @@ func New(
 		func(lock *held.Lock) { l.releases.startRelease(lock, func() {}) })
 	l.locking = &locking{
 		common: all, queues: qs, seen: seen, releases: l.releases, renewals: l.renewals,
-		graces: &graces{common: all, takeovers: map[names.Lock]*takeover{}},
+		graces: &graces{common: all},
 	}
 	l.waits = &waits{l.locking, l.notifications, l.tracking, deadlocks}
 	l.places = &places{waits: l.waits, of: map[placeID]*place{}}

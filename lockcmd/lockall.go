@@ -110,7 +110,7 @@ func (l *allLocks) pollAll(
 	mode := script.ModeCheck
 	if at.All {
 		mode = script.ModeFirst
-		t.w.BeginPollAll(time.Now())
+		t.w.Lead.BeginPoll(time.Now())
 	}
 	t.w.PollBegan(time.Now())
 	how := trial{all: true, mode: mode, firstAt: at.Flags(), since: t.w.FirstKnown()}
@@ -139,7 +139,8 @@ func (l *allLocks) endPoll(
 		}
 		return 0, err
 	case a.Token != 0:
-		return 0, t.w.Grant(a)
+		_, refused := t.w.Lead.Settle(a, nil)
+		return 0, refused
 	}
 	t.w.Told(at, a.Now)
 	t.w.Answered(false)

@@ -3,48 +3,12 @@ package queue
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"lockproxy/lockcmd/script"
 )
 
 // FirstKnown is since when the upstream knows g, 0 if it does not. Only its own command may ask.
 func (g *Wait) FirstKnown() int64 { return g.since }
-
-// BeginPollAll notes that g, which is first everywhere, polls now.
-func (g *Wait) BeginPollAll(now time.Time) {
-	g.queues.mu.Lock()
-	defer g.queues.mu.Unlock()
-	for _, w := range g.Waiters {
-		w.pollNow = false
-		if q := g.queues.lineOf(w.ID()); q != nil {
-			q.claims.look(now)
-		}
-	}
-}
-
-// Grant gives g the locks that a poll has taken for it. It fails if g was refused meanwhile: then
-// it must not keep them.
-func (g *Wait) Grant(a script.Attempt) error {
-	qs := g.queues
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	if g.ended() {
-		return g.rejected
-	}
-	g.grantLocked(a)
-	return nil
-}
-
-// grantLocked is Grant for one that has not ended. mu is held.
-func (g *Wait) grantLocked(a script.Attempt) {
-	for _, w := range g.Waiters {
-		w.Attempt = a
-		q := g.queues.lineOf(w.ID())
-		q.quota = 0
-		q.grant(w, a.Token)
-	}
-}
 
 // SettleAllLate is Waiter.SettleLate for a LOCKALL.
 func (g *Wait) SettleAllLate(a script.Attempt, err error, mayHaveRun bool) (list []Handed) {
@@ -56,7 +20,7 @@ func (g *Wait) SettleAllLate(a script.Attempt, err error, mayHaveRun bool) (list
 		has && a.Token <= g.Lead.Token:
 		return nil
 	case a.Token != 0 && err == nil && !g.ended():
-		g.grantLocked(a)
+		g.Lead.settle(a, nil)
 		return nil
 	}
 	for _, w := range g.Waiters {

@@ -21,7 +21,7 @@
 //   - Refuse and Queues.Unblock: others end a wait.
 //
 // JoinAll begins a LOCKALL … WAIT: a Wait with a Waiter for each lock. Places says where it is
-// first, Told that the upstream knows that, and Grant that it has all locks.
+// first, and Told that the upstream knows that.
 //
 // An entry has all that is known here of one lock. One mutex guards all entries, and nothing but
 // computing is done while it is held. Callers say what time it is. What is left to chance is how

@@ -39,20 +39,23 @@ func (q Queue) BeforeTry(now time.Time) (compete, waited bool, allSince int64) {
 	return e.foreign.compete(now), e.line != nil, allSince
 }
 
-// BeginPoll notes that w, which is first, polls now. again says that only time has passed since its
+// BeginPoll notes that w, which is first in its lines, polls now. again says that only time has passed since its
 // last poll. others are the waiters behind it that are offered a shared lock with it, behind is the
 // first that is not.
 func (w *Waiter) BeginPoll(now time.Time) (again bool, others []*Waiter, behind *Waiter) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
 	again = w.Polled && !w.pollNow
-	w.pollNow, w.Polled = false, true
-	if q := w.queues.lineOf(w.ID()); q != nil && q.first() == w {
-		if !again {
-			q.news = now
+	w.Polled = true
+	for _, one := range w.Waiters {
+		one.pollNow = false
+		if q := w.queues.lineOf(one.ID()); q != nil && q.first() == one {
+			if !again {
+				q.news = now
+			}
+			q.claims.look(now)
+			others, behind = q.offerShared(now)
 		}
-		q.claims.look(now)
-		others, behind = q.offerShared(now)
 	}
 	return again, others, behind
 }
@@ -108,7 +111,7 @@ func (w *Waiter) EndShared(others []*Waiter, a script.Attempt, missing, unknown 
 	return ends
 }
 
-// Settle gives w the lock that a poll or a check has taken for it, unless it must not keep it
+// Settle gives w the lock, or all of a LOCKALL's, that a poll or a check has taken for it, unless it must not keep it
 // because of err, or has ended otherwise meanwhile. kept is false if the caller must take it back.
 // refused is the error for w's client, nil if w was not refused.
 func (w *Waiter) Settle(a script.Attempt, err error) (kept bool, refused error) {
@@ -142,12 +145,14 @@ func (w *Waiter) settle(a script.Attempt, err error) (kept bool) {
 	case w.ended():
 		return false
 	}
-	q := w.queues.lineOf(w.ID())
-	if !a.Renewed {
-		q.quota = 0
+	for _, one := range w.Waiters {
+		q := w.queues.lineOf(one.ID())
+		if !a.Renewed {
+			q.quota = 0
+		}
+		one.Attempt = a
+		q.grant(one, a.Token)
 	}
-	w.Attempt = a
-	q.grant(w, a.Token)
 	return true
 }
 

@@ -113,7 +113,7 @@ func (l *allLocks) pollAll(
 		t.w.Lead.BeginPoll(time.Now())
 	}
 	t.w.PollBegan(time.Now())
-	how := trial{all: true, mode: mode, firstAt: at.Flags(), since: t.w.FirstKnown()}
+	how := trial{all: true, mode: mode, firstAt: at.Flags, since: t.w.FirstKnown()}
 	return t.try(how, func(a script.Attempt, err error) []queue.Handed {
 		return t.w.SettleAllLate(a, err, failure.MayHaveRun(err))
 	}, func(a script.Attempt, err error) (Reply, *Step) {

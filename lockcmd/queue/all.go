@@ -2,7 +2,6 @@ package queue
 
 import (
 	"slices"
-	"strings"
 
 	"lockproxy/lockcmd/script"
 )
@@ -34,9 +33,7 @@ func (g *Wait) SettleAllLate(a script.Attempt, err error, mayHaveRun bool) (list
 // firstEverywhere reports whether a LOCKALL is the first waiter of each lock: only then it polls.
 // mu is held.
 func (g *Wait) firstEverywhere() bool {
-	return !slices.ContainsFunc(g.Waiters, func(w *Waiter) bool {
-		return w.place == nil || g.queues.lineOf(w.ID()).first() != w
-	})
+	return !slices.ContainsFunc(g.Waiters, func(w *Waiter) bool { return !w.isFirst() })
 }
 
 // The places of LOCKALLs that wait. The upstream knows one for each lock of which a LOCKALL is the
@@ -47,38 +44,25 @@ func (g *Wait) firstEverywhere() bool {
 
 // Places says where a LOCKALL is the first waiter.
 type Places struct {
-	first   []bool // by the lock
+	Flags   string // `first_at` of all.lua
 	Any     bool
 	All     bool
 	Untold  bool // the upstream does not know all of them
 	PollNow bool // one of the locks may be free
-	// Err is why the wait was refused.
-	Err error
 }
 
 // Places returns where g is first.
 func (g *Wait) Places() (p Places) {
-	qs := g.queues
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	p.Err = g.rejected
+	g.queues.mu.Lock()
+	defer g.queues.mu.Unlock()
 	for _, w := range g.Waiters {
-		first := w.place != nil && qs.lineOf(w.ID()).first() == w
-		p.first = append(p.first, first)
+		first := w.isFirst()
+		p.Flags += script.Flag(first)
 		p.Any, p.Untold = p.Any || first, p.Untold || first && !w.placed
 		p.PollNow = p.PollNow || w.pollNow
 	}
-	p.All = !slices.Contains(p.first, false)
+	p.All = g.firstEverywhere()
 	return p
-}
-
-// Flags are `first_at` of all.lua.
-func (p Places) Flags() string {
-	var text strings.Builder
-	for _, first := range p.first {
-		text.WriteString(script.Flag(first))
-	}
-	return text.String()
 }
 
 // Told notes that the upstream knows where g is first, and since when it waits: now, if it has not
@@ -91,9 +75,9 @@ func (g *Wait) Told(at Places, now int64) {
 		g.since = g.sinceInOrder(now)
 	}
 	for i, w := range g.Waiters {
-		if at.first[i] {
+		if at.Flags[i] == '1' {
 			w.placed = true
-			qs.lineOf(w.ID()).listed = true // it keeps its place
+			w.line.listed = true // it keeps its place
 		}
 	}
 }

@@ -50,7 +50,9 @@ func (f *foreignSight) makeUp() bool {
 }
 
 // compete reports whether foreign clients have been seen at the lock lately.
-func (f *foreignSight) compete(now time.Time) bool { return now.Sub(f.seen) <= foreignMemory }
+func (f *foreignSight) compete(now time.Time) bool {
+	return !f.seen.IsZero() && now.Sub(f.seen) <= foreignMemory
+}
 
 // leftFree notes that a release has left the lock free: it is their turn, if they compete.
 func (f *foreignSight) leftFree(now time.Time) { f.freed = now }

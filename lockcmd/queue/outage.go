@@ -4,7 +4,6 @@ import (
 	"errors"
 	"time"
 
-	"lockproxy/internal/names"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/script"
 )
@@ -22,16 +21,16 @@ func (w *Wait) PollAfter(err error) time.Duration {
 	silent := failure.IsSilence(err)
 	w.queues.mu.Lock()
 	for _, one := range w.Waiters {
-		q := w.queues.lineOf(one.ID())                        // if it is nil a release has given it the lock
-		if q != nil && (!silent || !w.pollStarted.IsZero()) { // a check's silence concerns w alone
-			switch {
-			case !silent:
-				q.silentSince = time.Time{}
-			case q.failing == nil || q.silentSince.IsZero():
-				q.silentSince = w.pollStarted
-			}
-			q.failing = err
+		if silent && w.pollStarted.IsZero() { // a check's silence concerns w alone
+			break
 		}
+		switch q := one.line; {
+		case !silent:
+			q.silentSince = time.Time{}
+		case q.failing == nil || q.silentSince.IsZero():
+			q.silentSince = w.pollStarted
+		}
+		one.line.failing = err
 	}
 	if failure.MayHaveRun(err) && w.Lead.Owner == "" { // otherwise an older lock may be its owner's
 		w.unknown = true
@@ -58,8 +57,8 @@ func (w *Wait) SilentTooLong(err error, now time.Time) bool {
 	}
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
-	q := w.queues.lineOf(w.Lead.ID())
-	return q != nil && !q.silentSince.IsZero() && now.Sub(q.silentSince) >= longestSilence
+	since := w.Lead.line.silentSince
+	return !since.IsZero() && now.Sub(since) >= longestSilence
 }
 
 // PollFailed notes that a poll has failed for good. The next waiter polls at once, so that all
@@ -83,12 +82,11 @@ func (w *Wait) PollFailed(err error, now time.Time) {
 		err = failure.SilentError(now.Sub(since))
 	}
 	for _, one := range w.Waiters {
-		if q := w.queues.lineOf(one.ID()); q != nil {
-			if silent && !q.silentSince.IsZero() {
-				q.refuseAll(failure.SilentError(now.Sub(q.silentSince)))
-			}
-			q.failing, q.silentSince, one.pollNow = err, time.Time{}, true
+		q := one.line
+		if silent && !q.silentSince.IsZero() {
+			q.refuseAll(failure.SilentError(now.Sub(q.silentSince)))
 		}
+		q.failing, q.silentSince, one.pollNow = err, time.Time{}, true
 	}
 }
 
@@ -98,9 +96,7 @@ func (w *Wait) Answered(trusted bool) {
 	defer w.queues.mu.Unlock()
 	w.unanswered = 0
 	for _, one := range w.Waiters {
-		if q := w.queues.lineOf(one.ID()); q != nil {
-			q.failing, q.trusted = nil, trusted
-		}
+		one.line.failing, one.line.trusted = nil, trusted
 	}
 }
 
@@ -115,7 +111,7 @@ func (w *Wait) Outage(now time.Time) (err error, stale bool) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
 	for _, one := range w.Waiters {
-		err, old := w.queues.outage(one.ID(), now)
+		err, old := one.outage(now)
 		if err != nil {
 			return err, false
 		}
@@ -125,22 +121,20 @@ func (w *Wait) Outage(now time.Time) (err error, stale bool) {
 }
 
 // outage is Outage for one lock. mu is held.
-func (qs *Queues) outage(id names.Lock, now time.Time) (err error, stale bool) {
-	q := qs.lineOf(id)
+func (w *Waiter) outage(now time.Time) (err error, stale bool) {
+	q := w.line
+	first := q.first()
 	switch {
-	case q == nil:
-		return nil, false
 	case q.failing != nil && !q.silentSince.IsZero():
 		return failure.SilentError(now.Sub(q.silentSince)), false
 	case q.failing != nil:
 		return q.failing, false
-	case q.first() == nil:
+	case first == nil:
 		return nil, false
 	}
-	first := q.first()
 	if began := first.pollStarted; !began.IsZero() {
 		silence := now.Sub(began)
-		if silence > maxSilence+qs.ways.RoundTrip(id.Key) {
+		if silence > maxSilence+w.queues.ways.RoundTrip(w.Key) {
 			return failure.SilentError(silence), false
 		}
 	}

@@ -16,12 +16,11 @@ func (w *Waiter) PollInterval(
 	pause, qs := IdlePause(), w.queues
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	e := qs.known(w.ID())
-	if !followed && e.foreign.compete(now) {
+	if !followed && qs.known(w.ID()).foreign.compete(now) {
 		pause = jitter(minForeignPoll, maxForeignPoll)
 	}
-	if e.line != nil && e.line.claims.pending {
-		pause = min(pause, max(e.line.claims.due.Sub(now), 0))
+	if w.line.claims.pending {
+		pause = min(pause, max(w.line.claims.due.Sub(now), 0))
 	}
 	// Expired means now >= value, on a clock of whole milliseconds.
 	return min(pause, max(remaining-qs.ways.RoundTrip(w.Key), 0)+time.Millisecond)
@@ -49,7 +48,8 @@ func (w *Waiter) BeginPoll(now time.Time) (again bool, others []*Waiter, behind 
 	w.Polled = true
 	for _, one := range w.Waiters {
 		one.pollNow = false
-		if q := w.queues.lineOf(one.ID()); q != nil && q.first() == one {
+		if one.isFirst() {
+			q := one.line
 			if !again {
 				q.news = now
 			}
@@ -72,9 +72,8 @@ func (w *Waiter) Quiet(now time.Time) bool {
 	hears := qs.hears(w.Key)
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	e := qs.known(w.ID())
-	return e.line != nil && hears && w.Polled && !w.pollNow && !w.Once && !e.line.heldShared &&
-		now.Sub(e.line.news) >= quietAfter && !e.foreign.compete(now)
+	return hears && w.Polled && !w.pollNow && !w.Once && !w.line.heldShared &&
+		now.Sub(w.line.news) >= quietAfter && !qs.known(w.ID()).foreign.compete(now)
 }
 
 // EndPoll notes what a poll of w has found. has says that w has the lock: by this poll, or by a
@@ -82,10 +81,8 @@ func (w *Waiter) Quiet(now time.Time) bool {
 func (w *Waiter) EndPoll(a script.Attempt, now time.Time) (has bool) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
-	if q := w.queues.lineOf(w.ID()); q != nil {
-		q.heldShared = a.HeldShared
-		q.listed = q.listed || a.Token == 0 && !a.Foreign
-	}
+	w.line.heldShared = a.HeldShared
+	w.line.listed = w.line.listed || a.Token == 0 && !a.Foreign
 	if w.state == granted {
 		return true
 	}
@@ -100,13 +97,9 @@ func (w *Waiter) EndPoll(a script.Attempt, now time.Time) (has bool) {
 func (w *Waiter) EndShared(others []*Waiter, a script.Attempt, missing, unknown error) Ends {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
-	q := w.queues.lineOf(w.ID())
-	if q == nil {
-		q = &waitQueue{}
-	}
-	ends := q.endOffers(others, a.Token+1, a.Given-1, missing, unknown)
+	ends := w.line.endOffers(others, a.Token+1, a.Given-1, missing, unknown)
 	if a.Token != 0 {
-		q.shared()
+		w.line.shared()
 	}
 	return ends
 }
@@ -146,12 +139,11 @@ func (w *Waiter) settle(a script.Attempt, err error) (kept bool) {
 		return false
 	}
 	for _, one := range w.Waiters {
-		q := w.queues.lineOf(one.ID())
 		if !a.Renewed {
-			q.quota = 0
+			one.line.quota = 0
 		}
 		one.Attempt = a
-		q.grant(one, a.Token)
+		one.line.grant(one, a.Token)
 	}
 	return true
 }
@@ -196,16 +188,11 @@ func (w *Waiter) Serve(value *string, asked time.Time) (given bool, refused erro
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
 	given = w.state == granted && !w.Before
-	q := w.queues.lineOf(w.ID())
 	if w.endAgain(served) {
 		w.found = value
-		if q != nil { // otherwise a release has taken w out of it
-			q.leave(w)
-		}
+		w.line.leave(w)
 	}
-	if q != nil {
-		q.answer(w.As, w.Value, value, asked)
-	}
+	w.line.answer(w.As, w.Value, value, asked)
 	return given, w.rejected
 }
 

@@ -51,7 +51,7 @@ func (q *waitQueue) join(w *Waiter) (permitted bool) {
 	if last := q.waiters.Back(); last != nil {
 		permitted = last.Value.(*Waiter).asksAs(w) || q.first().asksAs(w)
 	}
-	w.place = q.waiters.PushBack(w)
+	w.line, w.place = q, q.waiters.PushBack(w)
 	if w.IsAll {
 		q.alls++
 	}

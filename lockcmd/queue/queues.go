@@ -249,20 +249,16 @@ func (w *Wait) End(err error) (d Departure) {
 // leaveLocked takes w out of its queue. It reports whether waitsNoMore must follow: w was the last
 // there, was not served, and others may go on waiting for it. mu is held.
 func (qs *Queues) leaveLocked(w *Waiter) (missed bool) {
-	e := qs.known(w.ID())
-	q := e.line
-	if q == nil {
-		return false
-	}
-	q.leave(w)
-	if q.len() > 0 {
+	e, q := qs.known(w.ID()), w.line
+	if q.leave(w); q.len() > 0 || e.line != q {
 		return false
 	}
 	as := w.As
-	e.line, e.leftAs = nil, &as
+	missed = w.state != granted && (w.pollNow || q.listed)
+	*q, e.line, e.leftAs = waitQueue{}, nil, &as // others that were in it can still ask it
 	qs.lines--
 	qs.usedLocked(e)
-	return w.state != granted && (w.pollNow || q.listed)
+	return missed
 }
 
 // GiveUp notes that w does not want the lock that it has been handed.
@@ -294,8 +290,8 @@ func (w *Waiter) State() State {
 		Has: w.state == granted, Ended: w.state == granted || w.state == served, Err: w.rejected,
 		Checks: w.ownerHolds,
 	}
-	if q := w.queues.lineOf(w.ID()); w.place != nil && q.first() == w {
-		s.First, s.PollNow, s.Lease = true, w.pollNow, q.lease
+	if w.isFirst() {
+		s.First, s.PollNow, s.Lease = true, w.pollNow, w.line.lease
 	}
 	return s
 }

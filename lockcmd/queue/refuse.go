@@ -94,7 +94,7 @@ func (w *Wait) Standings() (list []deadlock.KeyWait, ok bool) {
 		return nil, false
 	}
 	for _, one := range w.Waiters {
-		q := qs.lineOf(one.ID())
+		q := one.line
 		first := q.first()
 		k := deadlock.KeyWait{Key: deadlock.Binary(one.Key), As: one.calledAs(one == first),
 			Shared: one.Shared, AllSince: first.since, Enough: one.enough()}

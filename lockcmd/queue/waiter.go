@@ -129,6 +129,7 @@ type Waiter struct {
 	Polled         bool          // it has polled before; for its own command
 	pollNow        bool          // the lock may be free: poll at once
 	placed         bool          // of a LOCKALL: the upstream knows that it is first
+	line           *waitQueue    // that it has joined
 	place          *list.Element // nil outside the queue
 }
 
@@ -142,6 +143,9 @@ func newWait(as names.Identity, rs ...script.Request) *Wait {
 }
 
 func (w *Waiter) ID() names.Lock { return names.Lock{DB: w.As.DB, Key: w.Key} }
+
+// isFirst reports whether w is the first waiter for its lock.
+func (w *Waiter) isFirst() bool { return w.place != nil && w.place.Prev() == nil }
 
 // asksAs reports whether two waiters need the same rights.
 func (w *Waiter) asksAs(other *Waiter) bool { return w.As == other.As && w.Shared == other.Shared }

@@ -34,7 +34,7 @@
 //	queue.Queues          clients that wait here, by the lock, and competing foreign clients
 //	observed              what has happened to locks: counters, journal, registry
 //	held.Sessions         finds session locks that are lost
-//	relayed.Traffic       learns about locks from the commands of foreign clients
+//	traffic               learns about locks from the commands of foreign clients
 //	releases              frees locks, also abandoned ones, and hands them over
 //	search.Deadlocks      finds owners that wait for each other, with other proxies
 //	hints.Notifications   receives other proxies' messages about releases
@@ -46,7 +46,7 @@
 //	queries               tells users and operators about locks
 //
 // The files are in this order, and know those before them: config, durability, reply, step;
-// observe, history; unlock_call, observe_release, unlock, abandoned, offers; stats, info,
+// observe, history, traffic, delay; unlock_call, observe_release, unlock, abandoned, offers; stats, info,
 // digit_names, grace, lock, unlockall; slow, wait, own, claim, poll, changed, place, relock,
 // lockall, once, fence; survey, seen_commands, scan; locks. Unlock and offers know each other, and
 // so do the three of a turn: wait, own and claim.

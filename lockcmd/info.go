@@ -85,7 +85,7 @@ func (l *queries) infoReply(id names.Lock, v resp.Value, err error) Reply {
 		return errorReply(script.Unexpected(script.InfoScript, v))
 	}
 	who := lockinfo.TakeWho(v.Elems)
-	seen := l.traffic.AddHolder(id, v.Elems)
+	seen := l.traffic.addHolder(id, v.Elems)
 	since := v.Elems[len(lockinfo.Fields):]
 	info := resp.Map()
 	waiters := l.queues.Of(id).Line().Waiters

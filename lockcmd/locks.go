@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/foreign"
 	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
@@ -15,7 +16,6 @@ import (
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/hints"
 	"lockproxy/lockcmd/queue"
-	"lockproxy/lockcmd/relayed"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/search"
 	"lockproxy/lockcmd/syntax"
@@ -28,7 +28,7 @@ type Locks struct {
 	queues *queue.Queues
 	*observed
 	*held.Sessions
-	*relayed.Traffic
+	*traffic
 	*releases
 	notifications *hints.Notifications
 	tracking      *hints.Tracking
@@ -53,7 +53,7 @@ func New(
 	qs, seen := queue.New(all.Clients.Ways), newObserved(all)
 	l := &Locks{common: all, queues: qs, observed: seen}
 	l.Sessions = held.NewSessions(all.Jobs, seen.registry, &qs.Keys, seen.observeLost)
-	l.Traffic = relayed.New(all.Jobs, qs, seen.registry, seen.journal)
+	l.traffic = &traffic{all, qs, seen.registry, foreign.NewLocks(seen.journal, &qs.Keys)}
 	l.releases = &releases{common: all, queues: qs, seen: seen, sessions: l.Sessions}
 	deadlocks := search.New(all.Jobs, cfg.Deadlock, qs, seen.registry, cfg.InUse,
 		func() { seen.counters.deadlocks.Add(1) })
@@ -68,7 +68,7 @@ func New(
 	}
 	l.waits = &waits{l.locking, l.notifications, l.tracking, deadlocks}
 	l.places = &places{waits: l.waits, of: map[placeID]*place{}}
-	l.queries = &queries{common: all, queues: qs, seen: seen, traffic: l.Traffic,
+	l.queries = &queries{common: all, queues: qs, seen: seen, traffic: l.traffic,
 		releases: l.releases, tracking: l.tracking}
 	return l
 }
@@ -178,7 +178,7 @@ func (l *Locks) beginUnlock(c Client, args [][]byte) *Step {
 		l.renewals.Unlocked(c.Holder, id, p, r.token, released)
 		switch {
 		case err != nil:
-			return errorReply(l.Traffic.NotForced(id, err))
+			return errorReply(l.notForced(id, err))
 		case released:
 			return valueReply(resp.Int(1))
 		}

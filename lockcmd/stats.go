@@ -9,7 +9,6 @@ import (
 	"lockproxy/internal/names"
 	"lockproxy/lockcmd/hints"
 	"lockproxy/lockcmd/queue"
-	"lockproxy/lockcmd/relayed"
 )
 
 // queries tells users and operators about locks. Operators can release them, too.
@@ -17,7 +16,7 @@ type queries struct {
 	*common
 	queues   *queue.Queues
 	seen     *observed
-	traffic  *relayed.Traffic
+	traffic  *traffic
 	releases *releases
 	tracking *hints.Tracking
 }
@@ -77,7 +76,7 @@ func (l *queries) Stats() Stats {
 		Deadlocks: t.deadlocks.Load(),
 		Once: Once{Hits: t.onceHits.Load(), Makers: t.onceMakers.Load(), Shared: t.onceShared.Load(),
 			Stored: t.onceStored.Load(), GivenUp: t.onceGivenUp.Load()},
-		Foreign: l.traffic.Counts(),
+		Foreign: l.traffic.foreignCounts(),
 		Waiters: waits.Waiters, OldestWait: waits.Oldest, Waiting: waits.Sum,
 		Queues: waits.Queues, Holding: holding,
 	}
@@ -118,5 +117,5 @@ func (l *queries) Events(limit int, match func(*journal.Event) bool) (list []Eve
 // sweep tells the journal of all locks that have expired.
 func (l *queries) sweep() {
 	l.seen.registry.Sweep(monotonic.Now())
-	l.traffic.Counts()
+	l.traffic.foreignCounts()
 }

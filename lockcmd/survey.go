@@ -72,7 +72,7 @@ func (l *queries) Inspect(
 		id := names.Lock{DB: as.DB, Key: keys[i]}
 		var seen foreign.Lock
 		if len(v.Elems) >= len(lockinfo.Fields) {
-			seen = l.traffic.AddHolder(id, v.Elems)
+			seen = l.traffic.addHolder(id, v.Elems)
 		}
 		if h, ok := lockinfo.Read(v); ok {
 			h.Lock = id

@@ -10,7 +10,6 @@ import (
 	"lockproxy/lockcmd"
 	"lockproxy/lockcmd/failure"
 	"lockproxy/lockcmd/keyname"
-	"lockproxy/lockcmd/relayed"
 	"lockproxy/lockcmd/script"
 	"lockproxy/passthrough"
 )
@@ -79,7 +78,7 @@ type delayedSet struct {
 	as      names.Identity
 	args    [][]byte
 	cmd     *command
-	line    *relayed.DelayedSet
+	line    *lockcmd.DelayedSet
 	sleep   *lockcmd.Step
 	delayed bool      // the lock was held at first
 	over    time.Time // when it is answered at the latest

@@ -1,4 +1,4 @@
-package relayed
+package lockcmd
 
 import (
 	"context"
@@ -15,11 +15,11 @@ import (
 // DelayedSet is one SET key value NX PX ms with a delayed answer. Only its session uses it.
 type DelayedSet struct {
 	queue.Delayed
-	among *Traffic
+	among *traffic
 }
 
 // DelaySet puts a SET into the line: see queue.Queue.Delay.
-func (f *Traffic) DelaySet(db int, key string, since time.Time, wake func()) *DelayedSet {
+func (f *traffic) DelaySet(db int, key string, since time.Time, wake func()) *DelayedSet {
 	return &DelayedSet{f.queues.Of(names.Lock{DB: db, Key: key}).Delay(since, wake), f}
 }
 
@@ -45,7 +45,7 @@ const undoSet = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call
 return 0`
 
 // UndoSet releases a lock that a delayed SET has taken for a client that is disconnected.
-func (f *Traffic) UndoSet(as names.Identity, key, value string) {
+func (f *traffic) UndoSet(as names.Identity, key, value string) {
 	f.Timers.After(0, func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, f.Clients.Patience())
 		defer cancel()

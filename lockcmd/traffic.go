@@ -1,4 +1,4 @@
-package relayed
+package lockcmd
 
 import (
 	"fmt"
@@ -6,40 +6,32 @@ import (
 
 	"lockproxy/internal/commands"
 	"lockproxy/internal/foreign"
-	"lockproxy/internal/journal"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
-	"lockproxy/lockcmd/background"
 	"lockproxy/lockcmd/held"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 )
 
-// Traffic learns about locks from the relayed commands of foreign clients.
-type Traffic struct {
-	*background.Jobs
+// traffic learns about locks from the relayed commands of foreign clients.
+type traffic struct {
+	*common
 	queues *queue.Queues
 	locks  *held.Registry
 	known  *foreign.Locks // held by foreign clients
 }
 
-func New(
-	bg *background.Jobs, qs *queue.Queues, locks *held.Registry, j *journal.Journal,
-) *Traffic {
-	return &Traffic{Jobs: bg, queues: qs, locks: locks, known: foreign.NewLocks(j, &qs.Keys)}
-}
-
-// Counts are those of the locks of foreign clients, when the journal has been told of all that have
+// foreignCounts are those of the locks of foreign clients, when the journal has been told of all that have
 // expired.
-func (f *Traffic) Counts() foreign.Counts { return f.known.Counts(time.Now()) }
+func (f *traffic) foreignCounts() foreign.Counts { return f.known.Counts(time.Now()) }
 
 // WatchesForeign reports whether it matters if a foreign client releases or extends a lock.
-func (f *Traffic) WatchesForeign() bool { return f.queues.Waiting() || f.known.Any() }
+func (f *traffic) WatchesForeign() bool { return f.queues.Waiting() || f.known.Any() }
 
 // ObserveForeign notes a foreign client's request; role is its command's. replied must be called
 // with the head of the reply. It is nil if no lock of the request matters here. ObserveForeign
 // returns at once, and any goroutine can call it.
-func (f *Traffic) ObserveForeign(
+func (f *traffic) ObserveForeign(
 	db int, by foreign.Client, role foreign.Role, args [][]byte, keys *commands.Keys,
 ) (replied func(resp.Head)) {
 	var room [4]int
@@ -72,20 +64,20 @@ func (f *Traffic) ObserveForeign(
 
 // ForeignLocks returns up to limit locks of foreign clients that this proxy has seen being taken,
 // or asked for without success. The upstream may know better.
-func (f *Traffic) ForeignLocks(limit int) []foreign.Lock {
+func (f *traffic) ForeignLocks(limit int) []foreign.Lock {
 	return f.known.List(limit, time.Now())
 }
 
 // Trying returns the foreign clients that this proxy has lately seen refused a lock.
-func (f *Traffic) Trying(id names.Lock) []foreign.Try {
+func (f *traffic) Trying(id names.Lock) []foreign.Try {
 	lock, _ := f.known.Get(id, time.Now())
 	return lock.Trying
 }
 
-// AddHolder adds the holder to info.lua's reply about a foreign client's lock, if this proxy has
+// addHolder adds the holder to info.lua's reply about a foreign client's lock, if this proxy has
 // seen the lock taken: the client's name as the owner, its address, and since when. It returns what
 // it has seen, without a Holder if another has the lock by now.
-func (f *Traffic) AddHolder(id names.Lock, fields []resp.Value) (seen foreign.Lock) {
+func (f *traffic) addHolder(id names.Lock, fields []resp.Value) (seen foreign.Lock) {
 	now := time.Now()
 	seen, _ = f.known.Get(id, now)
 	left := script.FromMS(fields[7].Int)
@@ -103,9 +95,9 @@ func (f *Traffic) AddHolder(id names.Lock, fields []resp.Value) (seen foreign.Lo
 	return seen
 }
 
-// NotForced is err, the answer to an UNLOCK … FORCE. If that is about another library's lock, it
+// notForced is err, the answer to an UNLOCK … FORCE. If that is about another library's lock, it
 // says whose it is and what frees it.
-func (f *Traffic) NotForced(id names.Lock, err error) error {
+func (f *traffic) notForced(id names.Lock, err error) error {
 	if err != script.ErrForeignLock {
 		return err
 	}

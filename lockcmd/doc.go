@@ -46,8 +46,8 @@
 //	queries               tells users and operators about locks
 //
 // The files are in this order, and know those before them: config, durability, reply, step;
-// observe, history, traffic, delay; unlock_call, observe_release, unlock, abandoned, offers; stats, info,
-// digit_names, grace, lock, unlockall; slow, wait, own, claim, poll, changed, place, relock,
+// observe, history, traffic, delay; unlock_call, observe_release, unlock, abandoned, offers; stats,
+// info, digit_names, grace, lock, unlockall; slow, wait, own, claim, poll, changed, place, relock,
 // lockall, once, fence; survey, seen_commands, scan; locks. Unlock and offers know each other, and
 // so do the three of a turn: wait, own and claim.
 //

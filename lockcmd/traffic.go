@@ -21,8 +21,8 @@ type traffic struct {
 	known  *foreign.Locks // held by foreign clients
 }
 
-// foreignCounts are those of the locks of foreign clients, when the journal has been told of all that have
-// expired.
+// foreignCounts are those of the locks of foreign clients, when the journal has been told of all
+// that have expired.
 func (f *traffic) foreignCounts() foreign.Counts { return f.known.Counts(time.Now()) }
 
 // WatchesForeign reports whether it matters if a foreign client releases or extends a lock.

@@ -68,14 +68,9 @@ func (l *releases) beginRelease(
 func (l *releases) releaseOf(
 	id names.Lock, p script.Proof, has string, offer queue.HandOver,
 ) script.Release {
-	var next *script.Request
-	if offer.Next != nil {
-		asks := offer.Next.Asks()
-		next = &asks
-	}
 	return script.Release{
 		Id: id, Proof: p, Has: has, How: l.queues.WaitsAs(id.Key, offer.Compete, false),
-		Wanted: offer.Kind, Next: next, Others: offersOf(offer.Others, offer.Behind),
+		Wanted: offer.Kind, Waiters: offersOf(offer.Named, offer.Behind),
 	}
 }
 

@@ -175,7 +175,7 @@ func endThenAnswer(t *testing.T, end, answer event, named, alone bool) {
 	e.w, e.other = join("w"), join("other")
 	if named {
 		offer := e.qs.Of(e.w.ID()).Offer(names.Identity{}, true, e.now)
-		if e.release = &offer; offer.Next != e.w {
+		if e.release = &offer; offer.Named[0] != e.w {
 			t.Fatal("the release does not name it")
 		}
 	}

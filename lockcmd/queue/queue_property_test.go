@@ -200,12 +200,12 @@ func TestQueueAgainstModel(t *testing.T) {
 					t.Fatalf("a release with %d waiting is %q, want %q", len(m.line), got, want)
 				}
 				if want != "next or fair" {
-					if offer.Next != nil {
+					if offer.Named != nil {
 						t.Fatalf("a release that is %q names a waiter", want)
 					}
 					return
 				}
-				if offer.Next != m.line[0].Waiter {
+				if offer.Named[0] != m.line[0].Waiter {
 					t.Fatal("the lock is not offered to the first")
 				}
 				m.line[0].offered = true
@@ -230,7 +230,7 @@ func TestQueueAgainstModel(t *testing.T) {
 					m.token++
 					r.Token, r.Given = m.token, 1
 				}
-				w, ends := m.known[offer.Next], offer.End(r, m.now) // its command can have ended
+				w, ends := m.known[offer.Named[0]], offer.End(r, m.now) // its command can have ended
 				switch {
 				case r.Token != 0 && r.Missing == nil && w.ended == waiting:
 					m.granted(t, w, r.Token, true)

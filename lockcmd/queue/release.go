@@ -10,19 +10,10 @@ import (
 // HandOver is what a release tells unlock.lua about the waiters here.
 type HandOver struct {
 	Of      Queue
-	Kind    string // `wanted` of unlock.lua
-	Next    *Waiter
-	Others  []*Waiter // behind next, that can share the lock with it
+	Kind    string    // `wanted` of unlock.lua
+	Named   []*Waiter // that it is offered to, in order: the first, and those that can share it
 	Behind  *Waiter   // the first behind these; nil if a shared lock is not offered
 	Compete bool      // foreign clients do
-}
-
-// named are the waiters that the lock is offered to, in order.
-func (h HandOver) named() []*Waiter {
-	if h.Next == nil {
-		return nil
-	}
-	return append([]*Waiter{h.Next}, h.Others...)
 }
 
 // offer decides what a release by an identity does for the waiters here, and marks those that it
@@ -43,8 +34,8 @@ func (q *waitQueue) offer(as names.Identity, foreignCompete bool, now time.Time)
 	}
 	first.offer()
 	first.AskedAt = now
-	offer := HandOver{Kind: "next", Next: first}
-	offer.Others, offer.Behind = q.offerShared(now)
+	others, behind := q.offerShared(now)
+	offer := HandOver{Kind: "next", Named: append([]*Waiter{first}, others...), Behind: behind}
 	if q.quota <= 0 {
 		offer.Kind = "fair"
 	}
@@ -150,8 +141,8 @@ func (h HandOver) End(r Released, now time.Time) Ends {
 	if q == nil {
 		q = &waitQueue{}
 	}
-	ends := q.endOffers(h.named(), r.Token, r.Given, r.Missing, r.Unknown)
-	if r.Token != 0 && h.Next != nil && h.Next.Shared {
+	ends := q.endOffers(h.Named, r.Token, r.Given, r.Missing, r.Unknown)
+	if r.Token != 0 && len(h.Named) > 0 && h.Named[0].Shared {
 		q.shared()
 	}
 	free := r.Done && r.Token == 0
@@ -160,7 +151,7 @@ func (h HandOver) End(r Released, now time.Time) Ends {
 		e.foreign.leftFree(now)
 	}
 	switch {
-	case free && h.Next != nil:
+	case free && len(h.Named) > 0:
 		q.yield(script.Reservation)
 	case h.Kind == "gap", h.Kind == "free":
 		q.yield(minForeignPoll)

@@ -60,7 +60,8 @@ func TestReleaseWithoutWaiters(t *testing.T) {
 	if c := m.Unlock(u); c.Confirm.Needed() || c.Args[1] != "" {
 		t.Errorf("it asks for %+v, and names %q", c.Confirm, c.Args[1])
 	}
-	u.Next = &Request{Key: "job", Timeout: time.Second, Connection: "p-1", Number: "1", Owner: "me"}
+	u.Waiters = []Request{{Key: "job", Timeout: time.Second, Connection: "p-1", Number: "1",
+		Owner: "me"}}
 	if c := m.Unlock(u); !c.Confirm.Needed() || !strings.Contains(c.Args[1], "p-1") {
 		t.Errorf("it asks for %+v, and names %q", c.Confirm, c.Args[1])
 	}

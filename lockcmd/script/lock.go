@@ -38,7 +38,8 @@ func (m *Maker) Lock(
 	if r.Once {
 		script, fast = onceScript, FastArgs{"", "", r.earlyText()}
 	}
-	c := m.Call(script, r.Key, fast, listOf(r, others...), m.takeWords(mode, how, behind, ends)...)
+	all := listOf(append([]Request{r}, others...)...)
+	c := m.Call(script, r.Key, fast, all, m.takeWords(mode, how, behind, ends)...)
 	if r.Once {
 		c.More = []string{r.Value}
 	}

@@ -29,12 +29,9 @@ func (m *Maker) relock(
 
 // Share is Relock that makes an exclusive lock a shared one. u says what the waiters here want.
 func (m *Maker) Share(u Release, timeout time.Duration) *Call {
-	holder := Request{Timeout: timeout, Connection: "-", Number: "0", Client: "-", Shared: true}
-	var waiters []Request
-	if u.Next != nil {
-		waiters = append([]Request{*u.Next}, u.Others...)
-	}
-	return m.relock(u.Id, u.Proof.Value, timeout, listOf(holder, waiters...), "share", u.Wanted,
+	all := append([]Request{{Timeout: timeout, Connection: "-", Number: "0", Client: "-",
+		Shared: true}}, u.Waiters...)
+	return m.relock(u.Id, u.Proof.Value, timeout, listOf(all...), "share", u.Wanted,
 		m.Proxy, string(u.How), strconv.Itoa(u.Id.DB), m.slotTag(u.Id.Key))
 }
 

@@ -101,10 +101,10 @@ func (r Request) Mode() string {
 }
 
 // listOf is a list of requests, as requests.lua takes it.
-func listOf(first Request, others ...Request) string {
+func listOf(requests ...Request) string {
 	var room [256]byte
-	list := first.appendTo(room[:0])
-	for _, r := range others {
+	list := room[:0]
+	for _, r := range requests {
 		list = r.appendTo(list)
 	}
 	return string(list)

@@ -35,13 +35,12 @@ func (p Proof) Token() int64 {
 
 // Release is what a release tells unlock.lua.
 type Release struct {
-	Id     names.Lock
-	Proof  Proof
-	Has    string    // the token of the connection's shared lock, or "-"
-	How    How       // how this proxy waits
-	Wanted string    // what the waiters here want: `wanted` of unlock.lua
-	Next   *Request  // of the waiter that the lock is offered to; nil for none
-	Others []Request // of waiters behind it: see Maker.Lock
+	Id      names.Lock
+	Proof   Proof
+	Has     string    // the token of the connection's shared lock, or "-"
+	How     How       // how this proxy waits
+	Wanted  string    // what the waiters here want: `wanted` of unlock.lua
+	Waiters []Request // that the lock is offered to, in order; see Maker.Lock
 }
 
 // ErrForeignLock is unlock.lua's answer to a forced release of another library's lock.
@@ -49,17 +48,13 @@ const ErrForeignLock = ServerError("WRONGTYPE Key holds another library's lock")
 
 // Unlock makes a call of unlock.lua.
 func (m *Maker) Unlock(u Release) Call {
-	fast := m.fastUnlock(u.Proof, u.Wanted, u.Next)
+	fast := m.fastUnlock(u.Proof, u.Wanted, u.Waiters)
 	if u.Has != "-" && fast[2] == "none" {
 		fast[1] = u.Has // only a token finds a holder of a shared lock at once
 	}
-	waiters := ""
-	if u.Next != nil {
-		waiters = listOf(*u.Next, u.Others...)
-	}
 	words := append([]string{u.Wanted}, m.releaseWords(u.Id, u.Proof, u.How, u.Has)...)
-	c := m.Call(UnlockScript, u.Id.Key, fast, waiters, words...)
-	if u.Next != nil {
+	c := m.Call(UnlockScript, u.Id.Key, fast, listOf(u.Waiters...), words...)
+	if len(u.Waiters) > 0 {
 		c.Confirm = m.Confirm
 	}
 	return c
@@ -83,7 +78,7 @@ func (m *Maker) Done(id names.Lock, p Proof, value string, stored FastArgs) Call
 
 // fastUnlock is UNLOCK's fast path. It knows only ms, a holder's proof, no takeover guard, and no
 // waiters that the caller may not name.
-func (m *Maker) fastUnlock(p Proof, wanted string, next *Request) FastArgs {
+func (m *Maker) fastUnlock(p Proof, wanted string, waiters []Request) FastArgs {
 	if m.Seconds || m.TakeoverGuard > 0 || p.Kind != "token" && p.Kind != "connection" {
 		return NoFastPath
 	}
@@ -91,7 +86,7 @@ func (m *Maker) fastUnlock(p Proof, wanted string, next *Request) FastArgs {
 	switch wanted {
 	case "none":
 	case "next", "fair":
-		r := next
+		r := waiters[0]
 		if r.Shared {
 			return NoFastPath
 		}

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"container/list"
 	"slices"
 	"time"
 	"unsafe"
@@ -45,11 +46,11 @@ type minute struct {
 // history is what is remembered of one lock.
 type history struct {
 	names.Lock
-	hash       uint64   // of Lock
-	prev, next *history // in a list of its shard
-	list       *list
-	size       int  // bytes
-	grown      bool // since its size was counted
+	hash  uint64     // of Lock
+	used  *list.List // the one of its shard that it is in
+	place *list.Element
+	size  int  // bytes
+	grown bool // since its size was counted
 
 	minutes []minute // the oldest first
 	holder  string   // the last known
@@ -120,7 +121,7 @@ func (m *minute) wait(holder string, d time.Duration) {
 
 // bytes is about how much memory the history takes.
 func (h *history) bytes() int {
-	n := int(unsafe.Sizeof(*h)) + 2*len(h.Key) + 64 + // in the map too
+	n := int(unsafe.Sizeof(*h)+unsafe.Sizeof(*h.place)) + 2*len(h.Key) + 64 + // in the map too
 		cap(h.minutes)*int(unsafe.Sizeof(minute{}))
 	for i := range h.minutes {
 		n += cap(h.minutes[i].blame) * (int(unsafe.Sizeof(Blame{})) + maxName/2)
@@ -128,7 +129,8 @@ func (h *history) bytes() int {
 	return n
 }
 
-// A shard has its histories in two lists: of the locks for which nobody waited, and of the others.
+// A shard has its histories in two lists, the longest unused first: of the locks for which nobody
+// waited, and of the others.
 const (
 	quiet = iota
 	busy
@@ -136,32 +138,6 @@ const (
 
 // usedWithin is how long after a use another does not count.
 const usedWithin = int64(time.Second)
-
-// list is of histories, the longest unused first.
-type list struct{ first, last *history }
-
-func (l *list) push(h *history) {
-	h.list, h.prev, h.next = l, l.last, nil
-	if l.last != nil {
-		l.last.next = h
-	} else {
-		l.first = h
-	}
-	l.last = h
-}
-
-func (h *history) unlink() {
-	if h.prev != nil {
-		h.prev.next = h.next
-	} else {
-		h.list.first = h.next
-	}
-	if h.next != nil {
-		h.next.prev = h.prev
-	} else {
-		h.list.last = h.prev
-	}
-}
 
 // find returns the history of a lock, which is used now. It is nil if there is no room for one.
 func (s *shard) find(id names.Lock, hash uint64, at int64) *history {
@@ -178,13 +154,12 @@ func (s *shard) find(id names.Lock, hash uint64, at int64) *history {
 		h.size = h.bytes()
 		s.size += h.size
 		s.locks[hash] = h
-		s.used[quiet].push(h)
+		h.used = &s.used[quiet]
+		h.place = h.used.PushBack(h)
 		return h
 	}
-	if h.list.last != h && at-h.changed >= usedWithin {
-		of := h.list
-		h.unlink()
-		of.push(h)
+	if at-h.changed >= usedWithin {
+		h.used.MoveToBack(h.place)
 	}
 	return h
 }
@@ -198,7 +173,7 @@ func (h *history) is(id names.Lock) bool {
 
 func (s *shard) forget(h *history) {
 	h.record = 0 // no Acquisition is there any more
-	h.unlink()
+	h.used.Remove(h.place)
 	delete(s.locks, h.hash)
 	s.size -= h.size
 }
@@ -233,8 +208,8 @@ func (s *shard) room(id names.Lock) *history {
 // oldest is the history to forget first, or nil.
 func (s *shard) oldest() *history {
 	for i := range s.used {
-		for h := s.used[i].first; h != nil; h = h.next {
-			if h.waiting == 0 {
+		for e := s.used[i].Front(); e != nil; e = e.Next() {
+			if h := e.Value.(*history); h.waiting == 0 {
 				return h
 			}
 		}
@@ -244,9 +219,10 @@ func (s *shard) oldest() *history {
 
 // contended marks a lock that a client did not get at once.
 func (s *shard) contended(h *history) {
-	if h.list != &s.used[busy] {
-		h.unlink()
-		s.used[busy].push(h)
+	if h.used != &s.used[busy] {
+		h.used.Remove(h.place)
+		h.used = &s.used[busy]
+		h.place = h.used.PushBack(h)
 	}
 }
 

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"cmp"
+	"container/list"
 	"hash/maphash"
 	"strings"
 	"sync"
@@ -38,7 +39,7 @@ type shard struct {
 	limit  int                 // bytes, for the locks and for the events
 	locks  map[uint64]*history // by the hash of the lock
 	size   int                 // bytes of locks
-	used   [2]list
+	used   [2]list.List
 	events ring
 }
 

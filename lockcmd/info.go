@@ -28,17 +28,16 @@ func holdersReply(_ names.Lock, v resp.Value, err error) Reply {
 	case len(v.Elems) != 4:
 		return errorReply(script.Unexpected(script.InfoScript, v))
 	}
-	for _, h := range v.Elems[3].Elems {
-		if len(h.Elems) != len(lockinfo.Fields) {
+	for _, elem := range v.Elems[3].Elems {
+		if len(elem.Elems) != lockinfo.Fields {
 			return errorReply(script.Unexpected(script.InfoScript, v))
 		}
-		who := lockinfo.TakeWho(h.Elems)
+		h, _ := lockinfo.Read(elem)
+		token, owner, client, acquired := ofHolder(h)
 		list.Elems = append(list.Elems, resp.Map(
-			"token", h.Elems[2], "owner", h.Elems[3],
-			"client", h.Elems[4], "mode", h.Elems[9],
-			"acquired_ms", h.Elems[5], "expires_ms", h.Elems[6],
-			"session", h.Elems[8], "name", resp.Text(who.Name),
-			"note", resp.Text(who.Note),
+			"token", token, "owner", owner, "client", client, "mode", resp.Bulk(h.Mode),
+			"acquired_ms", acquired, "expires_ms", resp.Int(h.Expires), "session", elem.Elems[8],
+			"name", resp.Text(h.Name), "note", resp.Text(h.Note),
 		))
 	}
 	return valueReply(list)
@@ -81,31 +80,52 @@ func (l *queries) infoReply(id names.Lock, v resp.Value, err error) Reply {
 		return errorReply(err)
 	case v.IsNull():
 		return valueReply(resp.Null)
-	case len(v.Elems) != len(lockinfo.Fields)+2:
+	case len(v.Elems) != lockinfo.Fields+2:
 		return errorReply(script.Unexpected(script.InfoScript, v))
 	}
-	who := lockinfo.TakeWho(v.Elems)
-	seen := l.traffic.addHolder(id, v.Elems)
-	since := v.Elems[len(lockinfo.Fields):]
-	info := resp.Map()
-	waiters := l.queues.Of(id).Line().Waiters
-	for i, e := range v.Elems[:len(lockinfo.Fields)] {
-		if lockinfo.Fields[i] == "mode" {
-			info.Elems = append(info.Elems, resp.Bulk("waiters"), resp.Int(waiters))
-		}
-		info.Elems = append(info.Elems, resp.Bulk(lockinfo.Fields[i]), e)
-	}
+	h, seen, _ := l.shown(id, v)
+	token, owner, client, acquired := ofHolder(h)
 	held := resp.Null
-	if acquired := v.Elems[5]; !acquired.IsNull() {
-		held = resp.Int(max(since[0].Int-acquired.Int, 0))
+	if h.Acquired != 0 {
+		held = resp.Int(max(v.Elems[lockinfo.Fields].Int-h.Acquired, 0))
 	}
-	info.Elems = append(info.Elems, resp.Map(
-		"note", resp.Text(who.Note), "name", resp.Text(cmp.Or(who.Name, seen.Holder.Name)),
-		"held_ms", held,
-		"waiters_elsewhere", resp.Int(len(lockinfo.ReadProxies(since, l.Scripts.Proxy))),
-	).Elems...)
-	info.Elems = append(info.Elems, foreignFields(seen, v.Elems[6].Int-v.Elems[7].Int)...)
+	info := resp.Map(
+		"state", resp.Bulk(h.State), "kind", resp.Bulk(h.Kind), "token", token, "owner", owner,
+		"client", client, "acquired_ms", acquired, "expires_ms", resp.Int(h.Expires),
+		"remaining_ms", resp.Int(h.Expires-h.Now), "session", v.Elems[8],
+		"waiters", resp.Int(l.queues.Of(id).Line().Waiters), "mode", resp.Bulk(h.Mode),
+		"holders", resp.Int(h.Holders), "note", resp.Text(h.Note),
+		"name", resp.Text(cmp.Or(h.Name, seen.Holder.Name)), "held_ms", held,
+		"waiters_elsewhere", resp.Int(h.Elsewhere),
+	)
+	info.Elems = append(info.Elems, foreignFields(seen, h.Now)...)
 	return valueReply(info)
+}
+
+// shown is what info.lua and this proxy know about a lock, and what this proxy has seen of foreign
+// clients there. held is as for lockinfo.Read.
+func (l *queries) shown(
+	id names.Lock, v resp.Value,
+) (h lockinfo.Info, seen foreign.Lock, held bool) {
+	h, held = lockinfo.Read(v)
+	h.Lock = id
+	if len(v.Elems) == lockinfo.Fields+2 {
+		h.Elsewhere = len(lockinfo.ReadProxies(v.Elems[lockinfo.Fields:], l.Scripts.Proxy))
+	}
+	seen = l.traffic.addHolder(&h)
+	return h, seen, held
+}
+
+// ofHolder are some fields of a holder; null is what is not known of a foreign client.
+func ofHolder(h lockinfo.Info) (token, owner, client, acquired resp.Value) {
+	token, owner, client = resp.Int(h.Token), resp.Bulk(h.Owner), resp.Bulk(h.Client)
+	if h.Kind != script.KindLockproxy {
+		token, owner, client = resp.Null, resp.Text(h.Owner), resp.Text(h.Client)
+	}
+	if acquired = resp.Int(h.Acquired); h.Acquired == 0 {
+		acquired = resp.Null
+	}
+	return token, owner, client, acquired
 }
 
 // foreignFields are what LOCKINFO says about foreign clients at a lock: the holder's library, how

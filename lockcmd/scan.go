@@ -62,8 +62,7 @@ func (l *queries) heldOf(
 		if bySource = script.HasCode(said, "NOSCRIPT") && !bySource; bySource {
 			return errAgain
 		}
-		if err == nil && len(v.Elems) >= len(lockinfo.Fields) &&
-			string(v.Elems[0].Text) == "held" && want(string(v.Elems[1].Text)) {
+		if h, held := lockinfo.Read(v); err == nil && held && want(h.Kind) {
 			keys.Elems = append(keys.Elems, resp.Bulk(key))
 		}
 		if script.HasCode(said, "NOPERM", "WRONGTYPE") {

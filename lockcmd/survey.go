@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"lockproxy/internal/foreign"
 	"lockproxy/internal/loopguard"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
@@ -69,17 +68,7 @@ func (l *queries) Inspect(
 		default:
 			return nil, failed[i]
 		}
-		id := names.Lock{DB: as.DB, Key: keys[i]}
-		var seen foreign.Lock
-		if len(v.Elems) >= len(lockinfo.Fields) {
-			seen = l.traffic.addHolder(id, v.Elems)
-		}
-		if h, ok := lockinfo.Read(v); ok {
-			h.Lock = id
-			if len(v.Elems) == len(lockinfo.Fields)+2 {
-				since := v.Elems[len(lockinfo.Fields):]
-				h.Elsewhere = len(lockinfo.ReadProxies(since, l.Scripts.Proxy))
-			}
+		if h, seen, held := l.shown(names.Lock{DB: as.DB, Key: keys[i]}, v); held {
 			h.AddSeen(seen)
 			list = append(list, h)
 		}

@@ -9,6 +9,7 @@ import (
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/held"
+	"lockproxy/lockcmd/lockinfo"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 )
@@ -74,24 +75,19 @@ func (f *traffic) Trying(id names.Lock) []foreign.Try {
 	return lock.Trying
 }
 
-// addHolder adds the holder to info.lua's reply about a foreign client's lock, if this proxy has
+// addHolder adds the holder to what info.lua knows about a foreign client's lock, if this proxy has
 // seen the lock taken: the client's name as the owner, its address, and since when. It returns what
 // it has seen, without a Holder if another has the lock by now.
-func (f *traffic) addHolder(id names.Lock, fields []resp.Value) (seen foreign.Lock) {
+func (f *traffic) addHolder(h *lockinfo.Info) (seen foreign.Lock) {
 	now := time.Now()
-	seen, _ = f.known.Get(id, now)
-	left := script.FromMS(fields[7].Int)
-	if string(fields[1].Text) == script.KindLockproxy || seen.Holder.Addr == "" ||
-		(seen.Until.Sub(now)-left).Abs() > foreignSlack {
+	seen, _ = f.known.Get(h.Lock, now)
+	if h.Kind == script.KindLockproxy || seen.Holder.Addr == "" ||
+		(seen.Until.Sub(now)-h.Remaining).Abs() > foreignSlack {
 		seen.Holder = foreign.Client{}
 		return seen
 	}
-	if seen.Holder.Name != "" {
-		fields[3] = resp.Bulk(seen.Holder.Name)
-	}
-	fields[4] = resp.Bulk(seen.Holder.Addr)
-	upstreamNow := fields[6].Int - fields[7].Int
-	fields[5] = resp.Int(upstreamNow - now.Sub(seen.Since).Milliseconds())
+	h.Owner, h.Client, h.Age = seen.Holder.Name, seen.Holder.Addr, now.Sub(seen.Since)
+	h.Acquired = h.Now - h.Age.Milliseconds()
 	return seen
 }
 

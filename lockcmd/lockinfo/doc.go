@@ -2,6 +2,5 @@
 //
 // An Info is what people are shown of one. Read makes it of info.lua's reply, OfForeign of what
 // this proxy has seen of a foreign lock, and held.Lock.Info of a lock that this proxy has given.
-// Fields names the fields of info.lua's reply. ReadProxies are the proxies that it lists as
-// waiting.
+// ReadProxies are the proxies that info.lua lists as waiting.
 package lockinfo

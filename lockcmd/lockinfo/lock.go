@@ -12,24 +12,24 @@ import (
 	"lockproxy/lockcmd/script"
 )
 
-// Read reads info.lua's reply. ok is false if the lock is not held.
-func Read(v resp.Value) (h Info, ok bool) {
-	if len(v.Elems) < len(Fields) || string(v.Elems[0].Text) != "held" {
+// Read reads what info.lua returns of a holder. held is false if nobody has the lock, or its time
+// has expired.
+func Read(v resp.Value) (h Info, held bool) {
+	if len(v.Elems) < Fields {
 		return h, false
 	}
-	remaining := v.Elems[7].Int
-	now := v.Elems[6].Int - remaining // the upstream's time
-	who := script.SplitWho(string(v.Elems[4].Text))
+	who, remaining := script.SplitWho(string(v.Elems[4].Text)), v.Elems[7].Int
 	h = Info{
-		Kind: string(v.Elems[1].Text), Token: v.Elems[2].Int, Owner: string(v.Elems[3].Text),
-		Client: who.Client, Name: who.Name, Note: who.Note, Age: script.FromMS(max(now-v.Elems[5].Int, 0)),
-		Remaining: script.FromMS(remaining), Session: v.Elems[8].Int == 1,
+		State: string(v.Elems[0].Text), Kind: string(v.Elems[1].Text), Token: v.Elems[2].Int,
+		Owner: string(v.Elems[3].Text), Client: who.Client, Name: who.Name, Note: who.Note,
+		Age: UnknownAge, Remaining: script.FromMS(remaining), Session: v.Elems[8].Int == 1,
 		Mode: string(v.Elems[9].Text), Holders: int(v.Elems[10].Int),
+		Acquired: v.Elems[5].Int, Expires: v.Elems[6].Int, Now: v.Elems[6].Int - remaining,
 	}
-	if v.Elems[5].IsNull() {
-		h.Age = UnknownAge
+	if !v.Elems[5].IsNull() {
+		h.Age = script.FromMS(max(h.Now-h.Acquired, 0))
 	}
-	return h, true
+	return h, h.State == "held"
 }
 
 // Info is a lock that is held.
@@ -51,6 +51,9 @@ type Info struct {
 	Elsewhere int
 	// OldestWait is how long the first of them has waited.
 	OldestWait time.Duration
+	State      string // "held" or "expired", of info.lua
+	// Times of info.lua are ms by the upstream's clock. Acquired is 0 if it is not known.
+	Acquired, Expires, Now int64
 	// Library is that of the foreign client that holds the lock, if it is known. Refused is how
 	// often others were refused since.
 	Library string
@@ -87,18 +90,9 @@ func (h *Info) AddSeen(lock foreign.Lock) {
 	}
 }
 
-// Fields are the names of what info.lua returns of a holder, in order. Without HOLDERS the time
-// and the record's `waiting` follow.
-var Fields = []string{"state", "kind", "token", "owner", "client",
-	"acquired_ms", "expires_ms", "remaining_ms", "session", "mode", "holders"}
-
-// TakeWho leaves only the address in the client of info.lua's reply about a holder, and returns all
-// that was there.
-func TakeWho(fields []resp.Value) script.Who {
-	who := script.SplitWho(string(fields[4].Text))
-	fields[4].Text = fields[4].Text[:len(who.Client)]
-	return who
-}
+// Fields is how many values info.lua returns of a holder. Without "holders" the time and the
+// record's `waiting` follow.
+const Fields = 11
 
 // ReadProxies reads the proxies with waiters, in order and except one, from elements of info.lua's
 // reply that begin with the time and the record's `waiting`.

@@ -62,7 +62,7 @@ func (l *queries) waitersReply(id names.Lock, v resp.Value, err error) Reply {
 		}
 		list.Elems = append(list.Elems, resp.Map(
 			"owner", resp.Bulk(w.Owner), "client", resp.Bulk(w.Client),
-			"mode", resp.Bulk(w.Mode), "since_ms", upstreamTime(w.Since), "until_ms", until,
+			"mode", resp.Bulk(w.Mode()), "since_ms", upstreamTime(w.Since), "until_ms", until,
 			"name", resp.Text(w.Name),
 		))
 	}

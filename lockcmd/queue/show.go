@@ -4,15 +4,13 @@ import (
 	"time"
 
 	"lockproxy/internal/names"
+	"lockproxy/lockcmd/script"
 )
 
 // Entry is a client that waits for a lock.
 type Entry struct {
-	Owner, Client string
-	Name          string // of the connection
-	Mode          string // "exclusive" or "shared"
-	Since         time.Time
-	Until         time.Time // zero is never
+	script.Request
+	Since, Until time.Time // until zero is never
 }
 
 // Waiters returns up to limit of the clients that wait for the lock at this proxy, in order.
@@ -25,7 +23,7 @@ func (q Queue) Waiters(limit int) (list []Entry) {
 	}
 	for place := line.waiters.Front(); place != nil && len(list) < limit; place = place.Next() {
 		w := place.Value.(*Waiter)
-		list = append(list, Entry{w.Owner, w.Client, w.Name, w.Mode(), w.Joined, w.until})
+		list = append(list, Entry{w.Request, w.Joined, w.until})
 	}
 	return list
 }

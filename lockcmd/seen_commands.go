@@ -209,13 +209,13 @@ func (l *queries) logOf(
 	})
 }
 
-func eventReply(e Event, now time.Time) resp.Value {
-	token := resp.Null
+func eventReply(e journal.Event, now time.Time) resp.Value {
+	token, ago := resp.Null, e.Ago()
 	if e.Token != 0 {
 		token = resp.Int(e.Token)
 	}
 	return resp.Map(
-		"at_ms", resp.Int(e.When.UnixMilli()),
+		"at_ms", resp.Int(now.Add(-ago).UnixMilli()),
 		"event", resp.Bulk(e.Kind.String()),
 		"key", resp.Bulk(e.Key),
 		"token", token,
@@ -223,7 +223,7 @@ func eventReply(e Event, now time.Time) resp.Value {
 		"client", resp.Bulk(e.Client),
 		"wait_ms", milliseconds(e.Wait),
 		"hold_ms", milliseconds(e.Hold),
-		"ago_ms", milliseconds(now.Sub(e.When)),
+		"ago_ms", milliseconds(ago),
 		"note", resp.Text(e.Note),
 	)
 }

@@ -96,22 +96,13 @@ func (l *queries) Costs(within time.Duration, match func(names.Lock) bool) []jou
 	return list
 }
 
-// Event is something that this proxy has seen happen to a lock.
-type Event struct {
-	journal.Event
-	When time.Time
-}
-
 // Events returns up to limit of the events of the last hour that match, newest first. more says
 // that there are others.
-func (l *queries) Events(limit int, match func(*journal.Event) bool) (list []Event, more bool) {
+func (l *queries) Events(
+	limit int, match func(*journal.Event) bool,
+) (list []journal.Event, more bool) {
 	l.sweep()
-	now, at := time.Now(), monotonic.Now()
-	events, more := l.seen.journal.Events(at-int64(journal.Window), limit, match)
-	for i := range events {
-		list = append(list, Event{events[i], events[i].At(now, at)})
-	}
-	return list, more
+	return l.seen.journal.Events(monotonic.Now()-int64(journal.Window), limit, match)
 }
 
 // sweep tells the journal of all locks that have expired.

@@ -69,11 +69,11 @@ type lockEvent struct {
 	Cycle  string  `json:"cycle,omitempty"` // of a deadlock: its owners and keys
 }
 
-func eventsOf(list []lockcmd.Event) []lockEvent {
-	rows := make([]lockEvent, len(list))
+func eventsOf(list []journal.Event) []lockEvent {
+	rows, now := make([]lockEvent, len(list)), time.Now()
 	for i, e := range list {
 		rows[i] = lockEvent{
-			ID: idOf(e.Key), AtMS: e.When.UnixMilli(), Event: e.Kind.String(), DB: e.DB,
+			ID: idOf(e.Key), AtMS: now.Add(-e.Ago()).UnixMilli(), Event: e.Kind.String(), DB: e.DB,
 			Key: shortened(survey.Printable(e.Key)), Token: e.Token,
 			Owner: shortened(survey.Printable(e.Owner)), Client: e.Client,
 			Note: survey.Printable(e.Note), WaitMS: e.Wait.Milliseconds(), HoldMS: e.Hold.Milliseconds(),

@@ -1,9 +1,9 @@
 // Package journal remembers what happened to locks during the last hour: events, and what each lock
 // has cost its waiters.
 //
-// It is pure: it does no I/O and has no clock. Times are as monotonic.Now. Any goroutine can report
-// an event to a Journal. These calls do not block, and allocate nothing for a lock that is known. A
-// nil Journal remembers nothing.
+// It is pure: it does no I/O, and callers tell the time, as monotonic.Now does. Any goroutine can
+// report an event to a Journal. These calls do not block, and allocate nothing for a lock that is
+// known. A nil Journal remembers nothing.
 //
 // # Blame
 //

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unsafe"
 
+	"lockproxy/internal/monotonic"
 	"lockproxy/internal/names"
 )
 
@@ -39,8 +40,8 @@ type Event struct {
 	Hold time.Duration // until it ended
 }
 
-// At is the time of the event, given one moment by both clocks.
-func (e *Event) At(now time.Time, at int64) time.Time { return now.Add(time.Duration(e.at - at)) }
+// Ago is how long ago the event was.
+func (e *Event) Ago() time.Duration { return monotonic.Since(e.at) }
 
 // record is how an event is kept. Most locks end soon after they were acquired: then one record has
 // both events.

@@ -175,7 +175,7 @@ func (p *Proxy) explain(t testing.TB, log *testredis.LogBuffer) {
 	t.Logf("the proxy at %s logged:\n%s", p.Addr, log.String())
 	events, _ := p.Server.Locks().Events(30, func(*journal.Event) bool { return true })
 	for _, event := range events {
-		t.Logf("%s %v of %q: %+v, wait %v, hold %v", event.When.Format("15:04:05.000000"),
+		t.Logf("%v ago %v of %q: %+v, wait %v, hold %v", event.Ago(),
 			event.Kind, event.Key, event.Holder, event.Wait, event.Hold)
 	}
 	for _, lock := range p.Server.Locks().Snapshot(30) {

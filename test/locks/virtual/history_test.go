@@ -128,7 +128,7 @@ func TestWaitsAreBlamed(t *testing.T) {
 		waiters[0].Reply()
 		list, _ := p.Server.Locks().Events(1, func(e *journal.Event) bool { return e.Key == "near" })
 		if len(list) != 1 || list[0].Kind != journal.Acquired || list[0].Wait < 200*time.Millisecond ||
-			time.Since(list[0].When) > time.Second ||
+			list[0].Ago() > time.Second ||
 			list[0].Client != waiters[0].LocalAddr().String() {
 			t.Errorf("%+v", list)
 		}

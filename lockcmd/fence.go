@@ -177,7 +177,7 @@ func (f *fenced) checkFailed(err error) (Reply, *Step) {
 		f.until = time.Now().Add(sharedFenceFor)
 	case err == errChanged:
 	case err == errNotHeld:
-		f.seen.counters.fenced.Add(1)
+		f.seen.counters.Fenced.Add(1)
 		return errorReply(failure.FencedError{Key: f.keys[0], Token: f.token}), nil
 	default:
 		return errorReply(err), nil

@@ -56,7 +56,7 @@ func New(
 	l.traffic = &traffic{all, qs, seen.registry, foreign.NewLocks(seen.journal, &qs.Keys)}
 	l.releases = &releases{common: all, queues: qs, seen: seen, sessions: l.Sessions}
 	deadlocks := search.New(all.Jobs, cfg.Deadlock, qs, seen.registry, cfg.InUse,
-		func() { seen.counters.deadlocks.Add(1) })
+		func() { seen.counters.Deadlocks.Add(1) })
 	l.notifications = hints.NewNotifications(qs, l.Sessions, deadlocks,
 		func(as names.Identity, id names.Lock) { l.releases.waitsNoMore(as, id, true) })
 	l.tracking = hints.NewTracking(qs, l.Sessions)

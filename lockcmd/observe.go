@@ -14,20 +14,12 @@ import (
 	"lockproxy/lockcmd/script"
 )
 
-// counters is Stats as it grows.
-type counters struct {
-	acquired, shared, handedOver, renewed, held, overtime, gone, failed atomic.Uint64
-	unlocked, forced, disconnect, expired, lost, fenced                 atomic.Uint64
-	deadlocks                                                           atomic.Uint64
-	onceHits, onceMakers, onceShared, onceStored, onceGivenUp           atomic.Uint64
-}
-
 // observed is what this proxy has seen happen to locks. It decides nothing.
 type observed struct {
 	*common
 	observer Observer
 	journal  *journal.Journal
-	counters counters
+	counters Counters[atomic.Uint64]
 	registry *held.Registry
 	slowWait atomic.Int64 // Config.SlowWait, ns
 	slowLog  loglimit.Limit
@@ -36,7 +28,7 @@ type observed struct {
 // hasServed reports whether the upstream has ever answered a LOCK. Before that nobody was given one
 // that would have to be released.
 func (o *observed) hasServed() bool {
-	return o.counters.acquired.Load()+o.counters.renewed.Load()+o.counters.held.Load() > 0
+	return o.counters.Acquired.Load()+o.counters.Renewed.Load()+o.counters.Held.Load() > 0
 }
 
 func newObserved(all *common) *observed {
@@ -45,7 +37,7 @@ func newObserved(all *common) *observed {
 	}
 	o.SetSlowWait(all.cfg.SlowWait)
 	o.registry = held.NewRegistry(func(lock *held.Lock) {
-		o.counters.expired.Add(1)
+		o.counters.Expired.Add(1)
 		o.journalEnd(journal.Expired, lock, lock.Until.Load())
 	})
 	if o.observer == nil {
@@ -58,14 +50,14 @@ func newObserved(all *common) *observed {
 // Registry.Put does.
 func (o *observed) observeAcquired(lock *held.Lock, a script.Attempt) (earlier []*held.Lock) {
 	if a.Renewed {
-		o.counters.renewed.Add(1)
+		o.counters.Renewed.Add(1)
 	} else {
-		o.counters.acquired.Add(1)
+		o.counters.Acquired.Add(1)
 		if lock.Once {
-			o.counters.onceMakers.Add(1)
+			o.counters.OnceMakers.Add(1)
 		}
 		if lock.Shared {
-			o.counters.shared.Add(1)
+			o.counters.Shared.Add(1)
 		}
 		lock.Journaled = o.journal.Acquired(lock.ID(), lock.Holder(), a.Waited,
 			monotonic.Now())
@@ -76,9 +68,9 @@ func (o *observed) observeAcquired(lock *held.Lock, a script.Attempt) (earlier [
 // observeRefused notes a LOCK without WAIT that got nothing.
 func (o *observed) observeRefused(id names.Lock, err error) {
 	if err != nil {
-		o.counters.failed.Add(1)
+		o.counters.Failed.Add(1)
 	} else {
-		o.counters.held.Add(1)
+		o.counters.Held.Add(1)
 		o.journal.Refused(id, monotonic.Now())
 	}
 }
@@ -87,21 +79,21 @@ func (o *observed) observeRefused(id names.Lock, err error) {
 func (o *observed) observeWaited(w *queue.Waiter, won bool, err error) {
 	switch {
 	case err == failure.ErrGone:
-		o.counters.gone.Add(1)
+		o.counters.Gone.Add(1)
 		return
 	case won:
 	case err != nil && !failure.IsUnblocked(err):
-		o.counters.failed.Add(1)
+		o.counters.Failed.Add(1)
 		return
 	default:
-		o.counters.overtime.Add(1)
+		o.counters.Overtime.Add(1)
 	}
 	o.observer.LockWaited(time.Since(w.Joined), won)
 }
 
 // observeLost notes that a session has lost a lock. ended says that none here has it any more.
 func (o *observed) observeLost(kind journal.Kind, lock *held.Lock, ended bool) {
-	o.counters.lost.Add(1)
+	o.counters.Lost.Add(1)
 	if ended {
 		o.journalEnd(kind, lock, monotonic.Now())
 	}

@@ -22,7 +22,7 @@ func (o *observed) observeRelease(
 	if !released {
 		return nil, nil
 	}
-	o.counters.handedOver.Add(uint64(givenTo(answer)))
+	o.counters.HandedOver.Add(uint64(givenTo(answer)))
 	asked := r.by != nil
 	if p.Kind == "request" || p.Kind == "reserved" || p.Kind == "given" && asked {
 		return nil, nil // no client was given the lock
@@ -30,13 +30,13 @@ func (o *observed) observeRelease(
 	kind := journal.Disconnected
 	switch {
 	case p.Kind == "revoke" || p.Kind == "force":
-		o.counters.forced.Add(1)
+		o.counters.Forced.Add(1)
 		kind = journal.Forced
 	case asked:
-		o.counters.unlocked.Add(1)
+		o.counters.Unlocked.Add(1)
 		kind = journal.Released
 	default:
-		o.counters.disconnect.Add(1)
+		o.counters.Disconnect.Add(1)
 	}
 	ended, others = o.registry.Remove(r.id, p, r.token)
 	if ended == nil {

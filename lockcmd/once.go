@@ -81,7 +81,7 @@ func (l *waits) readStep(c Client, r script.Request, o syntax.Lock, withRecord b
 
 // hit makes the reply to a client that is given the value.
 func (l *waits) hit(value string) Reply {
-	l.seen.counters.onceHits.Add(1)
+	l.seen.counters.OnceHits.Add(1)
 	return valueReply(resp.Bulk(value))
 }
 
@@ -124,9 +124,9 @@ func (l *waits) beginDone(c Client, args [][]byte) *Step {
 		case !released:
 			return valueReply(resp.Int(0))
 		case stored != nil:
-			l.seen.counters.onceStored.Add(1)
+			l.seen.counters.OnceStored.Add(1)
 		default:
-			l.seen.counters.onceGivenUp.Add(1)
+			l.seen.counters.OnceGivenUp.Add(1)
 		}
 		return valueReply(resp.Int(1))
 	})

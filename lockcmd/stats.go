@@ -1,6 +1,8 @@
 package lockcmd
 
 import (
+	"reflect"
+	"sync/atomic"
 	"time"
 
 	"lockproxy/internal/foreign"
@@ -21,26 +23,35 @@ type queries struct {
 	tracking *hints.Tracking
 }
 
-// Stats is what has happened to locks through this proxy, since it started.
+// Counters is what has happened to locks through this proxy, since it started.
+type Counters[N any] struct {
+	Acquired   N // with a new token
+	Shared     N // of Acquired, by SHARED or LIMIT
+	HandedOver N // of Acquired, given to a waiter by the script that released the lock
+	Renewed    N // by a LOCK of the owner that had the lock
+	Held       N // refused: held by another
+	Overtime   N // refused: still held when the WAIT was over
+	Gone       N // the client closed while it waited
+	Failed     N // answered with an error
+
+	Unlocked   N // released by their holders
+	Forced     N // released by FORCE, or the admin page
+	Disconnect N // released because the holder's connection had closed
+	Expired    N // taken here, and expired with no release seen here
+	Lost       N // session locks that could not be renewed in time, or were taken away
+	Deadlocks  N // found between owners, whether or not one of them was refused
+	Fenced     N // FENCEs that were refused with FENCED
+
+	OnceHits    N // ONCEs answered with a value that was there
+	OnceMakers  N // that were given the claim
+	OnceShared  N // that waited, and were answered with the value
+	OnceStored  N // DONEs that stored a value
+	OnceGivenUp N // DONEs without a value that gave up a claim
+}
+
+// Stats are the Counters at one moment, and how locks and waiters stand.
 type Stats struct {
-	Acquired   uint64 // with a new token
-	Shared     uint64 // of Acquired, by SHARED or LIMIT
-	HandedOver uint64 // of Acquired, given to a waiter by the script that released the lock
-	Renewed    uint64 // by a LOCK of the owner that had the lock
-	Held       uint64 // refused: held by another
-	Overtime   uint64 // refused: still held when the WAIT was over
-	Gone       uint64 // the client closed while it waited
-	Failed     uint64 // answered with an error
-
-	Unlocked   uint64 // released by their holders
-	Forced     uint64 // released by FORCE, or the admin page
-	Disconnect uint64 // released because the holder's connection had closed
-	Expired    uint64 // taken here, and expired with no release seen here
-	Lost       uint64 // session locks that could not be renewed in time, or were taken away
-	Deadlocks  uint64 // found between owners, whether or not one of them was refused
-	Fenced     uint64 // FENCEs that were refused with FENCED
-
-	Once Once
+	Counters[uint64]
 
 	Foreign foreign.Counts // locks of foreign clients of this proxy
 
@@ -52,34 +63,20 @@ type Stats struct {
 	Holding    int           // locks that were taken here and have not been seen to end
 }
 
-// Once is what has happened to ONCE and DONE through this proxy.
-type Once struct {
-	Hits    uint64 // ONCEs answered with a value that was there
-	Makers  uint64 // that were given the claim
-	Shared  uint64 // that waited, and were answered with the value
-	Stored  uint64 // DONEs that stored a value
-	GivenUp uint64 // DONEs without a value that gave up a claim
-}
-
 // Stats returns what has happened so far.
 func (l *queries) Stats() Stats {
 	holding := l.seen.registry.Sweep(monotonic.Now())
 	waits := l.queues.Totals(time.Now())
-	t := &l.seen.counters
-	return Stats{
-		Acquired: t.acquired.Load(), Shared: t.shared.Load(),
-		HandedOver: t.handedOver.Load(), Renewed: t.renewed.Load(),
-		Held: t.held.Load(), Overtime: t.overtime.Load(),
-		Gone: t.gone.Load(), Failed: t.failed.Load(),
-		Unlocked: t.unlocked.Load(), Forced: t.forced.Load(), Disconnect: t.disconnect.Load(),
-		Expired: t.expired.Load(), Lost: t.lost.Load(), Fenced: t.fenced.Load(),
-		Deadlocks: t.deadlocks.Load(),
-		Once: Once{Hits: t.onceHits.Load(), Makers: t.onceMakers.Load(), Shared: t.onceShared.Load(),
-			Stored: t.onceStored.Load(), GivenUp: t.onceGivenUp.Load()},
+	st := Stats{
 		Foreign: l.traffic.foreignCounts(),
 		Waiters: waits.Waiters, OldestWait: waits.Oldest, Waiting: waits.Sum,
 		Queues: waits.Queues, Holding: holding,
 	}
+	from, to := reflect.ValueOf(&l.seen.counters).Elem(), reflect.ValueOf(&st.Counters).Elem()
+	for i := range from.NumField() {
+		to.Field(i).SetUint(from.Field(i).Addr().Interface().(*atomic.Uint64).Load())
+	}
+	return st
 }
 
 // Costs returns what matching locks have cost within a time, up to the last hour, in no order.

@@ -286,7 +286,7 @@ func (t *turn) reply() (Reply, *Step) {
 	a := t.w.Lead.Attempt
 	switch {
 	case t.end.Found != nil:
-		t.seen.counters.onceShared.Add(1)
+		t.seen.counters.OnceShared.Add(1)
 		return valueReply(resp.Bulk(*t.end.Found)), nil
 	case t.end.Won && (t.isGone() || t.end.Err == failure.ErrGone):
 		// The client was disconnected while the locks were on their way.

@@ -113,10 +113,10 @@ var readings = []reading{
 	labeled("once_total", "ONCEs and DONEs, by what happened: hit (the value was there), maker (the "+
 		"caller was told to make it), shared (the caller waited for it), stored, or given_up.",
 		prometheus.CounterValue, "event", func(st *proxy.Stats) []sample {
-			o := &st.Locks.Once
-			return []sample{{"hit", float64(o.Hits)}, {"maker", float64(o.Makers)},
-				{"shared", float64(o.Shared)}, {"stored", float64(o.Stored)},
-				{"given_up", float64(o.GivenUp)}}
+			c := &st.Locks
+			return []sample{{"hit", float64(c.OnceHits)}, {"maker", float64(c.OnceMakers)},
+				{"shared", float64(c.OnceShared)}, {"stored", float64(c.OnceStored)},
+				{"given_up", float64(c.OnceGivenUp)}}
 		}),
 	gauge("lock_waiters", "Clients that wait for a lock at this proxy.",
 		func(st *proxy.Stats) float64 { return float64(st.Locks.Waiters) }),

@@ -25,9 +25,9 @@ func (f *traffic) DelaySet(db int, key string, since time.Time, wake func()) *De
 
 // Pause is how long the first in line waits before it asks again without a sign.
 func (d *DelayedSet) Pause() time.Duration {
-	pause, now := d.Delayed.Pause(), time.Now()
-	seen, ok := d.among.known.Get(d.Lead.ID(), now)
-	if ok && seen.Holder.Addr != "" {
+	pause, now := queue.IdlePause()/2, time.Now()
+	seen, _ := d.among.known.Get(d.Lead.ID(), now)
+	if seen.Holder.Addr != "" {
 		pause = min(pause, seen.Until.Sub(now)+2*time.Millisecond)
 	}
 	return max(pause, time.Millisecond)

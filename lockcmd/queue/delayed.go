@@ -9,12 +9,6 @@ import (
 // uses it.
 type Delayed struct{ *Wait }
 
-// How often the first in line asks without a sign of a release.
-const (
-	minDelayedPoll = 100 * time.Millisecond
-	maxDelayedPoll = 125 * time.Millisecond
-)
-
 // Delay puts a SET into a line of its own, in the order in which clients began to ask. Leave must
 // follow. wake is called when it must ask again, and must not block.
 func (q Queue) Delay(since time.Time, wake func()) Delayed {
@@ -51,6 +45,3 @@ func (d Delayed) First() bool {
 	defer d.queues.mu.Unlock()
 	return d.queues.known(d.Lead.ID()).delayed[0] == d.Wait
 }
-
-// Pause is how long the first in line waits before it asks again without a sign.
-func (d Delayed) Pause() time.Duration { return jitter(minDelayedPoll, maxDelayedPoll) }

@@ -114,9 +114,7 @@ func (l *allLocks) pollAll(
 	}
 	t.w.PollBegan(time.Now())
 	how := trial{all: true, mode: mode, firstAt: at.Flags, since: t.w.FirstKnown()}
-	return t.try(how, func(a script.Attempt, err error) []queue.Handed {
-		return t.w.SettleAllLate(a, err, failure.MayHaveRun(err))
-	}, func(a script.Attempt, err error) (Reply, *Step) {
+	return t.try(how, nil, func(a script.Attempt, err error) (Reply, *Step) {
 		pause, err := l.endPoll(t, at, a, err)
 		t.w.PollEnded() // now the queues know how the poll ended
 		return then(pause, err)

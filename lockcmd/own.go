@@ -191,39 +191,36 @@ func unanswered(on *background.OnClient, err error) error {
 	return failure.ErrUnanswered
 }
 
-// try asks for t's locks once. late gives those who still wait what an answer brings that was not
-// waited for, and returns what nobody may keep.
-func (t *turn) try(
-	how trial, late func(script.Attempt, error) []queue.Handed, then attempted,
-) (Reply, *Step) {
+// try asks for t's locks once. others are the waiters behind t that are offered them, too.
+func (t *turn) try(how trial, others []*queue.Waiter, then attempted) (Reply, *Step) {
 	var c *tryCall
 	return t.inTime(maxTold, func(ends int64) (_ *script.Call, err error) {
 		how.ends = ends
 		c, err = t.beginTry(t.w.As.DB, t.requests(), how)
 		return &c.Call, err
 	}, func(answer script.Answer, err error) (Reply, *Step) {
-		t.lateAnswer(c, err, late)
+		t.lateAnswer(c, err, others)
 		return t.through(t.took(c, answer, err, then))
 	})
 }
 
 // lateAnswer takes the answer to a call that has failed with failed, if that is because it was not
-// waited for: the others could not wait so long, or its wait has ended.
-func (l *waits) lateAnswer(
-	c *tryCall, failed error, settle func(script.Attempt, error) []queue.Handed,
-) {
+// waited for: the others could not wait so long, or its wait has ended. It gives those who still
+// wait what the answer brings, and releases what nobody may keep.
+func (t *turn) lateAnswer(c *tryCall, failed error, others []*queue.Waiter) {
 	late, is := failure.Late(failed)
 	if !is {
 		return
 	}
-	l.Timers.After(0, func(ctx context.Context) {
+	t.Timers.After(0, func(ctx context.Context) {
 		select {
 		case <-late.Answered:
 			// That the upstream is far may be new.
-			l.Clients.Ways.Took(c.lockRequests[0].Key, time.Since(c.askedAt))
+			t.Clients.Ways.Took(c.lockRequests[0].Key, time.Since(c.askedAt))
 			answer, err := late.Late.Answer()
-			a, err := l.finishTry(c, answer, false, err)
-			l.releases.startAbandoned(queue.Ends{Abandoned: settle(a, err)})
+			a, err := t.finishTry(c, answer, false, err)
+			list := t.w.Lead.SettleLate(a, others, err, failure.MayHaveRun(err))
+			t.releases.startAbandoned(queue.Ends{Abandoned: list})
 		case <-ctx.Done():
 		}
 	})

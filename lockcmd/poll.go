@@ -165,7 +165,8 @@ func (l oneLock) take(t *turn, tracks bool, then attempted) (Reply, *Step) {
 	if again {
 		mode = script.ModeAgain
 	}
-	return l.try(t, mode, others, behind, tracks, func(a script.Attempt, err error) (Reply, *Step) {
+	how := trial{mode: mode, others: offersOf(others, behind), tracks: tracks}
+	return t.try(how, others, func(a script.Attempt, err error) (Reply, *Step) {
 		taken := func() (Reply, *Step) {
 			return l.settle(t, a, err, func(rejected error) (Reply, *Step) {
 				found, failed := a, err
@@ -212,21 +213,12 @@ func (l oneLock) endShared(
 // check finds out whether a waiter that does not poll yet may lock here at all, and whether its
 // owner has the lock already.
 func (l oneLock) check(t *turn, then func(err error) (Reply, *Step)) (Reply, *Step) {
-	return l.try(t, script.ModeCheck, nil, nil, false, func(a script.Attempt, err error) (Reply, *Step) {
+	how := trial{mode: script.ModeCheck}
+	return t.try(how, nil, func(a script.Attempt, err error) (Reply, *Step) {
 		return l.settle(t, a, err, func(rejected error) (Reply, *Step) {
 			return then(cmp.Or(rejected, err))
 		})
 	})
-}
-
-// try runs lock.lua once.
-func (l oneLock) try(
-	t *turn, mode string, others []*queue.Waiter, behind *queue.Waiter, tracks bool, then attempted,
-) (Reply, *Step) {
-	how := trial{mode: mode, others: offersOf(others, behind), tracks: tracks}
-	return t.try(how, func(a script.Attempt, err error) []queue.Handed {
-		return l.w.SettleLate(a, others, err, failure.MayHaveRun(err))
-	}, then)
 }
 
 // settle is Waiter.Settle, and takes back what the waiter must not keep.

@@ -363,7 +363,7 @@ func TestLockAllIsGivenItsLocksLate(t *testing.T) {
 	turn := l.newTurn(c, g, 0)
 	turn.by = &allLocks{waits: l.waits}
 	_, step := turn.begin(time.Hour, nil)
-	g.SettleAllLate(script.Attempt{Token: 200}, nil, false)
+	g.Lead.SettleLate(script.Attempt{Token: 200}, nil, nil, false)
 	woken := len(c.Waker.(waker))
 	if reply := run(t.Context(), c, s, Reply{}, step); woken == 0 || reply.Int != 200 {
 		t.Errorf("it is woken %d times, and told %+v", woken, reply)

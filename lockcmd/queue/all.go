@@ -9,27 +9,6 @@ import (
 // FirstKnown is since when the upstream knows g, 0 if it does not. Only its own command may ask.
 func (g *Wait) FirstKnown() int64 { return g.since }
 
-// SettleAllLate is Waiter.SettleLate for a LOCKALL.
-func (g *Wait) SettleAllLate(a script.Attempt, err error, mayHaveRun bool) (list []Handed) {
-	g.queues.mu.Lock()
-	defer g.queues.mu.Unlock()
-	g.unknown = g.unknown || a.Token == 0 && mayHaveRun && !g.told && g.Lead.Owner == ""
-	switch has := g.state == granted; {
-	case a.Token == 0 && (has || !mayHaveRun || !g.told || g.Lead.Owner != ""),
-		has && a.Token <= g.Lead.Token:
-		return nil
-	case a.Token != 0 && err == nil && !g.ended():
-		g.Lead.settle(a, nil)
-		return nil
-	}
-	for _, w := range g.Waiters {
-		if !a.Before {
-			list = append(list, w.abandons(a.Token, a.Renewed))
-		}
-	}
-	return list
-}
-
 // firstEverywhere reports whether a LOCKALL is the first waiter of each lock: only then it polls.
 // mu is held.
 func (g *Wait) firstEverywhere() bool {

@@ -67,7 +67,7 @@ func TestAnswerLostBeforeTheEnd(t *testing.T) {
 	all := qs.JoinAll([]script.Request{{Key: "a"}, {Key: "b"}}, as, 0, now)
 	all.Refuse(lost)
 	list := one.SettleLate(script.Attempt{}, nil, lost, true)
-	list = append(list, all.SettleAllLate(script.Attempt{}, lost, true)...)
+	list = append(list, all.Lead.SettleLate(script.Attempt{}, nil, lost, true)...)
 	if len(list) > 0 {
 		t.Errorf("%v is released before the waits have ended", list)
 	}
@@ -89,5 +89,18 @@ func toldOf(token int64) func(w *Waiter) {
 	return func(w *Waiter) {
 		w.Settle(attempt(token), nil)
 		w.End(nil)
+	}
+}
+
+// A late answer has given a LOCKALL its locks, and then a poll has taken them again: the earlier
+// lease has ended, and its token would release nothing.
+func TestALaterTokenOfALockAll(t *testing.T) {
+	qs := New(&background.Ways{})
+	rs := []script.Request{{Key: "a"}, {Key: "b"}}
+	g := qs.JoinAll(rs, names.Identity{}, 0, time.Now())
+	list := g.Lead.SettleLate(script.Attempt{Token: 5}, nil, nil, false)
+	kept, err := g.Lead.Settle(script.Attempt{Token: 9}, nil)
+	if len(list) > 0 || !kept || err != nil || g.Lead.Token != 9 {
+		t.Errorf("%v is released, kept %v, %v, token %d", list, kept, err, g.Lead.Token)
 	}
 }

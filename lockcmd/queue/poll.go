@@ -148,9 +148,9 @@ func (w *Waiter) settle(a script.Attempt, err error) (kept bool) {
 	return true
 }
 
-// SettleLate takes the answer to a script that was asked again meanwhile, for w and perhaps others
-// that share the lock with it. It returns what they may not keep, also what they may have been
-// given if it mayHaveRun without an answer.
+// SettleLate takes the answer to a script that was asked again meanwhile, for w's wait, and perhaps
+// for others that share the lock with w. It returns what they may not keep, also what they may have
+// been given if it mayHaveRun without an answer.
 func (w *Waiter) SettleLate(
 	a script.Attempt, others []*Waiter, err error, mayHaveRun bool,
 ) (list []Handed) {
@@ -161,20 +161,27 @@ func (w *Waiter) SettleLate(
 			a.Token++
 			a.Renewed, a.Before = false, false
 		}
+		token, abandoned := a.Token, false
 		switch {
 		case a.Token <= int64(i):
 			// An owner may have had the lock before, so it keeps it. A waiter whose client has no reply
 			// yet may still find out by its next poll; otherwise the end of the wait releases the lock.
+			token = 0
 			switch {
 			case !mayHaveRun || one.Owner != "":
 			case !one.told:
 				one.unknown = true
-			case one.state != granted:
-				list = append(list, Handed{one, 0})
+			default:
+				abandoned = one.state != granted
 			}
 		case i > 0 && i >= a.Given:
-		case !one.settle(a, err) && !a.Before:
-			list = append(list, one.abandons(a.Token, a.Renewed))
+		default:
+			abandoned = !one.settle(a, err) && !a.Before
+		}
+		for _, lock := range one.Waiters {
+			if abandoned {
+				list = append(list, lock.abandons(token, a.Renewed))
+			}
 		}
 		one.Signal()
 	}

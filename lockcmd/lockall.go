@@ -79,10 +79,6 @@ func (l *allLocks) look(t *turn, paused bool) (Reply, *Step) {
 
 // lastLook implements asks.
 func (l *allLocks) lastLook(t *turn) (Reply, *Step) {
-	err, stale := t.w.Outage(time.Now())
-	if !stale {
-		return t.leave(err)
-	}
 	return l.pollAll(t, t.w.Places(), func(_ time.Duration, err error) (Reply, *Step) {
 		if err == nil && l.polled.Token == 0 {
 			err, _ = t.w.Outage(time.Now()) // after a transient failure

@@ -76,10 +76,6 @@ func (l oneLock) look(t *turn, paused bool) (Reply, *Step) {
 
 // lastLook implements asks.
 func (l oneLock) lastLook(t *turn) (Reply, *Step) {
-	err, stale := l.w.Outage(time.Now())
-	if !stale {
-		return t.leave(err)
-	}
 	asked := time.Now()
 	return l.check(t, func(err error) (Reply, *Step) {
 		if failure.IsSilence(err) {

@@ -18,8 +18,8 @@ type asks interface {
 	// look follows a wake, or the end of the pause. It polls if it is time to, and otherwise sets
 	// t.poll. The wait has Ended with the locks, or t.leave is told why not.
 	look(t *turn, paused bool) (Reply, *Step)
-	// lastLook is when the wait's time has expired. It has t leave with why the locks were not
-	// taken, if that is not because others hold them.
+	// lastLook is when the wait's time has expired, and no recent poll has shown that others hold
+	// the locks. It has t leave with why the locks were not taken, if that is not the reason.
 	lastLook(t *turn) (Reply, *Step)
 	// toUndo is what the last poll has taken if it came with an error.
 	toUndo() script.Attempt
@@ -151,6 +151,9 @@ func (t *turn) stay() (Reply, *Step) {
 	case at.Ended, at.Err != nil:
 		return t.leave(at.Err)
 	case t.over.isDue():
+		if err, stale := t.w.Outage(time.Now()); !stale {
+			return t.leave(err)
+		}
 		return t.by.lastLook(t)
 	case t.slow.isDue():
 		t.slow = moment{}

@@ -39,9 +39,8 @@ func (f *traffic) ObserveForeign(
 	r := foreign.Read(role, args, keys.Positions(args, room[:0]), time.Now())
 	var ids []names.Lock
 	for _, key := range r.Keys {
-		id := names.Lock{DB: db, Key: string(key)}
-		if r.Action.Takes() || f.queues.Of(id).Concerns() || f.known.Knows(id) {
-			ids = append(ids, id)
+		if r.Action.Takes() || f.queues.Keys.May(key) {
+			ids = append(ids, names.Lock{DB: db, Key: string(key)})
 		}
 	}
 	if ids == nil {

@@ -97,16 +97,6 @@ func NewLocks(j *journal.Journal, keys *names.Filter) *Locks {
 // Any reports whether any lock is known. It costs nothing.
 func (l *Locks) Any() bool { return l.known.Load() > 0 }
 
-// Knows reports whether a lock is known.
-func (l *Locks) Knows(id names.Lock) bool {
-	if !l.Any() {
-		return false
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.locks[id] != nil
-}
-
 // Saw records a request about a lock and its outcome. It reports whether the lock was released.
 func (l *Locks) Saw(
 	id names.Lock, by Client, r Request, outcome Outcome, now time.Time,

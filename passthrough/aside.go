@@ -1,5 +1,7 @@
 package passthrough
 
+import "cmp"
+
 // Others than the session use its home, from any goroutine, while nothing is under way there. The
 // session itself adds what the client is owed before it writes, so that is all to check.
 
@@ -7,6 +9,9 @@ package passthrough
 func (c *client) idLocked() int64 {
 	if c.home == nil {
 		return unknowable
+	}
+	if numbered, ok := c.home.Conn.(interface{ Number() int64 }); ok { // a cluster's, once it is shown
+		return cmp.Or(numbered.Number(), unknowable)
 	}
 	if c.home.id == 0 {
 		c.home.id = c.pending.number

@@ -196,7 +196,7 @@ func (s *lockSession) ask(q *question, it *eventloop.Iteration) bool {
 	}
 	q.askedAt = time.Now()
 	if s.waits { // perhaps it has a home since
-		s.learnName(it == nil)
+		s.pipe.LearnID(it == nil)
 	}
 	switch {
 	case len(q.Do) > 0:

@@ -25,7 +25,7 @@ func answerUnblock(x *exchange, req resp.Request) (done bool) {
 	var waits *common
 	if len(req.Args) > 2 {
 		if id, known = resp.ParseInt(req.Args[2]); known {
-			waits = x.server.blocked.find(x.server, id)
+			waits = x.server.blocked.find(id)
 		}
 	}
 	var met func() bool
@@ -33,7 +33,7 @@ func answerUnblock(x *exchange, req resp.Request) (done bool) {
 	case waits != nil || known && x.server.asksItselfFor(id):
 		ask = x.server.unblockRights(waits, req.Args)
 	case known:
-		met = x.server.blocked.relays(x.server.blockedNameOf(id))
+		met = x.server.blocked.relays(id)
 		defer met() // perhaps there is no answer
 	}
 	return x.answerAfter(func(raw []byte, _ int) []byte {
@@ -44,7 +44,7 @@ func answerUnblock(x *exchange, req resp.Request) (done bool) {
 			return raw
 		}
 		if waits == nil {
-			waits = x.server.blocked.findUnnamed(x.ctx, x.server, id)
+			waits = x.server.blocked.findUnnumbered(x.ctx, id)
 		}
 		withError := len(req.Args) > 3 && strings.EqualFold(string(req.Args[3]), "ERROR")
 		if waits != nil && x.server.locks.Unblock(&waits.client.holder, withError) {
@@ -68,47 +68,16 @@ func (s *Server) unblockRights(waits *common, args [][]byte) [][]byte {
 
 // asksItselfFor reports whether what Redis runs for the client with a number is the proxy's.
 func (s *Server) asksItselfFor(id int64) bool {
-	name := s.blockedNameOf(id)
 	for _, one := range s.roster.list() {
-		if name != nil && one.name() == name && one.pipe.Status().AsksItself {
+		if one.isNumbered(id) && one.pipe.Status().AsksItself {
 			return true
 		}
 	}
 	return false
 }
 
-// blockedNameOf is the name of the client with a number: the number, or in a cluster, which knows
-// the numbers itself, the client's home. It is nil if a cluster has none with it.
-func (s *Server) blockedNameOf(id int64) any {
-	if !s.cfg.Locks.Cluster {
-		return id
-	}
-	if conn := s.cfg.Upstream.ConnOf(id); conn != nil {
-		return conn
-	}
-	return nil
-}
-
-// name is by what a client is found: see blockedNameOf. It is nil if the client has no home, or its
-// number is not known.
-func (c *common) name() any {
-	is := c.pipe.Status()
-	switch {
-	case c.server.cfg.Locks.Cluster && is.Home != nil:
-		return is.Home
-	case !c.server.cfg.Locks.Cluster && is.ID != 0:
-		return is.ID
-	}
-	return nil
-}
-
-// learnName has Redis asked for the client's name, unless that is known: see Pipe.LearnID.
-func (c *common) learnName(inTurn bool) (known <-chan struct{}, busy bool) {
-	if c.server.cfg.Locks.Cluster {
-		return nil, false
-	}
-	return c.pipe.LearnID(inTurn)
-}
+// isNumbered reports whether the client is known to have a number.
+func (c *common) isNumbered(id int64) bool { return id != 0 && c.pipe.Status().ID == id }
 
 // blockedClients are the clients that wait for others here, or for replicas that are to confirm a
 // lock. CLIENT UNBLOCK means them, and not what the proxy asks Redis for them meanwhile.
@@ -120,7 +89,7 @@ type blockedClients struct {
 
 // relayedUnblock is a CLIENT UNBLOCK of a client that was not blocked here when it came.
 type relayedUnblock struct {
-	name  any // of the client; nil if there is none
+	id    int64 // of the client
 	since time.Time
 	met   bool // guarded by blockedClients.mu; see meets
 }
@@ -129,14 +98,13 @@ type relayedUnblock struct {
 // Redis can only have ended what the proxy asks it for the client, unless something of the client's
 // own blocked there. blockedClients.mu is held.
 func (u *relayedUnblock) meets(c *common) {
-	u.met = u.met || u.name != nil && c.name() == u.name &&
-		c.pipe.Status().BlockedUntil.Before(u.since)
+	u.met = u.met || c.isNumbered(u.id) && c.pipe.Status().BlockedUntil.Before(u.since)
 }
 
 // relays notes that Redis is asked to unblock a client. met must be called once it has answered,
 // and reports whether Redis can only have ended what the proxy asks it for the client itself.
-func (b *blockedClients) relays(name any) (met func() bool) {
-	u := &relayedUnblock{name: name, since: time.Now()}
+func (b *blockedClients) relays(id int64) (met func() bool) {
+	u := &relayedUnblock{id: id, since: time.Now()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.relayed == nil {
@@ -163,7 +131,7 @@ func (b *blockedClients) begin(c *common, inTurn bool) {
 	}
 	b.times[c]++
 	b.mu.Unlock()
-	if c.learnName(inTurn); inTurn {
+	if c.pipe.LearnID(inTurn); inTurn {
 		c.pipe.Flush(nil)
 	}
 }
@@ -194,12 +162,10 @@ func (b *blockedClients) list() []*common {
 }
 
 // find returns the client with a number, nil if none that is blocked is known to have it.
-func (b *blockedClients) find(s *Server, id int64) *common {
-	if name := s.blockedNameOf(id); name != nil {
-		for _, c := range b.list() {
-			if c.name() == name {
-				return c
-			}
+func (b *blockedClients) find(id int64) *common {
+	for _, c := range b.list() {
+		if c.isNumbered(id) {
+			return c
 		}
 	}
 	return nil
@@ -209,12 +175,12 @@ func (b *blockedClients) find(s *Server, id int64) *common {
 // since answers to its earlier requests are missing.
 const askAgain = time.Millisecond
 
-// findUnnamed is find that waits for the numbers that are not known yet.
-func (b *blockedClients) findUnnamed(ctx context.Context, s *Server, id int64) *common {
+// findUnnumbered is find that waits for the numbers that are not known yet.
+func (b *blockedClients) findUnnumbered(ctx context.Context, id int64) *common {
 	loopguard.MayWait()
 	for {
 		known, busy := b.learnNext()
-		if c := b.find(s, id); c != nil || known == nil && !busy || ctx.Err() != nil {
+		if c := b.find(id); c != nil || known == nil && !busy || ctx.Err() != nil {
 			return c
 		}
 		again := time.NewTimer(askAgain)
@@ -232,7 +198,7 @@ func (b *blockedClients) findUnnamed(ctx context.Context, s *Server, id int64) *
 // then, Redis itself has unblocked the client.
 func (b *blockedClients) learnNext() (known <-chan struct{}, busy bool) {
 	for _, c := range b.list() {
-		if known, busy = c.learnName(false); (known != nil || busy) && !c.pipe.Blocks() {
+		if known, busy = c.pipe.LearnID(false); (known != nil || busy) && !c.pipe.Blocks() {
 			return known, busy
 		}
 	}

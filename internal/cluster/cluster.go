@@ -31,7 +31,6 @@ type Cluster struct {
 	clients    map[clientRef]*Conn
 	members    map[member]int64    // the open connections, and their numbers; 0 if not known
 	shown      map[*Conn]clientRef // whose number is the Conn's
-	byNumber   map[int64]*Conn     // likewise, by the number that clients see
 	telling    int                 // maps that Conns are being told of
 	copying    map[*Conn]bool      // those that copy their subscriptions to the next of channels
 	epoch      int64               // of slots
@@ -41,7 +40,8 @@ type Cluster struct {
 // New returns a Cluster that is found by its seeds, host:port. It asks them nothing yet.
 func New(seeds []string) *Cluster {
 	return &Cluster{seeds: seeds, conns: map[*Conn]bool{}, clients: map[clientRef]*Conn{},
-		members: map[member]int64{}, shown: map[*Conn]clientRef{}, byNumber: map[int64]*Conn{}, copying: map[*Conn]bool{}}
+		members: map[member]int64{}, shown: map[*Conn]clientRef{},
+		copying: map[*Conn]bool{}}
 }
 
 // String names the cluster by its seeds.
@@ -105,7 +105,7 @@ func (cl *Cluster) remove(c *Conn) {
 	defer cl.mu.Unlock()
 	delete(cl.conns, c)
 	delete(cl.copying, c)
-	cl.unshowLocked(c)
+	delete(cl.shown, c)
 	cl.moveChannels()
 }
 

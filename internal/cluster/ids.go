@@ -71,7 +71,7 @@ func (cl *Cluster) disconnected(m member) {
 	delete(cl.members, m)
 	if ref := cl.shown[m.c]; ref.addr == m.node {
 		forget(ref)
-		cl.unshowLocked(m.c)
+		delete(cl.shown, m.c)
 	}
 }
 
@@ -102,24 +102,18 @@ func (cl *Cluster) numberOfLocked(c *Conn, ref clientRef) int64 {
 	if !ok {
 		first = ref
 		cl.shown[c], cl.clients[ref] = ref, c
-		cl.byNumber[ref.shown()] = c
 	}
 	return first.shown()
 }
 
-// unshowLocked forgets the number that was shown of a Conn. mu is held.
-func (cl *Cluster) unshowLocked(c *Conn) {
-	if number := cl.shown[c].shown(); cl.byNumber[number] == c {
-		delete(cl.byNumber, number)
+// Number is the number by which clients know the Conn; 0 if none was shown.
+func (c *Conn) Number() (number int64) {
+	c.cluster.mu.Lock()
+	defer c.cluster.mu.Unlock()
+	if ref, ok := c.cluster.shown[c]; ok {
+		number = ref.shown()
 	}
-	delete(cl.shown, c)
-}
-
-// ConnOf is the Conn that clients know by this number, or nil.
-func (cl *Cluster) ConnOf(number int64) *Conn {
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
-	return cl.byNumber[number]
+	return number
 }
 
 // clientOf is the Conn that a connection belongs to and all of its connections; nil and this one if

@@ -17,17 +17,6 @@ import (
 // IsCluster reports whether the upstream is a Redis Cluster.
 func (u *Upstream) IsCluster() bool { return u.cluster != nil }
 
-// ConnOf is the connection of a cluster that clients know by this number, or nil.
-func (u *Upstream) ConnOf(number int64) net.Conn {
-	if u.cluster == nil {
-		return nil
-	}
-	if conn := u.cluster.ConnOf(number); conn != nil {
-		return conn
-	}
-	return nil
-}
-
 // ClusterMasters is how many masters serve slots, and whether every slot is served, as far as is
 // known; 0 if the upstream is no cluster.
 func (u *Upstream) ClusterMasters() (masters int, whole bool) {

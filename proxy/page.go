@@ -2,8 +2,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
-	"os"
 	"strings"
 	"time"
 
@@ -21,9 +19,6 @@ const pageChannel = "lockproxy:wake:page:"
 const (
 	pageTimeout = 2 * time.Second // until the reply
 	pageRetry   = 5 * time.Second
-	// pageReview is how long a subscription lasts in a cluster, where only masters are asked for
-	// channels: the one where it is can become a replica.
-	pageReview = 15 * time.Second
 )
 
 // AnnouncePage lets other proxies know the address of this one's page, until ctx ends. It has a
@@ -32,9 +27,6 @@ func (s *Server) AnnouncePage(ctx context.Context, page string) {
 	loopguard.MayWait()
 	for warned := false; ctx.Err() == nil; {
 		err := s.subscribe(ctx, pageChannel+page)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			continue
-		}
 		if (redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "NOAUTH")) && !warned {
 			warned = true
 			s.log.Warn("other proxies cannot link to this one's page: the user in --upstream may "+
@@ -47,7 +39,7 @@ func (s *Server) AnnouncePage(ctx context.Context, page string) {
 	}
 }
 
-// subscribe keeps a subscription until ctx ends, it fails, or it must be made again.
+// subscribe keeps a subscription until ctx ends or it fails.
 func (s *Server) subscribe(ctx context.Context, channel string) error {
 	once, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
@@ -55,12 +47,8 @@ func (s *Server) subscribe(ctx context.Context, channel string) error {
 	defer sub.Close()
 	defer context.AfterFunc(ctx, func() { sub.Close() })()
 	_, err := sub.Receive(once)
-	review := time.Duration(0) // never
-	if s.cfg.Upstream.IsCluster() {
-		review = pageReview
-	}
 	for err == nil {
-		_, err = sub.ReceiveTimeout(ctx, review) // no message is expected there
+		_, err = sub.Receive(ctx) // no message is expected there
 	}
 	return err
 }

@@ -100,7 +100,7 @@ func TestReadOnlyIsSaidAgain(t *testing.T) {
 	s := newScripted(t, 1)
 	l, _ := newUnpluggedLane(1)
 	p := s.lanes
-	l.key.Identity = p.Upstream.Initial
+	l.key.Identity, l.server.Addr = p.Upstream.Initial, p.Upstream.Addr
 	for range 3 {
 		l.term = p.currentTerm()
 		p.laneReadOnly(l)

@@ -287,8 +287,6 @@ func (p *Pool) askDoor() verdict {
 	case err != nil:
 		return refused
 	}
-	if !p.Upstream.IsCluster() {
-		p.found(server)
-	}
+	p.found(server)
 	return admitted
 }

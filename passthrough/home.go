@@ -249,7 +249,8 @@ func (h *home) reportLoss(err error) {
 
 // closedAlone is Pool.closedAlone of the home. The client's mu is held, but not while it waits.
 func (h *home) closedAlone(ended time.Time) bool {
-	return h.unlocked(func() bool { return h.c.pool.closedAlone(h.Conn.RemoteAddr(), ended) })
+	addr := h.given.server.Addr
+	return h.unlocked(func() bool { return h.c.pool.closedAlone(addr, ended) })
 }
 
 func (h *home) unlocked(ask func() bool) bool {

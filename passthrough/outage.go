@@ -3,7 +3,6 @@ package passthrough
 import (
 	"context"
 	"errors"
-	"net"
 	"time"
 
 	"lockproxy/internal/loopguard"
@@ -27,9 +26,10 @@ type outageCheck struct {
 func newOutageCheck() outageCheck { return outageCheck{turn: make(chan struct{}, 1)} }
 
 // closedAlone reports whether Redis at addr has closed a single connection rather than all: it
-// answers, and no lane has ended at about the same time.
-func (p *Pool) closedAlone(addr net.Addr, ended time.Time) bool {
-	return p.outage.answers(p, addr, ended) && !p.laneEnded(ended)
+// answers, and no lane has ended at about the same time. A home in a cluster, whose addr is "", is no
+// single connection.
+func (p *Pool) closedAlone(addr string, ended time.Time) bool {
+	return addr != "" && p.outage.answers(p, addr, ended) && !p.laneEnded(ended)
 }
 
 // laneEnded waits, and reports whether a lane has ended at about the same time.
@@ -46,21 +46,18 @@ func (p *Pool) laneEnded(ended time.Time) bool {
 
 // answers reports whether Redis at addr answers. Connections that ended before a probe began share
 // its result.
-func (o *outageCheck) answers(p *Pool, addr net.Addr, ended time.Time) bool {
+func (o *outageCheck) answers(p *Pool, addr string, ended time.Time) bool {
 	loopguard.MayWait()
 	o.turn <- struct{}{}
 	defer func() { <-o.turn }()
 	if !o.at.After(ended) {
 		o.at, o.addr = time.Now(), probe(p.ctx, p.Upstream, min(maxProbe, p.DialTimeout))
 	}
-	return o.addr != "" && o.addr == addr.String()
+	return o.addr == addr
 }
 
 // probe returns the address of the server that answers, or "".
 func probe(ctx context.Context, up *upstream.Upstream, timeout time.Duration) string {
-	if up.IsCluster() {
-		return "" // a home is no single connection there
-	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	conn, err := up.DialAdmitted(ctx, up.Initial)

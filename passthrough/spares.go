@@ -161,7 +161,7 @@ func (p *Pool) openSpare() (found spare, err error) {
 	if err != nil {
 		return spare{}, err
 	}
-	if !p.Upstream.IsCluster() { // there Prepare asks nothing
+	if found.server.Addr != "" { // of a cluster Prepare asks nothing
 		p.door.answered(asked, letsIn(found.nobody))
 	}
 	found.heardAt = monotonic.Now()

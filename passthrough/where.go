@@ -50,11 +50,12 @@ type newest struct {
 	server   upstream.Server    // guarded by mu
 }
 
-// due reports whether it is time to look again, as one who has logged in or not.
+// due reports whether it is time to look again, as one who has logged in or not. Connections to a
+// cluster lead nowhere else.
 func (n *newest) due(own bool) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if time.Since(n.lookedAt[own]) < lookEvery {
+	if n.known && n.server.Addr == "" || time.Since(n.lookedAt[own]) < lookEvery {
 		return false
 	}
 	if n.lookedAt == nil {
@@ -88,8 +89,7 @@ func (p *Pool) lookForOwn(as upstream.Identity) {
 // lookLocked is look with mu held.
 func (p *Pool) lookLocked(as upstream.Identity) {
 	n := &p.newest
-	if p.Upstream.IsCluster() || p.closed || !n.due(as != p.Upstream.Initial) ||
-		!n.looking.TryLock() {
+	if p.closed || !n.due(as != p.Upstream.Initial) || !n.looking.TryLock() {
 		return
 	}
 	// Ends within DialTimeout, or at once when Close is called, which waits for it.
@@ -145,7 +145,7 @@ func (p *Pool) retire(which func(*lane) bool) {
 // dialled from now on are not used together: a term has ended. A client's script can say what a
 // replica says, so a term lasts for lookEvery.
 func (p *Pool) laneReadOnly(l *lane) {
-	if p.Upstream.IsCluster() {
+	if l.server.Addr == "" {
 		return // its connections follow the cluster
 	}
 	if l.server.Question() == nil {

@@ -16,7 +16,7 @@ import (
 
 // Server is what is known of the server that a connection leads to.
 type Server struct {
-	Addr  string // where it was dialled
+	Addr  string // where it was dialled; "" for a cluster, which finds its nodes itself
 	RunID string // the server's own, from INFO; "" if it was not asked, or does not tell this user
 	// the connection's address at the server, from CLIENT INFO; "" likewise
 	Local string
@@ -83,8 +83,7 @@ func (s Server) Joined(o Server) Server {
 	return o
 }
 
-// ServerOf is what is known of a connection's server without asking. It is the same for all
-// connections to a cluster, which finds its nodes itself.
+// ServerOf is what is known of a connection's server without asking.
 func (u *Upstream) ServerOf(conn net.Conn) Server {
 	if u.cluster != nil {
 		return Server{}

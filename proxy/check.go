@@ -97,11 +97,11 @@ func (s *Server) look(
 	return info, err
 }
 
-// missingReplicas is an error if fewer replicas are connected than a LOCK needs. The masters of a
-// cluster are not asked.
+// missingReplicas is an error if fewer replicas are connected than a LOCK needs. Those in a cluster
+// are of one master.
 func (s *Server) missingReplicas(info map[string]string) error {
 	connected, err := strconv.Atoi(info["connected_slaves"])
-	if err != nil || connected >= s.cfg.Locks.MinReplicas || s.cfg.Upstream.IsCluster() {
+	if err != nil || connected >= s.cfg.Locks.MinReplicas || info["info_node"] != "" {
 		return nil
 	}
 	return fmt.Errorf("%d replicas are connected, and --min-replicas is %d: LOCK is answered "+

@@ -19,7 +19,7 @@ import (
 // answerCluster answers CLUSTER SLOTS and its like with the proxy as the only node, once the
 // upstream has shown that this client may ask.
 func answerCluster(x *exchange, req resp.Request) (done bool) {
-	if len(req.Args) < 2 || !x.server.cfg.Upstream.IsCluster() {
+	if len(req.Args) < 2 || !x.server.cfg.Locks.Cluster {
 		return false
 	}
 	answer := clusterAnswers[strings.ToLower(string(req.Args[1]))]

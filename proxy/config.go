@@ -65,7 +65,7 @@ type Config struct {
 // spares is how many homes are open before their clients come. In front of a cluster, opening one
 // takes so long that clients which share nothing need them, too.
 func (cfg *Config) spares() int {
-	if cfg.Dedicated && !cfg.Upstream.IsCluster() {
+	if cfg.Dedicated && !cfg.Locks.Cluster {
 		return 0
 	}
 	return 4

@@ -107,7 +107,7 @@ func (d *dispatcher) takesSteps(cmd *command, args [][]byte, effect commands.Eff
 
 // isForOneNode reports whether a client tells one node of a cluster about itself: READONLY, ASKING.
 func (d *dispatcher) isForOneNode(cmd *command) bool {
-	return cmd.Effect == commands.UnknownState && d.server.cfg.Upstream.IsCluster()
+	return cmd.Effect == commands.UnknownState && d.server.cfg.Locks.Cluster
 }
 
 // isNobody reports whether the upstream did not let the client in again after RESET, and would

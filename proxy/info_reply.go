@@ -75,7 +75,7 @@ func (st Stats) section() string {
 	line("lock_commands", locks)
 	line("upstream", st.Upstream)
 	line("upstream_status", status)
-	if st.Cluster {
+	if st.ClusterMasters > 0 {
 		line("upstream_cluster_masters", st.ClusterMasters)
 		line("upstream_cluster_whole", btoi(st.ClusterWhole))
 	}

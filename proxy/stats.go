@@ -33,8 +33,7 @@ const EmbeddedUpstream = "embedded"
 type UpstreamStats struct {
 	Upstream        string // its address, or EmbeddedUpstream
 	UpstreamUp      bool   // the last connect has succeeded, or there was none yet
-	Cluster         bool   // it is a Redis Cluster
-	ClusterMasters  int    // nodes of it that serve slots, as far as is known
+	ClusterMasters  int    // nodes of it that serve slots, as far as is known; 0 if it is no cluster
 	ClusterWhole    bool   // each slot of it is served
 	Connects        uint64 // to the upstream, for clients
 	ConnectFailures uint64
@@ -74,7 +73,7 @@ func (s *Server) Stats() Stats {
 		Accepted: s.counters.accepted.Load(), Rejected: s.counters.rejected.Load(),
 		Panics: s.counters.panics.Load(),
 		UpstreamStats: UpstreamStats{
-			Upstream: up.String(), UpstreamUp: !s.counters.down.Load(), Cluster: up.IsCluster(),
+			Upstream: up.String(), UpstreamUp: !s.counters.down.Load(),
 			Connects: s.counters.connects.Load(), ConnectFailures: s.counters.failures.Load(),
 			Connections: s.pool.Stats(),
 		},

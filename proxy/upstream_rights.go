@@ -84,7 +84,7 @@ func (s *Server) missing(ctx context.Context) (m missing, err error) {
 	client := s.cfg.Upstream.Client(as)
 	defer client.Close()
 	found, err := rights.Try(ctx, client, rights.Purpose{User: as.User,
-		Cluster: s.cfg.Upstream.IsCluster(), Replicas: s.cfg.Locks.MinReplicas > 0,
+		Cluster: s.cfg.Locks.Cluster, Replicas: s.cfg.Locks.MinReplicas > 0,
 		Fsync: s.cfg.Locks.RequireFsync})
 	for _, lack := range found.Lacks {
 		if lack.Fails {

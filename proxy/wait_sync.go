@@ -56,7 +56,7 @@ func (x *exchange) syncWrites(first *syncing) (done bool, err error) {
 	x.pipe.Pin(passthrough.Pinned)
 	x.pipe.Relay(passthrough.Request{Raw: resp.AppendCommand(nil, first.noop...),
 		Discarded: true}, nil)
-	cluster, refused := x.server.cfg.Upstream.IsCluster(), errCannotSync
+	cluster, refused := x.server.cfg.Locks.Cluster, errCannotSync
 	if !cluster {
 		counted, err := x.ask(resp.AppendCommand(nil, first.propagated...)).Value()
 		if err != nil || !counted.IsError() {

@@ -109,14 +109,11 @@ func checkVersion(info map[string]string, found *findings) {
 
 // checkRole tells what a server is that can be written to.
 func (c *checkCommand) checkRole(found *findings) {
-	switch {
-	case c.upstream.IsCluster():
-		masters, whole := c.upstream.ClusterMasters()
-		if !whole {
-			found.add(levelFail, "cluster", "some slots have no master: keys in these slots "+
-				"cannot be used")
-			return
-		}
+	switch masters, whole := c.upstream.ClusterMasters(); {
+	case c.upstream.IsCluster() && !whole:
+		found.add(levelFail, "cluster", "some slots have no master: keys in these slots "+
+			"cannot be used")
+	case whole:
 		found.add(levelPass, "cluster", "%d masters serve all slots; lines about a single "+
 			"server describe one of them", masters)
 	case c.upstream.Moves():

@@ -64,7 +64,7 @@ func (s *laneSide) chooseLocked(r *Request) (to laneChoice) {
 	to.kind = poolKey{Identity: c.pending.Identity, Scripts: s.scripts}
 	if way == Greets {
 		to.kind = poolKey{Identity: r.after(c.pending.Identity), Greets: true}
-		to.shares = to.shares && c.home == nil && !c.pool.Upstream.IsCluster() &&
+		to.shares = to.shares && c.home == nil && !c.pool.spread &&
 			(c.pending.own() || c.pool.homes.open.Load() > calmHomes)
 	}
 	to.waits = to.apart || c.pool.Upstream.LearnsByLogin()
@@ -108,13 +108,9 @@ func (s *laneSide) useLane(
 func (s *laneSide) awaitLane(ctx context.Context, opening *opening, homeless bool) error {
 	loopguard.MayWait()
 	defer s.c.onWait()()
-	whole := s.c.pool.Upstream.IsCluster()
 	var patience <-chan time.Time
-	if whole && !s.c.pool.Upstream.LearnsByLogin() {
-		// a lane takes all masters; by a home the client can use those that answer
-		timer := time.NewTimer(s.c.pool.patience())
-		defer timer.Stop()
-		patience = timer.C
+	if s.c.pool.spread && !s.c.pool.Upstream.LearnsByLogin() {
+		patience = time.After(s.c.pool.patience()) // by a home the client can use nodes that answer
 	}
 	select {
 	case <-opening.ended: // within DialTimeout
@@ -124,7 +120,7 @@ func (s *laneSide) awaitLane(ctx context.Context, opening *opening, homeless boo
 		return &upstream.Error{Addr: s.c.pool.Upstream.Addr, Err: context.Cause(ctx)}
 	}
 	var failed *upstream.Error
-	if homeless && !whole && errors.As(opening.err, &failed) {
+	if homeless && !s.c.pool.spread && errors.As(opening.err, &failed) {
 		return failed
 	}
 	return nil

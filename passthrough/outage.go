@@ -26,8 +26,8 @@ type outageCheck struct {
 func newOutageCheck() outageCheck { return outageCheck{turn: make(chan struct{}, 1)} }
 
 // closedAlone reports whether Redis at addr has closed a single connection rather than all: it
-// answers, and no lane has ended at about the same time. A home in a cluster, whose addr is "", is no
-// single connection.
+// answers, and no lane has ended at about the same time. A home in a cluster, which has no addr, is
+// no single connection.
 func (p *Pool) closedAlone(addr string, ended time.Time) bool {
 	return addr != "" && p.outage.answers(p, addr, ended) && !p.laneEnded(ended)
 }

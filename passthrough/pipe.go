@@ -130,7 +130,7 @@ func (p *Pipe) judgeLocked(r *Request, it *eventloop.Iteration) (asked bool, err
 		return false, ErrWaits
 	case c.home != nil, !c.pending.empty(), c.pending.fresh, c.pending.Has(unlikeNew), c.within,
 		c.needsHome.any(), c.end != notEnding, c.route != byLane && c.route != byHome,
-		len(r.Raw) > maxPlea, !c.pool.sharing.allowed(), c.pool.Upstream.IsCluster(),
+		len(r.Raw) > maxPlea, !c.pool.sharing.allowed(), c.pool.spread,
 		!c.pool.hasLanes(loginOf(r.after(c.pending.Identity))):
 		return false, nil
 	}

@@ -53,6 +53,9 @@ type Config struct {
 // NewPool, and end it with Close. Safe for concurrent use.
 type Pool struct {
 	Config
+	// spread says that a connection is one to many nodes, some of which can be silent, and that RESET
+	// does not make it as new.
+	spread     bool
 	unread     unreadTotal
 	loops      *eventloop.Loops // read upstream connections; nil for none
 	sharing    sharing
@@ -117,8 +120,8 @@ type opening struct {
 
 // NewPool returns a Pool without connections.
 func NewPool(cfg Config) *Pool {
-	p := &Pool{Config: cfg, groups: map[poolKey]*laneGroup{}, logins: map[upstream.Identity]int{},
-		refused: map[poolKey]time.Time{}, outage: newOutageCheck()}
+	p := &Pool{Config: cfg, spread: cfg.Upstream.IsCluster(), groups: map[poolKey]*laneGroup{},
+		logins: map[upstream.Identity]int{}, refused: map[poolKey]time.Time{}, outage: newOutageCheck()}
 	p.unread.limit, p.unread.dropped = cfg.MaxUnread, cfg.OnDropped
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p

@@ -229,7 +229,7 @@ func (p *Pool) findHome(
 	ctx context.Context, setup upstream.Setup, letIn, dialled bool,
 ) (found spare, err error) {
 	ok := false
-	if !dialled && (!p.Upstream.IsCluster() || setup.Identity == p.Upstream.Initial) {
+	if !dialled && (!p.spread || setup.Identity == p.Upstream.Initial) {
 		found, ok = p.popSpare(letIn)
 	}
 	if ok && setup != (upstream.Setup{Identity: p.Upstream.Initial}) {

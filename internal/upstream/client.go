@@ -36,21 +36,13 @@ func (u *Upstream) Client(id Identity) *redis.Client {
 		ConnMaxIdleTime:       30 * time.Second,
 		ContextTimeoutEnabled: true,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			dial := u.Dial
-			if u.cluster != nil {
-				dial = func(ctx context.Context, as Setup) (net.Conn, error) {
-					return u.dialCluster(ctx, as, true)
-				}
-			}
-			conn, err := dial(ctx, Setup{Identity: id})
+			conn, err := u.dial(ctx, Setup{Identity: id}, true)
 			if err != nil {
 				return nil, err
 			}
-			server := Server{}
-			if u.cluster == nil {
-				if server, err = u.identify(ctx, conn, id.User); err != nil {
-					return nil, err
-				}
+			server, err := u.identify(ctx, conn, id.User)
+			if err != nil {
+				return nil, err
 			}
 			return u.own.add(conn, server), nil
 		},
@@ -131,12 +123,10 @@ func (c *ownConn) SyscallConn() (syscall.RawConn, error) {
 	return nothingCame{}, nil
 }
 
-// nothingCame is such a connection's socket, on which nothing has come.
-type nothingCame struct{}
+// nothingCame is such a connection's socket, on which nothing has come. Nothing but Read is called.
+type nothingCame struct{ syscall.RawConn }
 
-func (nothingCame) Control(func(fd uintptr)) error           { return nil }
-func (nothingCame) Read(func(fd uintptr) (done bool)) error  { return nil }
-func (nothingCame) Write(func(fd uintptr) (done bool)) error { return nil }
+func (nothingCame) Read(func(fd uintptr) (done bool)) error { return nil }
 
 // Read implements net.Conn.
 func (c *ownConn) Read(p []byte) (n int, err error) {

@@ -94,8 +94,8 @@ func (u *Upstream) ServerOf(conn net.Conn) Server {
 // DialKnown is DialAdmitted for a connection whose server has been asked which it is.
 func (u *Upstream) DialKnown(ctx context.Context, id Identity) (net.Conn, Server, error) {
 	conn, err := u.DialAdmitted(ctx, id)
-	if err != nil || u.cluster != nil {
-		return conn, Server{}, err
+	if err != nil {
+		return nil, Server{}, err
 	}
 	server, err := u.identify(ctx, conn, id.User)
 	if err != nil {
@@ -120,9 +120,12 @@ func (u *Upstream) identify(
 // errNoAuth is what a server says that demands a login.
 var errNoAuth = errors.New("NOAUTH")
 
-// askServer is identify without a context. The error can be that the server lets nobody in.
+// askServer is identify without a context. The error can be that the server lets nobody in. A cluster
+// is not asked.
 func (u *Upstream) askServer(conn net.Conn, user string) (server Server, err error) {
-	server = u.ServerOf(conn)
+	if server = u.ServerOf(conn); server.Addr == "" {
+		return server, nil
+	}
 	questions := [][]string{{"CLIENT", "INFO"}, {"INFO", "server"}}
 	if _, refused := u.refuseInfo.Load(user); refused {
 		questions = questions[:1] // Redis remembers refusals (ACL LOG)

@@ -26,9 +26,6 @@ func Fresh(conn net.Conn) bool {
 func (u *Upstream) Prepare(
 	ctx context.Context, conn net.Conn,
 ) (server Server, nobody bool, err error) {
-	if u.cluster != nil {
-		return Server{}, false, nil
-	}
 	err = within(ctx, conn, func() (err error) {
 		server, err = u.askServer(conn, u.Initial.User)
 		return err

@@ -66,8 +66,13 @@ func (u *Upstream) Moves() bool { return u.sentinels != nil || u.cluster != nil 
 //
 // The connection to a cluster is one to all of its nodes.
 func (u *Upstream) Dial(ctx context.Context, as Setup) (net.Conn, error) {
+	return u.dial(ctx, as, false)
+}
+
+// dial is Dial for a client, or for requests of the proxy's own.
+func (u *Upstream) dial(ctx context.Context, as Setup, own bool) (net.Conn, error) {
 	if u.cluster != nil {
-		return u.dialCluster(ctx, as, false)
+		return u.dialCluster(ctx, as, own)
 	}
 	addr := u.Addr
 	var err error

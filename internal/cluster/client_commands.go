@@ -33,14 +33,12 @@ func clientID(c *Conn, q *query) {
 // clientInfo is CLIENT INFO.
 func clientInfo(c *Conn, q *query) {
 	showing(c, q, func(raw []byte, addr string) []byte {
-		v, err := resp.ParseValue(raw)
-		if err != nil || v.Type != '$' && v.Type != '=' {
+		text, ok := textOf(raw)
+		line := clientLine{node: addr, text: text}
+		if !ok || !line.read() {
 			return raw
 		}
-		line := clientLine{node: addr, text: v.Text}
-		if line.read() {
-			line.number = c.cluster.numberOf(c, clientRef{addr, line.id})
-		}
+		line.number = c.cluster.numberOf(c, clientRef{addr, line.id})
 		return textReply(raw[0], line.shown())
 	})
 }
@@ -74,11 +72,9 @@ func clientList(c *Conn, q *query) {
 		}
 		nodes, raws = c.perNode(q, 3, len(q.args), refs)
 	}
-	c.askEach(nodes, raws, func(replies [][]byte) []byte {
-		return joinReplies(func(replies [][]byte) []byte {
-			return c.cluster.joinLists(replies, nodes)
-		}, false)(replies)
-	})
+	c.askEach(nodes, raws, joinReplies(func(replies [][]byte) []byte {
+		return c.cluster.joinLists(replies, nodes)
+	}, false))
 }
 
 // connectionOf is the connection with a shown number, or one that the default node does not have.

@@ -4,7 +4,6 @@ package cluster
 // has a connection to each node.
 
 import (
-	"bytes"
 	"strconv"
 	"strings"
 
@@ -14,36 +13,35 @@ import (
 // clientLine is a line of a CLIENT LIST.
 type clientLine struct {
 	node   string // whose list it is in
-	text   []byte // begins with id= or txt:id=
-	begin  []byte // up to the number
-	rest   []byte // behind the number
+	text   string // begins with id=
+	rest   string // behind the number
 	id     int64  // the node's
 	number int64  // what is shown instead
 }
 
 // read cuts the line. It reports whether there is a number.
 func (l *clientLine) read() bool {
-	id, rest, _ := bytes.Cut(l.text, []byte(" "))
-	at := bytes.IndexByte(id, '=') + 1
-	n, ok := resp.ParseInt(id[at:])
-	l.begin, l.rest, l.id = id[:at], rest, n
+	id, rest, _ := strings.Cut(l.text, " ")
+	text, named := strings.CutPrefix(id, "id=")
+	n, ok := resp.ParseInt([]byte(text))
+	l.rest, l.id = rest, n
 	l.number = clientRef{l.node, n}.shown()
-	return ok && at > 0
+	return ok && named
 }
 
 // field is the value of a field, which begins there with begin. No value has a space.
 func (l *clientLine) field(begin string) string {
-	_, value, _ := bytes.Cut(append([]byte(" "), l.rest...), []byte(begin))
-	value, _, _ = bytes.Cut(value, []byte(" "))
-	return string(value)
+	_, value, _ := strings.Cut(" "+l.rest, begin)
+	value, _, _ = strings.Cut(value, " ")
+	return value
 }
 
 // shown is the line with the number for clients.
 func (l *clientLine) shown() string {
 	if l.id == 0 {
-		return string(l.text)
+		return l.text
 	}
-	return string(l.begin) + strconv.FormatInt(l.number, 10) + " " + string(l.rest)
+	return "id=" + strconv.FormatInt(l.number, 10) + " " + l.rest
 }
 
 // joinLists makes one list of those of nodes. Of a client's connections the one is shown that was
@@ -51,23 +49,17 @@ func (l *clientLine) shown() string {
 func (cl *Cluster) joinLists(replies [][]byte, nodes []*node) []byte {
 	var lines []*clientLine
 	for i, raw := range replies {
-		v, err := resp.ParseValue(raw)
-		if err != nil || v.Type != '$' && v.Type != '=' {
+		list, ok := textOf(raw)
+		if !ok {
 			return replies[0]
 		}
-		if v.Type == '=' {
-			v.Text = bytes.TrimPrefix(v.Text, []byte("txt:"))
-		}
-		for text := range bytes.Lines(v.Text) {
+		for text := range strings.Lines(list) {
 			l := &clientLine{node: nodes[i].addr, text: text}
 			l.read()
 			lines = append(lines, l)
 		}
 	}
 	var list strings.Builder
-	if replies[0][0] == '=' {
-		list.WriteString("txt:")
-	}
 	for _, l := range cl.oneForEach(lines) {
 		list.WriteString(l.shown())
 	}

@@ -24,11 +24,10 @@ type Cluster struct {
 	replaced atomic.Pointer[func(master string)]
 	channels atomic.Pointer[string] // see nodeSet.channelNode; nil if no map has come yet
 
-	mu         sync.Mutex     // guards what follows
-	conns      map[*Conn]bool // the open ones
-	refreshing bool           // a refresh is under way
-	refreshed  time.Time      // when the last refresh began
-	clients    map[clientRef]*Conn
+	mu         sync.Mutex          // guards what follows
+	conns      map[*Conn]bool      // the open ones
+	refreshing bool                // a refresh is under way
+	refreshed  time.Time           // when the last refresh began
 	members    map[member]int64    // the open connections, and their numbers; 0 if not known
 	shown      map[*Conn]clientRef // whose number is the Conn's
 	telling    int                 // maps that Conns are being told of
@@ -39,9 +38,8 @@ type Cluster struct {
 
 // New returns a Cluster that is found by its seeds, host:port. It asks them nothing yet.
 func New(seeds []string) *Cluster {
-	return &Cluster{seeds: seeds, conns: map[*Conn]bool{}, clients: map[clientRef]*Conn{},
-		members: map[member]int64{}, shown: map[*Conn]clientRef{},
-		copying: map[*Conn]bool{}}
+	return &Cluster{seeds: seeds, conns: map[*Conn]bool{}, members: map[member]int64{},
+		shown: map[*Conn]clientRef{}, copying: map[*Conn]bool{}}
 }
 
 // String names the cluster by its seeds.

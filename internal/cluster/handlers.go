@@ -70,5 +70,5 @@ func handlersByName() map[string]func(*Conn, *query) {
 var joiners = map[commands.Join]joiner{
 	commands.First: joinFirst, commands.Sum: joinSum, commands.Min: joinMin, commands.Max: joinMax,
 	commands.MinEach: joinMinEach, commands.SumEach: joinSumEach, commands.Elements: joinAll,
-	commands.Distinct: joinDistinct, commands.Text: joinText,
+	commands.Distinct: joinDistinct,
 }

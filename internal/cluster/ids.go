@@ -62,15 +62,8 @@ func (cl *Cluster) connected(m member) {
 func (cl *Cluster) disconnected(m member) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	forget := func(ref clientRef) {
-		if cl.clients[ref] == m.c {
-			delete(cl.clients, ref)
-		}
-	}
-	forget(clientRef{m.node, cl.members[m]})
 	delete(cl.members, m)
-	if ref := cl.shown[m.c]; ref.addr == m.node {
-		forget(ref)
+	if cl.shown[m.c].addr == m.node {
 		delete(cl.shown, m.c)
 	}
 }
@@ -85,7 +78,6 @@ func (cl *Cluster) learned(m member, id int64) {
 func (cl *Cluster) learnedLocked(m member, id int64) {
 	if _, open := cl.members[m]; open {
 		cl.members[m] = id
-		cl.clients[clientRef{m.node, id}] = m.c
 	}
 }
 
@@ -101,7 +93,7 @@ func (cl *Cluster) numberOfLocked(c *Conn, ref clientRef) int64 {
 	first, ok := cl.shown[c]
 	if !ok {
 		first = ref
-		cl.shown[c], cl.clients[ref] = ref, c
+		cl.shown[c] = ref
 	}
 	return first.shown()
 }
@@ -118,17 +110,23 @@ func (c *Conn) Number() (number int64) {
 
 // clientOf is the Conn that a connection belongs to and all of its connections; nil and this one if
 // that is not known.
-func (cl *Cluster) clientOf(ref clientRef) (*Conn, []clientRef) {
+func (cl *Cluster) clientOf(ref clientRef) (c *Conn, refs []clientRef) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	c := cl.clients[ref]
-	if c == nil {
-		return nil, []clientRef{ref}
+	for other, first := range cl.shown {
+		if first == ref {
+			c = other
+		}
 	}
-	var refs []clientRef
-	for ref, other := range cl.clients {
-		if other == c {
-			refs = append(refs, ref)
+	for m, id := range cl.members {
+		if (clientRef{m.node, id}) == ref {
+			c = m.c
+		}
+	}
+	refs = append(refs, ref)
+	for m, id := range cl.members {
+		if other := (clientRef{m.node, id}); m.c == c && id != 0 && other != ref {
+			refs = append(refs, other)
 		}
 	}
 	return c, refs

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"lockproxy/internal/resp"
 )
 
 // summedSections are the sections of INFO that are sums over all masters. Others are one master's.
@@ -42,21 +40,17 @@ func info(c *Conn, q *query) {
 		var texts []string
 		kind := byte('$')
 		for i, raw := range replies {
-			if v, err := resp.ParseValue(raw); err == nil && (v.Type == '$' || v.Type == '=') {
+			if text, ok := textOf(raw); ok {
 				if len(texts) == 0 {
 					from, kind = nodes[i].addr, raw[0]
 				}
-				texts = append(texts, strings.TrimPrefix(string(v.Text), "txt:"))
+				texts = append(texts, text)
 			}
 		}
 		if len(texts) == 0 {
 			return failureOf(replies)
 		}
-		joined := joinInfo(texts, from)
-		if kind == '=' {
-			joined = "txt:" + joined
-		}
-		return textReply(kind, joined)
+		return textReply(kind, joinInfo(texts, from))
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
+	"strings"
 
 	"lockproxy/internal/resp"
 )
@@ -97,24 +98,22 @@ func joinDistinct(replies [][]byte) []byte {
 	return resp.AppendAggregate(nil, kind, elems)
 }
 
-// joinText concatenates strings.
-func joinText(replies [][]byte) []byte {
-	var joined []byte
-	for i, raw := range replies {
-		v, err := resp.ParseValue(raw)
-		if err != nil || v.Type != '$' && v.Type != '=' {
-			return replies[0]
-		}
-		if i > 0 && v.Type == '=' {
-			v.Text = bytes.TrimPrefix(v.Text, []byte("txt:"))
-		}
-		joined = append(joined, v.Text...)
+// textOf is the text of a reply that is a string, without the format that RESP3's verbatim strings
+// have in front.
+func textOf(raw []byte) (text string, ok bool) {
+	v, err := resp.ParseValue(raw)
+	text = string(v.Text)
+	if v.Type == '=' {
+		text = strings.TrimPrefix(text, "txt:")
 	}
-	return textReply(replies[0][0], string(joined))
+	return text, err == nil && (v.Type == '$' || v.Type == '=')
 }
 
-// textReply is a bulk string, or RESP3's verbatim string, which has its format in front.
+// textReply is a bulk string, or a verbatim string.
 func textReply(kind byte, text string) []byte {
+	if kind == '=' {
+		text = "txt:" + text
+	}
 	raw := bulk(text)
 	raw[0] = kind
 	return raw

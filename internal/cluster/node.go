@@ -20,7 +20,7 @@ type node struct {
 	socket  *socket.Socket   // nc's; nil if it has none
 	reader  eventloop.Reader // of nc
 	used    bool             // something of the client's was sent
-	id      int64            // by which Cluster.clients has it; 0 if it has not
+	id      int64            // the connection's number there; 0 if it is not known
 	out     outgoing
 	sending bool // out is being sent, with whatever is added to it meanwhile
 	toSend  bool // it is in requestReader.toSend

@@ -80,7 +80,6 @@ const (
 	SumEach              // the sum at each place; what isn't an integer is the first's
 	Elements             // of arrays, one behind the other
 	Distinct             // likewise, each once
-	Text                 // of strings, one behind the other
 )
 
 // Rows are all rows, by ID. They are only read.

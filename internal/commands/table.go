@@ -159,7 +159,7 @@ var table = []Command{
 	{Name: "client|reply|skip", Class: Stateful, Effect: ReplySkip},
 	{Name: "client|help", Class: Shared, Reads: true},
 	{Name: "client|id client|info", Class: Stateful, Reads: true, Effect: KnownID},
-	{Name: "client|list", Class: Stateful, Reads: true, Effect: KnownID, Nodes: Masters, Join: Text},
+	{Name: "client|list", Class: Stateful, Reads: true, Effect: KnownID, Nodes: Masters},
 	{Name: "client|caching client|getname client|getredir client|trackinginfo", Class: Stateful, Reads: true},
 	{Name: "client|kill client|unblock", Class: Stateful, Nodes: AnyMaster, Join: Max},
 	{Name: "client|pause", Class: Stateful, Nodes: Masters}, // its effect is by arguments

@@ -170,7 +170,7 @@ func (c *Conn) Fresh() bool {
 	return c.nodes.slots == nil ||
 		!slices.ContainsFunc(c.nodes.slots.masters, func(addr string) bool {
 			n := c.nodes.byAddr[addr]
-			return n == nil || n.nc == nil
+			return n == nil || n.Conn == nil
 		})
 }
 

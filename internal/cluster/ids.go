@@ -135,7 +135,7 @@ func (cl *Cluster) clientOf(ref clientRef) (c *Conn, refs []clientRef) {
 var clientIDCommand = resp.AppendCommand(nil, "CLIENT", "ID")
 
 // member is n's connection, which is open.
-func (n *node) member() member { return member{n.c, n.addr, n.nc.LocalAddr().String()} }
+func (n *node) member() member { return member{n.c, n.addr, n.Conn.LocalAddr().String()} }
 
 // learnID asks the node for the connection's number.
 func (n *node) learnID() {

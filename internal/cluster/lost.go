@@ -49,7 +49,7 @@ func (a *answers) lost(n *node, err error) {
 func (a *answers) lostPart(n *node, p *part, sent bool, err error) {
 	_, refused := refusalOf(err)
 	again := !sent && p.raw != nil && p.tries < maxTries && p.slot >= 0
-	if n.nc != nil {
+	if n.Conn != nil {
 		again = again && !p.req.internal
 	} else { // it was never reached: the map must name another node by now
 		slots := a.c.nodes.slots
@@ -71,7 +71,8 @@ func (a *answers) lostPart(n *node, p *part, sent bool, err error) {
 // canLose reports whether the Conn can go on without a node that has these parts to answer. c.mu is
 // held.
 func (c *Conn) canLose(n *node, waiting []*part) bool {
-	fatal := n.state != nodeState{} || n.in.push != nil || c.tx.restsOn(n) || c.settings.tracking && n.nc != nil
+	fatal := n.state != nodeState{} || n.in.push != nil || c.tx.restsOn(n) ||
+		c.settings.tracking && n.Conn != nil
 	ends := false
 	for _, p := range waiting {
 		fatal = fatal || p.streamed

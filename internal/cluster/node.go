@@ -11,16 +11,15 @@ import (
 	"lockproxy/internal/socket"
 )
 
-// node is a Conn's connection to one node. It opens in the background. Conn.mu guards it, except
-// nc and socket once it is open.
+// node is a Conn's connection to one node. It opens in the background: until then its Reader has no
+// Conn. Conn.mu guards it, except the Reader and socket once it is open.
 type node struct {
+	eventloop.Reader
 	c       *Conn
 	addr    string
-	nc      net.Conn         // nil until it is open
-	socket  *socket.Socket   // nc's; nil if it has none
-	reader  eventloop.Reader // of nc
-	used    bool             // something of the client's was sent
-	id      int64            // the connection's number there; 0 if it is not known
+	socket  *socket.Socket // nil if it has none
+	used    bool           // something of the client's was sent
+	id      int64          // the connection's number there; 0 if it is not known
 	out     outgoing
 	sending bool // out is being sent, with whatever is added to it meanwhile
 	toSend  bool // it is in requestReader.toSend
@@ -144,7 +143,7 @@ func (n *node) sendNow() {
 	rest, err := n.trySend(out)
 	c.mu.Lock()
 	if err != nil {
-		n.close() // its reader reports the loss
+		n.Close() // its reader reports the loss
 		return
 	}
 	n.sending = false
@@ -168,7 +167,7 @@ func (n *node) trySend(out net.Buffers) (rest net.Buffers, err error) {
 // start opens the connection, unless it is open, starts its reader, and sends what was gathered
 // meanwhile.
 func (n *node) start(as settings) {
-	c, nc := n.c, n.nc
+	c, nc := n.c, n.Conn
 	var err error
 	if nc == nil {
 		nc, err = n.dial(as)
@@ -180,32 +179,31 @@ func (n *node) start(as settings) {
 		c.mu.Unlock()
 		return
 	}
-	n.nc, n.socket = nc, socket.New(nc)
-	n.reader.Conn, n.reader.Bytes, n.reader.To, n.reader.Buffer = nc, nc, n, minRead
-	if n.socket != nil {
-		n.reader.Bytes, n.reader.Reg = n.socket, c.Loops.NewRegistration(n, n.socket.Raw())
+	n.Conn, n.Bytes, n.To, n.Buffer = nc, nc, n, minRead
+	if n.socket = socket.New(nc); n.socket != nil {
+		n.Bytes, n.Reg = n.socket, c.Loops.NewRegistration(n, n.socket.Raw())
 	}
 	if n.ended {
-		n.close()
+		n.Close()
 	} else {
 		c.cluster.connected(n.member())
 	}
 	c.room.Broadcast()
 	c.mu.Unlock()
-	n.reader.Start(n)
+	n.Start(n)
 	n.send(nil)
 }
 
 // send sends rest, and then n.out, until that is empty.
 func (n *node) send(rest net.Buffers) {
 	for last := false; ; {
-		if _, err := rest.WriteTo(n.nc); err != nil {
-			n.close() // its reader reports the loss
+		if _, err := rest.WriteTo(n.Conn); err != nil {
+			n.Close() // its reader reports the loss
 			return
 		}
 		if last {
-			if half, ok := n.nc.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
-				n.close()
+			if half, ok := n.Conn.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
+				n.Close()
 			}
 			return
 		}
@@ -235,12 +233,6 @@ func (n *node) nextWrite() (out net.Buffers, last bool) {
 	return n.out.drain(), n.c.writeClosed
 }
 
-// close ends the connection for its reader and its writer. It can be called from any goroutine.
-func (n *node) close() {
-	n.nc.Close()
-	n.reader.Reg.Wake()
-}
-
 // end ends the connection. Requests without an answer are answered as lost, or sent to another
 // node. c.mu is held.
 func (n *node) end(err error) {
@@ -248,8 +240,8 @@ func (n *node) end(err error) {
 		return
 	}
 	n.ended = true
-	if n.nc != nil {
-		n.close()
+	if n.Conn != nil {
+		n.Close()
 	}
 	n.c.nodes.forget(n)
 	n.c.answers.lost(n, err)

@@ -20,31 +20,26 @@ const (
 	streamFrom = 64 << 10
 )
 
-// Ready is for the loop.
-func (n *node) Ready(it *eventloop.Iteration, arrived bool) eventloop.Next {
-	return n.reader.Ready(it, arrived)
-}
-
 // Resume reads until the connection ends or the event loop can read it again. Wait waits for it,
 // unless the Conn has ended before, and so have its nodes.
 func (n *node) Resume() {
-	if fault := panics.In(n.reader.Failed()); fault != nil {
+	if fault := panics.In(n.Failed()); fault != nil {
 		n.breakOff(fault)
 	}
 	if !n.begin() {
-		n.reader.Reg.Unregister()
+		n.Reg.Unregister()
 		return
 	}
 	defer n.c.goroutines.Done()
-	err := n.reader.Run()
+	err := n.Run()
 	if err == nil {
 		return // it is parked, and belongs to the loop
 	}
 	if fault := panics.In(err); fault != nil {
 		n.breakOff(fault)
 	}
-	n.reader.Reg.Unregister()
-	n.close()
+	n.Reg.Unregister()
+	n.Close()
 	n.c.mu.Lock()
 	defer n.c.mu.Unlock()
 	n.end(endOf(err))

@@ -34,8 +34,8 @@ func (s *nodeSet) at(addr string) *node {
 
 // open begins to open a connection to addr, or uses nc, which is open. c.mu is held.
 func (s *nodeSet) open(addr string, nc net.Conn) *node {
-	n := &node{c: s.c, addr: addr, nc: nc, sending: true, master: !s.isReplica(addr)}
-	s.byAddr[addr] = n
+	n := &node{c: s.c, addr: addr, sending: true, master: !s.isReplica(addr)}
+	n.Conn, s.byAddr[addr] = nc, n
 	if s.identified {
 		n.learnID()
 	}
@@ -70,8 +70,8 @@ func (s *nodeSet) openMasters() {
 // reopen opens a connection again that nothing of the client's was sent by.
 func (s *nodeSet) reopen(n *node) {
 	n.ended = true
-	if n.nc != nil {
-		n.close()
+	if n.Conn != nil {
+		n.Close()
 	}
 	s.forget(n)
 	for p := n.awaited(); p != nil; p = n.awaited() {
@@ -157,7 +157,7 @@ func (s *nodeSet) forget(n *node) {
 	if s.byAddr[n.addr] == n {
 		delete(s.byAddr, n.addr)
 	}
-	if n.nc != nil {
+	if n.Conn != nil {
 		s.c.cluster.disconnected(n.member())
 	}
 	if s.dflt == n {
@@ -207,7 +207,7 @@ func (c *Conn) mapChanged() {
 		if replica && idle && n.state == (nodeState{}) {
 			n.master = false
 		}
-		if slices.Contains(c.nodes.slots.masters, n.addr) || n.closing || n.nc == nil ||
+		if slices.Contains(c.nodes.slots.masters, n.addr) || n.closing || n.Conn == nil ||
 			replica && !n.master || idle && n.state == (nodeState{}) {
 			continue
 		}

@@ -90,7 +90,7 @@ func (s *nodeSet) awaitOne(ctx context.Context) error {
 	loopguard.MayWait()
 	for {
 		for _, n := range s.byAddr {
-			if n.nc != nil {
+			if n.Conn != nil {
 				s.dflt = n
 				return nil
 			}

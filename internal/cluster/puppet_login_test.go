@@ -70,7 +70,7 @@ func (p *puppets) unused(name string) *puppet {
 	p.conn.nodes.at(name)
 	p.conn.mu.Unlock()
 	n := p.at(name)
-	p.await(func() bool { return p.conn.nodes.byAddr[name].nc != nil })
+	p.await(func() bool { return p.conn.nodes.byAddr[name].Conn != nil })
 	return n
 }
 

@@ -167,7 +167,7 @@ func TestQueuedRequestsOfALostHome(t *testing.T) {
 	c.Flush(nil)
 	second, got := <-s.conns, ""
 	// the proxy looks whether the upstream serves
-	for got = lineOf(t, second); got == "*1"; got = lineOf(t, second) {
+	for got = lineOf(t, second); got == "*2"; got = lineOf(t, second) {
 		second.Close()
 		second = <-s.conns
 	}

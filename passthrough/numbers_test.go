@@ -70,6 +70,7 @@ func TestNumbersAreShown(t *testing.T) {
 func TestNumbersOfHomes(t *testing.T) {
 	s := newScripted(t, 1)
 	s.lanes.Spares = 1
+	s.lanes.Upstream.Addr = "127.0.0.1:1" // nobody answers there: no others are opened
 	n := &s.lanes.numbers
 	released := func(begin func()) bool {
 		s.addSpare(t, 0, false)

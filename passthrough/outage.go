@@ -60,14 +60,12 @@ func (o *outageCheck) answers(p *Pool, addr string, ended time.Time) bool {
 func probe(ctx context.Context, up *upstream.Upstream, timeout time.Duration) string {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	conn, err := up.DialAdmitted(ctx, up.Initial)
-	var refused *upstream.Refused
-	switch {
-	case err == nil:
-		defer conn.Close()
-		return conn.RemoteAddr().String()
-	case errors.As(err, &refused):
+	server, err := up.StillAdmits(ctx)
+	switch refused, ok := errors.AsType[*upstream.Refused](err); {
+	case ok:
 		return refused.From
+	case err != nil:
+		return ""
 	}
-	return ""
+	return server.Addr
 }

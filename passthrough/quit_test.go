@@ -18,9 +18,9 @@ func TestQuitLeavesNoSpare(t *testing.T) {
 	}{"PING": {commands.NoEffect, true}, "QUIT": {commands.Quit, false}} {
 		t.Run(name, func(t *testing.T) {
 			s := newScripted(t, 1)
-			s.lanes.Spares = 1
 			c := s.client(t)
 			home := c.openHome(t, s)
+			s.lanes.Spares = 1
 			if err := c.Route(context.Background(), Home, nil); err != nil {
 				t.Fatal(err)
 			}

@@ -26,7 +26,7 @@ import (
 
 const probing = "*1\r\n$4\r\nPING\r\n"
 
-// asking is what comes behind probing.
+// asking is what a lane's first requests are.
 var asking = [2]string{"*2\r\n$6\r\nCLIENT\r\n$4\r\nINFO\r\n",
 	"*2\r\n$4\r\nINFO\r\n$6\r\nserver\r\n"}
 
@@ -76,9 +76,13 @@ func newScripted(t testing.TB, lanes int) *scripted {
 			mu.Unlock()
 			// a lane's first requests ask whether it lets anybody in, and where it leads
 			accepting.Go(func() { // ends with conn
-				io.ReadFull(conn, make([]byte, len(probing)))
-				io.WriteString(conn, "+PONG\r\n")
-				_, err := io.ReadFull(conn, make([]byte, len(asking[0]+asking[1])))
+				first := make([]byte, len(probing))
+				_, err := io.ReadFull(conn, first)
+				for err == nil && !strings.HasPrefix(asking[0], string(first)) { // it is a home
+					io.WriteString(conn, "+PONG\r\n")
+					_, err = io.ReadFull(conn, first)
+				}
+				_, err = io.ReadFull(conn, make([]byte, len(asking[0]+asking[1])-len(first)))
 				if io.WriteString(conn, strings.Repeat("-ERR unknown\r\n", 2)); err == nil {
 					s.conns <- conn
 				}

@@ -157,7 +157,7 @@ func (p *Pool) openSpare() (found spare, err error) {
 	if err != nil {
 		return spare{}, err
 	}
-	found.server, found.nobody, err = p.Upstream.Prepare(ctx, found.Conn)
+	found.server, found.nobody, err = p.Upstream.Prepare(ctx, found.Conn, p.Upstream.Initial.User)
 	if err != nil {
 		return spare{}, err
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"strings"
 	"testing"
 
 	"lockproxy/internal/test/testtls"
@@ -19,23 +20,30 @@ func TestWhoIsLetIn(t *testing.T) {
 		reply   string
 		refused string // the step
 	}{
-		{Identity{}, "+PONG\r\n", ""},
-		{Identity{}, "-NOPERM this user may not PING\r\n", ""},
+		{Identity{}, "$2\r\nme\r\n", ""},
+		{Identity{}, "-NOPERM this user may not ask\r\n", ""},
 		{Identity{}, "-NOAUTH Authentication required.\r\n", probe},
 		{Identity{}, "-ERR max number of clients reached\r\n", probe},
 		{ann, "+OK\r\n", ""},
 		{ann, "-WRONGPASS invalid username-password pair\r\n", "AUTH"},
 	} {
 		for _, cfg := range []*tls.Config{nil, testtls.ServerConfig()} {
-			rounds := []round{{1, test.reply}}
-			if cfg != nil && !test.as.LoggedIn { // the handshake is followed by a probe
-				rounds = append(rounds, round{1, test.reply})
+			asked := round{2, test.reply + test.reply} // which server it is
+			rounds := []round{asked}
+			switch {
+			case test.refused == "AUTH":
+				rounds = []round{{1, test.reply}}
+			case test.as.LoggedIn:
+				asked.text = "-NOPERM no\r\n-NOPERM no\r\n"
+				rounds = []round{{1, test.reply}, asked}
+			case cfg != nil: // the handshake is followed by a probe
+				rounds = []round{{1, strings.Replace(test.reply, "$2\r\nme", "+PONG", 1)}, asked}
 			}
 			u := &Upstream{Network: "tcp", Addr: playing(t, cfg, rounds...)}
 			if cfg != nil {
 				u.SetTLS(&tls.Config{InsecureSkipVerify: true})
 			}
-			conn, err := u.DialAdmitted(t.Context(), test.as)
+			conn, _, err := u.DialKnown(t.Context(), test.as)
 			var refused *Refused
 			errors.As(err, &refused)
 			switch {
@@ -45,7 +53,7 @@ func TestWhoIsLetIn(t *testing.T) {
 				t.Errorf("%q by TLS %v: %v is no refusal of %s", test.reply, cfg != nil, err,
 					test.refused)
 			}
-			if IsLoginDemand(err) != (test.refused == "AUTH") {
+			if IsLoginDemand(err) != (strings.Contains(test.reply, "NOAUTH") || test.refused == "AUTH") {
 				t.Errorf("%q: %v is taken for a demand of a login, or not for one", test.reply, err)
 			}
 			if err == nil {

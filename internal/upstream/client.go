@@ -40,7 +40,7 @@ func (u *Upstream) Client(id Identity) *redis.Client {
 			if err != nil {
 				return nil, err
 			}
-			server, err := u.identify(ctx, conn, id.User)
+			server, _, err := u.Prepare(ctx, conn, id.User)
 			if err != nil {
 				return nil, err
 			}

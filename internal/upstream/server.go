@@ -7,7 +7,6 @@ package upstream
 import (
 	"bytes"
 	"context"
-	"errors"
 	"net"
 	"strings"
 
@@ -91,37 +90,27 @@ func (u *Upstream) ServerOf(conn net.Conn) Server {
 	return Server{Addr: conn.RemoteAddr().String()}
 }
 
-// DialKnown is DialAdmitted for a connection whose server has been asked which it is.
-func (u *Upstream) DialKnown(ctx context.Context, id Identity) (net.Conn, Server, error) {
-	conn, err := u.DialAdmitted(ctx, id)
-	if err != nil {
+// DialKnown is Dial for a connection on which the upstream has answered, and which server it is. If
+// that demands a login the error is a *Refused.
+func (u *Upstream) DialKnown(
+	ctx context.Context, id Identity,
+) (conn net.Conn, server Server, err error) {
+	if conn, err = u.Dial(ctx, Setup{Identity: id}); err != nil {
 		return nil, Server{}, err
 	}
-	server, err := u.identify(ctx, conn, id.User)
-	if err != nil {
+	err = within(ctx, conn, func() (err error) {
+		if server, err = u.askServer(conn, id.User); server.Addr == "" && !id.LoggedIn {
+			_, err = u.ask(conn, []string{probe})
+		}
+		return err
+	})
+	if err = u.closeIf(err, conn); err != nil {
 		return nil, Server{}, err
 	}
 	return conn, server, nil
 }
 
-// identify asks the server of a new connection which it is. After an error the connection is closed.
-func (u *Upstream) identify(
-	ctx context.Context, conn net.Conn, user string,
-) (server Server, err error) {
-	err = within(ctx, conn, func() (err error) {
-		if server, err = u.askServer(conn, user); errors.Is(err, errNoAuth) {
-			return nil // the next request is told so, too
-		}
-		return err
-	})
-	return server, u.closeIf(err, conn)
-}
-
-// errNoAuth is what a server says that demands a login.
-var errNoAuth = errors.New("NOAUTH")
-
-// askServer is identify without a context. The error can be that the server lets nobody in. A cluster
-// is not asked.
+// askServer asks the server that a connection leads to which it is. A cluster is not asked.
 func (u *Upstream) askServer(conn net.Conn, user string) (server Server, err error) {
 	if server = u.ServerOf(conn); server.Addr == "" {
 		return server, nil
@@ -130,21 +119,12 @@ func (u *Upstream) askServer(conn net.Conn, user string) (server Server, err err
 	if _, refused := u.refuseInfo.Load(user); refused {
 		questions = questions[:1] // Redis remembers refusals (ACL LOG)
 	}
-	noAuth := false
-	replies, err := roundTrip(conn, questions...)
+	replies, err := u.ask(conn, questions...)
 	for _, reply := range replies {
 		server.Learn(reply.raw)
-		switch {
-		case isRefusal(reply.Head):
-			return Server{}, errors.New(reply.said())
-		case letsNobodyIn(reply.Head):
-			noAuth = true
-		case reply.IsError() && strings.HasPrefix(string(reply.Line), "NOPERM"):
+		if reply.IsError() && strings.HasPrefix(string(reply.Line), "NOPERM") {
 			u.refuseInfo.Store(user, true)
 		}
-	}
-	if noAuth && err == nil {
-		err = errNoAuth
 	}
 	return server, err
 }

@@ -21,19 +21,19 @@ func Fresh(conn net.Conn) bool {
 	return isIdle(conn, false)
 }
 
-// Prepare finds out which server a new connection leads to, and whether that has said on it that a
-// client must log in first. After an error the connection is closed.
+// Prepare finds out which server a new connection of a user leads to, and whether that has said
+// on it that a client must log in first. After an error the connection is closed.
 func (u *Upstream) Prepare(
-	ctx context.Context, conn net.Conn,
+	ctx context.Context, conn net.Conn, user string,
 ) (server Server, nobody bool, err error) {
 	err = within(ctx, conn, func() (err error) {
-		server, err = u.askServer(conn, u.Initial.User)
+		server, err = u.askServer(conn, user)
 		return err
 	})
-	if errors.Is(err, errNoAuth) {
-		return u.ServerOf(conn), true, nil
+	if nobody = IsLoginDemand(err); nobody {
+		err = nil
 	}
-	return server, false, u.closeIf(err, conn)
+	return server, nobody, u.closeIf(err, conn)
 }
 
 // errNotReset is why a connection cannot be used for somebody else.
@@ -56,7 +56,7 @@ func (u *Upstream) Reset(
 	case err != nil:
 		return Server{}, false, u.closeIf(err, conn)
 	case known.Question() == nil:
-		return u.Prepare(ctx, conn)
+		return u.Prepare(ctx, conn, u.Initial.User)
 	}
 	return known, nobody, nil
 }
@@ -100,23 +100,22 @@ func (u *Upstream) SetUp(ctx context.Context, conn net.Conn, as Setup) error {
 		cmds = append(cmds, []string{"SELECT", "0"})
 	}
 	err := within(ctx, conn, func() error { return u.login(conn, addr, cmds) })
-	var refused *Refused
-	if errors.As(err, &refused) {
-		conn.Close()
-		return err
-	}
 	return u.closeIf(err, conn)
 }
 
-// closeIf closes a connection that an error has spoiled, and returns that as an *Error.
+// closeIf closes a connection that an error has spoiled, and returns that as Dial's.
 func (u *Upstream) closeIf(err error, conn net.Conn) error {
 	if err == nil {
 		return nil
 	}
 	conn.Close()
 	var known *Error
-	if errors.As(err, &known) {
+	var refused *Refused
+	switch {
+	case errors.As(err, &known):
 		return known
+	case errors.As(err, &refused):
+		return refused
 	}
 	return &Error{Addr: u.Addr, Err: err}
 }

@@ -84,31 +84,6 @@ func (u *Upstream) dial(ctx context.Context, as Setup, own bool) (net.Conn, erro
 	return u.dialServer(ctx, addr, as.commands())
 }
 
-// DialAdmitted is Dial for a connection on which the upstream has answered. If it demands a login
-// the error is a *Refused.
-func (u *Upstream) DialAdmitted(ctx context.Context, id Identity) (net.Conn, error) {
-	conn, err := u.Dial(ctx, Setup{Identity: id})
-	if err != nil || id.LoggedIn {
-		return conn, err
-	}
-	var replies []reply
-	err = within(ctx, conn, func() (err error) {
-		replies, err = roundTrip(conn, []string{probe})
-		return err
-	})
-	switch {
-	case len(replies) > 0 && letsNobodyIn(replies[0].Head):
-		err = &Refused{Addr: u.Addr, From: conn.RemoteAddr().String(), Step: probe,
-			Reply: replies[0].said()}
-	case err != nil:
-		err = &Error{Addr: u.Addr, Err: err}
-	default:
-		return conn, nil
-	}
-	conn.Close()
-	return nil, err
-}
-
 // StillAdmits finds out by a new connection whether clients are let in that do not log in
 // themselves, in a cluster by all masters, and which server that leads to. The error says why they
 // are not.
@@ -122,22 +97,35 @@ func (u *Upstream) StillAdmits(ctx context.Context) (server Server, err error) {
 	if u.cluster == nil {
 		return u.askServer(conn, u.Initial.User)
 	}
-	replies, err := roundTrip(conn, []string{askAll})
-	switch {
-	case len(replies) > 0 && demandsLogin(replies[0].Head):
-		err = errNoAuth
-	case len(replies) > 0 && (letsNobodyIn(replies[0].Head) || FailureIn(replies[0].raw) != nil):
-		err = errors.New(replies[0].said())
+	replies, err := u.ask(conn, []string{askAll})
+	if err == nil {
+		err = FailureIn(replies[0].raw)
 	}
 	return Server{}, err
 }
 
-// IsLoginDemand reports whether StillAdmits has failed because clients must log in first, or because
-// what they start as is not accepted any more. A server that is full has not judged the login.
+// IsLoginDemand reports whether an error says that clients must log in first, or that the login of
+// a connection is not accepted any more. A server that is full has not judged the login.
 func IsLoginDemand(err error) bool {
 	refused, ok := errors.AsType[*Refused](err)
-	return errors.Is(err, errNoAuth) ||
-		ok && refused.Step == "AUTH" && !turnsAway(refused.Reply)
+	return ok && (refused.Step == "AUTH" && !turnsAway(refused.Reply) ||
+		refused.Step == probe && strings.HasPrefix(refused.Reply, noAuth))
+}
+
+// noAuth begins what a server says that demands a login.
+const noAuth = "NOAUTH"
+
+// ask sends questions by a connection on which nothing else is under way. The error is a *Refused
+// if an answer says that the connection can't be used.
+func (u *Upstream) ask(conn net.Conn, questions ...[]string) (replies []reply, err error) {
+	replies, err = roundTrip(conn, questions...)
+	for _, reply := range replies {
+		if letsNobodyIn(reply.Head) {
+			return replies, &Refused{Addr: u.Addr, From: conn.RemoteAddr().String(), Step: probe,
+				Reply: reply.said()}
+		}
+	}
+	return replies, err
 }
 
 // askAll is a request that all masters of a cluster answer.
@@ -146,11 +134,7 @@ const askAll = "DBSIZE"
 // letsNobodyIn reports whether a reply says that a new connection can't be used: the server demands
 // a login, or closes what it says it to. Other errors are about the probe itself.
 func letsNobodyIn(h resp.Head) bool {
-	return demandsLogin(h) || isRefusal(h)
-}
-
-func demandsLogin(h resp.Head) bool {
-	return h.IsError() && strings.HasPrefix(string(h.Line), "NOAUTH")
+	return h.IsError() && strings.HasPrefix(string(h.Line), noAuth) || isRefusal(h)
 }
 
 // isRefusal reports whether a reply is no reply, but what Redis says to a connection before it

@@ -34,7 +34,7 @@ type Status struct {
 func (p *Pipe) Status() (s Status) {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	s.Owes, s.Writes = p.c.within || p.c.pending.owes(), p.c.writes
+	s.Owes, s.Writes = p.c.within || p.c.pending.len() > p.c.pending.unseen, p.c.writes
 	_, s.Given, s.ClientErr = p.c.out.status()
 	if p.c.home != nil {
 		s.Home, s.ID = p.c.home.Conn, max(p.c.idLocked(), 0)

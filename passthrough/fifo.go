@@ -68,9 +68,6 @@ type replyFIFO struct {
 
 func (q *replyFIFO) empty() bool { return q.entries.Len() == 0 }
 
-// owes reports whether the client is owed a visible reply.
-func (q *replyFIFO) owes() bool { return q.len() > q.unseen }
-
 // relaysOnly reports whether there are entries, and the session waits for none of them itself.
 func (q *replyFIFO) relaysOnly() bool {
 	return !q.empty() && !slices.ContainsFunc(q.entries.All(), func(e pendingReply) bool {

@@ -220,11 +220,6 @@ func (s *homeSide) flushLocked(it *eventloop.Iteration) (all bool) {
 	return true
 }
 
-// sendsAtOnceLocked reports whether an event loop can send by the home. mu is held.
-func (s *homeSide) sendsAtOnceLocked() bool {
-	return s.c.home != nil && s.c.home.writesAtOnce() && s.c.route == byHome && !s.c.needsHome.open
-}
-
 // writeLocked sends raw by the home. If that was lost, the requests for it have been answered, and
 // raw is dropped. In an event loop it sends as much as Redis takes at once, and returns how much that
 // was. mu is held, but not while it writes.

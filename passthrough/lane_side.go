@@ -74,11 +74,6 @@ func (s *laneSide) chooseLocked(r *Request) (to laneChoice) {
 // keepsApart reports whether Apart differs from Shared for the client. mu is held.
 func (s *laneSide) keepsApart() bool { return s.c.pool.LanesPerKey > 0 && s.c.pending.onlyTracks() }
 
-// isOn reports whether the session has a lane of a kind, that it can go on using.
-func (s *laneSide) isOn(kind poolKey) bool {
-	return s.lane != nil && s.lane.key == kind && s.lane.serves()
-}
-
 // useLane sets the route to another lane, and reports whether there is one, and in an event loop
 // whether it need not wait. An error says that none could be opened for a session that has no home,
 // and why it would get none either.

@@ -23,8 +23,6 @@ type outageCheck struct {
 	addr string        // guarded by turn; which server has answered it; "" for none
 }
 
-func newOutageCheck() outageCheck { return outageCheck{turn: make(chan struct{}, 1)} }
-
 // closedAlone reports whether Redis at addr has closed a single connection rather than all: it
 // answers, and no lane has ended at about the same time. A home in a cluster, which has no addr, is
 // no single connection.

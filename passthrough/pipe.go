@@ -210,7 +210,7 @@ func (p *Pipe) nextLocked(r *Request, inLoop bool) (next decision, to laneChoice
 	}
 	to = p.lanes.chooseLocked(r)
 	switch {
-	case to.shares && p.lanes.isOn(to.kind):
+	case to.shares && p.lanes.lane != nil && p.lanes.lane.key == to.kind && p.lanes.lane.serves():
 		return stayOnLane, to
 	case inLoop && (to.shares && to.waits || !to.shares && (to.apart || c.needsHome.large > 0)):
 		return leaveIt, to
@@ -280,8 +280,9 @@ func (p *Pipe) enqueueLocked(e pendingReply, raw []byte, it *eventloop.Iteration
 		return false
 	case p.c.route == byLane && p.lanes.addLocked(e, raw, it):
 		return true
-	case it != nil && (p.c.route == byLane || !p.homes.sendsAtOnceLocked()):
-		return false
+	case it != nil && (p.c.route != byHome || p.c.needsHome.open || p.c.home == nil ||
+		!p.c.home.writesAtOnce()):
+		return false // it could not be sent at once
 	}
 	p.c.expectLocked(e)
 	if e.call() != nil {

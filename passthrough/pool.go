@@ -121,7 +121,8 @@ type opening struct {
 // NewPool returns a Pool without connections.
 func NewPool(cfg Config) *Pool {
 	p := &Pool{Config: cfg, spread: cfg.Upstream.IsCluster(), groups: map[poolKey]*laneGroup{},
-		logins: map[upstream.Identity]int{}, refused: map[poolKey]time.Time{}, outage: newOutageCheck()}
+		logins: map[upstream.Identity]int{}, refused: map[poolKey]time.Time{}}
+	p.outage.turn = make(chan struct{}, 1)
 	p.unread.limit, p.unread.dropped = cfg.MaxUnread, cfg.OnDropped
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p

@@ -43,12 +43,9 @@ type copies struct {
 var eventPrefixes = []string{"__keyspace@", "__keyevent@"}
 
 func isEvent(channel string) bool {
-	for _, prefix := range eventPrefixes {
-		if strings.HasPrefix(channel, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(eventPrefixes, func(prefix string) bool {
+		return strings.HasPrefix(channel, prefix)
+	})
 }
 
 // canBeEvents reports whether notifications can come by a channel or a pattern.
@@ -57,12 +54,9 @@ func (e eventName) canBeEvents() bool {
 	if !e.pattern || i < 0 {
 		return isEvent(e.name)
 	}
-	for _, prefix := range eventPrefixes {
-		if strings.HasPrefix(e.name[:i], prefix) || strings.HasPrefix(prefix, e.name[:i]) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(eventPrefixes, func(prefix string) bool {
+		return strings.HasPrefix(e.name[:i], prefix) || strings.HasPrefix(prefix, e.name[:i])
+	})
 }
 
 // subscribe asks all other nodes to change their copies as q says, a SUBSCRIBE, PSUBSCRIBE or the

@@ -38,11 +38,14 @@ func (n *node) Resume() {
 	if fault := panics.In(err); fault != nil {
 		n.breakOff(fault)
 	}
+	if errors.Is(err, io.EOF) {
+		err = errors.New("closed by the node")
+	}
 	n.Reg.Unregister()
 	n.Close()
 	n.c.mu.Lock()
 	defer n.c.mu.Unlock()
-	n.end(endOf(err))
+	n.end(err)
 }
 
 // begin makes Wait wait. It returns false if the Conn has ended.
@@ -110,14 +113,6 @@ func (n *node) Wait() {
 func (n *node) hasUnread() bool {
 	_, err := n.socket.Peek()
 	return err != syscall.EAGAIN
-}
-
-// endOf is why a connection has ended, given the error of a read.
-func endOf(err error) error {
-	if errors.Is(err, io.EOF) {
-		return errors.New("closed by the node")
-	}
-	return err
 }
 
 // full reports whether the client leaves too much unread. c.mu is held.

@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"slices"
+	"strings"
 
 	"lockproxy/internal/commands"
 )
@@ -89,11 +90,8 @@ func (s settings) with(cmd *command, args [][]byte) settings {
 	if name == "client|capa" {
 		return s.add(name, words)
 	}
-	return s.put(name, words, cmd.isOff(args))
+	return s.put(name, words, strings.EqualFold(last, "off"))
 }
-
-// isOff reports whether a request ends with OFF.
-func (cmd *command) isOff(args [][]byte) bool { return equalFold(args[len(args)-1], "off") }
 
 // loggedIn is s after AUTH or HELLO.
 func (s settings) loggedIn(asked commands.Login) settings {

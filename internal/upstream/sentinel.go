@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -74,7 +75,8 @@ func (s *sentinels) electLocked(sentinel string, v vote) (replaced bool) {
 			return false
 		}
 	default:
-		if !s.mostLocked(v, true) || s.aboveLocked(v.epoch) {
+		if !s.mostLocked(v, true) || slices.ContainsFunc(slices.Collect(maps.Values(s.votes)),
+			func(last vote) bool { return last.epoch > v.epoch }) {
 			return false
 		}
 		s.overruled = s.master
@@ -96,16 +98,6 @@ func (s *sentinels) mostLocked(v vote, fallen bool) bool {
 		}
 	}
 	return agree > len(s.addrs)/2
-}
-
-// aboveLocked reports whether a Sentinel's last vote has a higher epoch. s.mu is held.
-func (s *sentinels) aboveLocked(epoch int64) bool {
-	for _, last := range s.votes {
-		if last.epoch > epoch {
-			return true
-		}
-	}
-	return false
 }
 
 // record records a Sentinel's vote. If another master follows from it, replaced is called before

@@ -25,9 +25,6 @@ func (l Labels) Commands() (cmds [][]string) {
 	return append(cmds, l.library(l.LibName, l.LibVer)...)
 }
 
-// forget are the commands that take back what RESET does not.
-func (l Labels) forget() [][]string { return l.library("", "") }
-
 // library are the commands that replace what the client has said of its library.
 func (l Labels) library(name, version string) (cmds [][]string) {
 	if l.LibName != "" {

@@ -63,7 +63,7 @@ func (u *Upstream) Reset(
 
 // reset is Reset without a context, for one server. nobody is Prepare's.
 func (u *Upstream) reset(conn net.Conn, labels Labels) (nobody bool, err error) {
-	cmds := labels.forget() // first, as the user who had the right to set them
+	cmds := labels.library("", "") // first, as the user who could set them: RESET keeps them
 	before := len(cmds)
 	cmds = append(cmds, []string{"RESET"})
 	if !u.Initial.LoggedIn {

@@ -164,19 +164,16 @@ func (d *door) asksLocked() question {
 	return question{d.asked, time.Now()}
 }
 
-// answered records what Redis has said to what was asked by the way.
-func (d *door) answered(q question, said verdict) {
+// shows records what a connection shows that Redis has opened, or reset: nobody says that Redis
+// demands a login there. RESET says nothing of whether Redis takes further connections.
+func (d *door) shows(q question, nobody, opened bool) {
+	said := admitted
+	if nobody {
+		said = loginFirst
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.answeredLocked(q, said)
-}
-
-// reset records what RESET has shown of a connection that was open before. It says whether clients
-// must log in, and nothing of whether Redis takes further connections.
-func (d *door) reset(q question, nobody bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if said := letsIn(nobody); said == loginFirst || d.last != refused {
+	if opened || nobody || d.last != refused {
 		d.answeredLocked(q, said)
 	} else {
 		d.goodN = max(d.goodN, q.n)
@@ -198,15 +195,6 @@ func (d *door) judged() (asked, answered, good uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.asked, d.lastN, d.goodN
-}
-
-// letsIn is what a connection shows that Redis has opened, or reset: nobody says that it demands a
-// login there.
-func letsIn(nobody bool) verdict {
-	if nobody {
-		return loginFirst
-	}
-	return admitted
 }
 
 // admits is what Redis says of new clients, no longer than saidFor ago. It can wait for that.

@@ -157,7 +157,7 @@ func TestDoorLearnsLittleFromOldConnections(t *testing.T) {
 			if before != unknown {
 				d.says(before, 0)
 			}
-			d.reset(d.asks(), nobody)
+			d.shows(d.asks(), nobody, false)
 			if d.last != says[i] {
 				t.Errorf("%v, then login first %v: %v, want %v", before, nobody, d.last, says[i])
 			}

@@ -162,7 +162,7 @@ func (p *Pool) openSpare() (found spare, err error) {
 		return spare{}, err
 	}
 	if found.server.Addr != "" { // of a cluster Prepare asks nothing
-		p.door.answered(asked, letsIn(found.nobody))
+		p.door.shows(asked, found.nobody, true)
 	}
 	found.heardAt = monotonic.Now()
 	return found, nil
@@ -287,7 +287,7 @@ func (p *Pool) giveBack(given spare, open bool) {
 			given.labels)
 		given.heardAt = monotonic.Now()
 		if err == nil {
-			p.door.reset(asked, given.nobody)
+			p.door.shows(asked, given.nobody, false)
 		}
 		p.spareCame(given, err == nil)
 	})

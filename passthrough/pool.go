@@ -122,7 +122,7 @@ type opening struct {
 func NewPool(cfg Config) *Pool {
 	p := &Pool{Config: cfg, spread: cfg.Upstream.IsCluster(), groups: map[poolKey]*laneGroup{},
 		logins: map[upstream.Identity]int{}, refused: map[poolKey]time.Time{}}
-	p.outage.turn = make(chan struct{}, 1)
+	p.outage.turn, p.newest.lookedAt = make(chan struct{}, 1), map[bool]time.Time{}
 	p.unread.limit, p.unread.dropped = cfg.MaxUnread, cfg.OnDropped
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p

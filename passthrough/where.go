@@ -58,9 +58,6 @@ func (n *newest) due(own bool) bool {
 	if n.known && n.server.Addr == "" || time.Since(n.lookedAt[own]) < lookEvery {
 		return false
 	}
-	if n.lookedAt == nil {
-		n.lookedAt = map[bool]time.Time{}
-	}
 	n.lookedAt[own] = time.Now()
 	return true
 }
@@ -98,7 +95,7 @@ func (p *Pool) lookLocked(as upstream.Identity) {
 		ctx, cancel := context.WithTimeout(p.ctx, p.DialTimeout)
 		defer cancel()
 		if conn, server, err := p.Upstream.DialKnown(ctx, as); err == nil {
-			conn.Close()
+			upstream.CloseAndWait(conn)
 			p.found(server)
 		}
 	})

@@ -53,9 +53,7 @@ type Config struct {
 // NewPool, and end it with Close. Safe for concurrent use.
 type Pool struct {
 	Config
-	// spread says that a connection is one to many nodes, some of which can be silent, and that RESET
-	// does not make it as new.
-	spread     bool
+	spread     bool // a connection is one to nodes that can be silent; RESET makes none as new
 	unread     unreadTotal
 	loops      *eventloop.Loops // read upstream connections; nil for none
 	sharing    sharing
@@ -72,16 +70,15 @@ type Pool struct {
 	ctx        context.Context // ends with Close
 	cancel     context.CancelFunc
 
-	mu      sync.Mutex
-	groups  map[poolKey]*laneGroup    // guarded by mu
-	logins  map[upstream.Identity]int // guarded by mu; how many lanes each has: see loginOf
-	refused map[poolKey]time.Time     // guarded by mu; when Redis refused the login
-	leaves  uint64                    // guarded by mu; how often a session has left a lane
-	closed  bool                      // guarded by mu
-	// guarded by mu; when a lane last ended that the pool had not closed
-	laneLost time.Time
-	term     uint64 // guarded by mu; see laneReadOnly
-	termEnds int64  // guarded by mu; when it may end, as monotonic.Now
+	mu       sync.Mutex
+	groups   map[poolKey]*laneGroup    // guarded by mu
+	logins   map[upstream.Identity]int // guarded by mu; how many lanes each has: see loginOf
+	refused  map[poolKey]time.Time     // guarded by mu; when Redis refused the login
+	leaves   uint64                    // guarded by mu; how often a session has left a lane
+	closed   bool                      // guarded by mu
+	laneLost time.Time                 // guarded by mu; when a lane last ended by itself
+	term     uint64                    // guarded by mu; see laneReadOnly
+	termEnds int64                     // guarded by mu; when it may end, as monotonic.Now
 }
 
 // homes counts the homes of all sessions.
@@ -258,8 +255,8 @@ func (p *Pool) open(key poolKey, group *laneGroup) {
 	defer cancel()
 	term, begun := p.currentTerm(), time.Now()
 	conn, server, err := p.Upstream.DialKnown(ctx, key.Identity)
-	var refused *upstream.Refused
-	if !errors.As(err, &refused) { // otherwise the home tells
+	_, refused := errors.AsType[*upstream.Refused](err)
+	if !refused { // otherwise the home tells
 		p.OnDial(err)
 	}
 	if err == nil {
@@ -276,7 +273,7 @@ func (p *Pool) open(key poolKey, group *laneGroup) {
 	close(group.opening.ended)
 	group.opening = nil
 	if err != nil {
-		if refused != nil {
+		if refused {
 			maps.DeleteFunc(p.refused, func(_ poolKey, at time.Time) bool {
 				return time.Since(at) >= refusalPause
 			})

@@ -30,7 +30,7 @@ func watch(
 ) *Step {
 	return &Step{Finish: func(script.Answer, error) (Reply, *Step) {
 		t := &watching{w: q.Watch(c.Connection, c.Waker.Wake), look: look}
-		t.sleep = &Step{Wait: true, Finish: t.goOn}
+		t.sleep = &Step{Asks: Turn{}, Finish: t.goOn}
 		if patience > 0 {
 			t.over.in(patience)
 		}
@@ -72,7 +72,9 @@ func (l *queries) changedStep(c Client, key string, o syntax.Info) *Step {
 	return watch(l.queues.Of(id), c, o.Wait, func(t *watching, last bool) *Step {
 		info := l.infoCall(key)
 		before, _ := l.tracking.Follows(c.As, key)
-		return &Step{Call: &info, Finish: func(answer script.Answer, err error) (Reply, *Step) {
+		return &Step{Asks: Script{&info}, Finish: func(
+			answer script.Answer, err error,
+		) (Reply, *Step) {
 			err = answer.Failure(err)
 			changed := err == nil && holdersToken(answer.Value) != o.Token
 			if changed || last || err != nil && !l.isTransient(err) {

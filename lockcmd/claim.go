@@ -79,7 +79,8 @@ func (l *waits) readForAll(
 
 // get asks for the value of a key.
 func (t *turn) get(key string, then func(resp.Value, error) (Reply, *Step)) (Reply, *Step) {
-	return t.through(Reply{}, &Step{Do: [][][]byte{wordsOf("GET", key)}, Reads: true,
+	ask := Commands{List: [][][]byte{wordsOf("GET", key)}, Reads: true}
+	return t.through(Reply{}, &Step{Asks: ask,
 		Finish: func(a script.Answer, err error) (Reply, *Step) {
 			var v resp.Value
 			if err == nil {

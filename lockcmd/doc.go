@@ -10,11 +10,12 @@
 // # A command
 //
 // Package syntax lists the commands as Specs. Locks.Begin parses a request and returns its first
-// Step, which asks for one thing; Step.Finish turns the Answer into a Reply, or into the next Step.
+// Step, which asks for a Script, Commands, a Pause or a Turn; Step.Finish turns the Answer into a
+// Reply, or into the next Step.
 // Nothing in a Step can wait, so an event loop drives it as well as a goroutine. And the proxy can
 // send the scripts of several requests together, also of several clients: then batch.lua runs them.
 // LOCK … WAIT, LOCKALL … WAIT, and ONCE … WAIT if there is no value, are a turn, which alternates
-// between sleep (Step.Wait) and steps that ask: see wait.go.
+// between sleep (Turn) and steps that ask: see wait.go.
 //
 // Scripts of a client's commands run on its own connection: as its user, in its database, in its
 // order. Work for a connection that is busy or gone (renewals, releases of

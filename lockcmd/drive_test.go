@@ -36,13 +36,13 @@ func run(ctx context.Context, c Client, on upstream, reply Reply, step *Step) Re
 	for step != nil {
 		var a script.Answer
 		var err error
-		switch {
-		case step.Wait:
+		switch asked := step.Asks.(type) {
+		case Turn:
 			err = context.Cause(ctx)
-		case step.Call != nil:
-			a, err = on.Eval(step.Call)
+		case Script:
+			a, err = on.Eval(asked.Call)
 		}
-		for _, command := range step.Do {
+		for _, command := range step.Commands().List {
 			raw := []byte("$-1\r\n")
 			switch v := on.Get(string(command[1])); {
 			case v.IsError():

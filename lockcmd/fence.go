@@ -89,12 +89,12 @@ func (f *fenced) try() (Reply, *Step) {
 	if f.cfg.Cluster {
 		together -= 2 // after WATCH, MULTI would keep it from following a slot that has moved
 	}
-	return Reply{}, &Step{Further: true, Do: steps[:together],
+	return Reply{}, &Step{Asks: Commands{List: steps[:together], Further: true},
 		Finish: func(first script.Answer, err error) (Reply, *Step) {
 			if err != nil || together == len(steps) {
 				return f.begun(first.Raw, err)
 			}
-			return Reply{}, &Step{Do: steps[together:],
+			return Reply{}, &Step{Asks: Commands{List: steps[together:]},
 				Finish: func(rest script.Answer, err error) (Reply, *Step) {
 					return f.begun(append(first.Raw, rest.Raw...), err)
 				}}
@@ -106,7 +106,7 @@ func (f *fenced) again() (Reply, *Step) {
 	if !f.cfg.Cluster {
 		return f.try()
 	}
-	return Reply{}, &Step{Pause: f.pause,
+	return Reply{}, &Step{Asks: Pause(f.pause),
 		Finish: func(script.Answer, error) (Reply, *Step) { return f.try() }}
 }
 
@@ -244,7 +244,9 @@ func (f *fenced) ran(queued, raw []byte) (Reply, *Step) {
 func do(
 	then func(replies [][]byte, err error) (Reply, *Step), commands ...[][]byte,
 ) (Reply, *Step) {
-	return Reply{}, &Step{Do: commands, Finish: func(a script.Answer, err error) (Reply, *Step) {
+	return Reply{}, &Step{Asks: Commands{List: commands}, Finish: func(
+		a script.Answer, err error,
+	) (Reply, *Step) {
 		return then(a.Raw, err)
 	}}
 }

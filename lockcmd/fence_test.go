@@ -26,9 +26,10 @@ func TestWatches(t *testing.T) {
 	step := beginTestFence(false, "job", "7", "SET", "k", "v")
 	sends := func(want ...string) {
 		t.Helper()
+		list := step.Commands().List
 		for i, text := range want {
-			if i >= len(step.Do) || !bytes.HasPrefix(bytes.Join(step.Do[i], []byte(" ")), []byte(text)) {
-				t.Fatalf("%q, want %q in place %d", step.Do, text, i)
+			if i >= len(list) || !bytes.HasPrefix(bytes.Join(list[i], []byte(" ")), []byte(text)) {
+				t.Fatalf("%q, want %q in place %d", list, text, i)
 			}
 		}
 	}
@@ -41,8 +42,8 @@ func TestWatches(t *testing.T) {
 	}
 	record, expires := keyname.Record([]byte("job")), keyname.Fence([]byte("job"), 7)
 	sends("WATCH job", "EVALSHA ", "MULTI")
-	if n := len(step.Do[0]); n != 2 || string(step.Do[0][1]) != "job" {
-		t.Errorf("%q is watched", step.Do[0])
+	if n := len(step.Commands().List[0]); n != 2 || string(step.Commands().List[0][1]) != "job" {
+		t.Errorf("%q is watched", step.Commands().List[0])
 	}
 	answer("+OK", ":2", "+OK") // it is shared
 	sends("DISCARD")
@@ -70,7 +71,7 @@ func TestSlowMachineIsNoChange(t *testing.T) {
 				t.Fatalf("it gave up after %d tries", i)
 			}
 			answer(":2", "+OK", ":2", "+OK")
-			if got := string(bytes.Join(step.Do[0], nil)); got != "PING" {
+			if got := string(bytes.Join(step.Commands().List[0], nil)); got != "PING" {
 				t.Fatalf("%q is sent instead of the command", got)
 			}
 			if reply := answer("+QUEUED", "*-1"); step == nil && reply.Err == nil {
@@ -98,11 +99,12 @@ func TestCommandIsSentElsewhere(t *testing.T) {
 				t.Fatalf("%s: the client is told %q", says, reply.Raw)
 			}
 		}
-		if step.Pause == 0 {
+		if pause, _ := step.Asks.(Pause); pause == 0 {
 			t.Errorf("%s: the next step is %+v", says, step)
 		}
-		if _, step = step.Finish(script.Answer{}, nil); string(step.Do[0][0]) != "WATCH" {
-			t.Errorf("%s: then it asks %q", says, step.Do)
+		_, step = step.Finish(script.Answer{}, nil)
+		if string(step.Commands().List[0][0]) != "WATCH" {
+			t.Errorf("%s: then it asks %q", says, step.Commands().List)
 		}
 	}
 }

@@ -148,7 +148,9 @@ func (l *locking) tryStep(c Client, rs lockRequests, all bool, then attempted) *
 	if held != nil {
 		return &Step{Finish: func(script.Answer, error) (Reply, *Step) { return then(script.Attempt{}, held) }}
 	}
-	return &Step{Call: &t.Call, Finish: func(answer script.Answer, err error) (Reply, *Step) {
+	return &Step{Asks: Script{&t.Call}, Finish: func(
+		answer script.Answer, err error,
+	) (Reply, *Step) {
 		return l.took(t, answer, err, then)
 	}}
 }
@@ -170,7 +172,11 @@ func (l *locking) lookForClaims(
 	if len(keys) == 0 {
 		return then(nil)
 	}
-	look := &Step{Reads: true, Finish: func(a script.Answer, failed error) (Reply, *Step) {
+	look := Commands{Reads: true}
+	for _, key := range keys {
+		look.List = append(look.List, wordsOf("GET", key))
+	}
+	return Reply{}, &Step{Asks: look, Finish: func(a script.Answer, failed error) (Reply, *Step) {
 		var claims []resp.Value
 		for i := 0; failed == nil && i < len(a.Raw); i++ {
 			claim, _ := resp.ParseValue(a.Raw[i])
@@ -178,10 +184,6 @@ func (l *locking) lookForClaims(
 		}
 		return then(claims)
 	}}
-	for _, key := range keys {
-		look.Do = append(look.Do, wordsOf("GET", key))
-	}
-	return Reply{}, look
 }
 
 // isRecord reports whether a GET of a claim's record has found one.

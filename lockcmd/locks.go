@@ -203,7 +203,7 @@ func (l *Locks) beginInfo(client Client, args [][]byte) *Step {
 		return l.changedStep(client, key, o)
 	}
 	c := l.infoCall(key, asked...)
-	return &Step{Call: &c, Finish: func(answer script.Answer, err error) (Reply, *Step) {
+	return &Step{Asks: Script{&c}, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		return reply(names.Lock{DB: client.As.DB, Key: key}, answer.Value, answer.Failure(err)), nil
 	}}
 }

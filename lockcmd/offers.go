@@ -43,7 +43,9 @@ func (l *releases) undo(
 	}
 	lock := list[0]
 	r := l.beginRelease(by, lock.ID(), lock.As, lock.ReleaseProof(), false)
-	return Reply{}, &Step{Call: &r.Call, Finish: func(answer script.Answer, err error) (Reply, *Step) {
+	return Reply{}, &Step{Asks: Script{&r.Call}, Finish: func(
+		answer script.Answer, err error,
+	) (Reply, *Step) {
 		_, _, err = l.finishRelease(r, answer, err) // it names no waiter
 		if err != nil {
 			l.startRelease(lock.Lock, func() {})

@@ -41,7 +41,9 @@ func (l *waits) readStep(c Client, r script.Request, o syntax.Lock, withRecord b
 	if withRecord {
 		do = append(do, wordsOf("GET", keyname.Record([]byte(r.Value))))
 	}
-	return &Step{Do: do, Reads: true, Finish: func(a script.Answer, err error) (Reply, *Step) {
+	return &Step{Asks: Commands{List: do, Reads: true}, Finish: func(
+		a script.Answer, err error,
+	) (Reply, *Step) {
 		if err != nil {
 			return errorReply(err), nil
 		}

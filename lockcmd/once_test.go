@@ -124,8 +124,8 @@ func TestDigitsCostOneRoundTrip(t *testing.T) {
 		step := l.beginOnce(c, [][]byte{[]byte("k"), []byte("600")})
 		for step != nil {
 			trips++
-			gets += len(step.Do)
-			answers := [][]byte{[]byte(value), []byte(record)}[:len(step.Do)]
+			gets += len(step.Commands().List)
+			answers := [][]byte{[]byte(value), []byte(record)}[:len(step.Commands().List)]
 			said, step = step.Finish(script.Answer{Raw: answers}, nil)
 		}
 		return trips, gets, said

@@ -20,12 +20,15 @@ import (
 // through asks in the queues' way for a step's answer, and for those of the steps behind it. A script
 // that has no time to be answered by releases a lock that a client must not keep.
 func (t *turn) through(reply Reply, step *Step) (Reply, *Step) {
-	switch {
-	case step == nil, step.Wait, !step.Until.IsZero():
+	if step == nil || !step.Until.IsZero() {
 		return reply, step
-	case step.Call != nil:
+	}
+	switch step.Asks.(type) {
+	case Turn:
+		return reply, step
+	case Script:
 		return t.ask(step, t.w.AnswerBy(time.Now(), true))
-	case len(step.Do) > 0:
+	case Commands:
 		return t.ask(step, t.answerBy())
 	}
 	return t.through(step.Finish(script.Answer{}, nil))
@@ -57,15 +60,19 @@ type ownAnswer struct {
 // that its client no longer needs, or has been given by a release.
 func (t *turn) askOwn(step *Step) (Reply, *Step) {
 	got, stop := &ownAnswer{came: make(chan struct{})}, make(chan struct{})
-	as, stopped := t.w.As, step.Call == nil || !step.Call.GivesLocks()
+	as, call, reads := t.w.As, step.Call(), step.Commands().List
+	stopped := call == nil || !call.GivesLocks()
 	t.Timers.After(0, func(ctx context.Context) {
-		if got.on = t.Clients.ForQueue(ctx, as, keyOf(step), step.Until); step.Call != nil {
+		if call != nil {
+			got.on = t.Clients.ForQueue(ctx, as, call.Keys[0], step.Until)
 			got.on.Stop = stop
-			got.Answer, got.err = got.on.Eval(step.Call)
+			got.Answer, got.err = got.on.Eval(call)
+		} else {
+			got.on = t.Clients.ForQueue(ctx, as, string(reads[0][1]), step.Until)
 		}
-		for i := 0; i < len(step.Do) && got.err == nil; i++ {
+		for i := 0; i < len(reads) && got.err == nil; i++ {
 			var raw []byte
-			raw, got.err = got.on.Get(string(step.Do[i][1]))
+			raw, got.err = got.on.Get(string(reads[i][1]))
 			got.Raw = append(got.Raw, raw)
 		}
 		close(got.came)
@@ -84,14 +91,6 @@ func (t *turn) askOwn(step *Step) (Reply, *Step) {
 			return false
 		}
 	}, func() (Reply, *Step) { return t.takeOwn(step, got) })
-}
-
-// keyOf is the lock, or the key, that a step asks for.
-func keyOf(step *Step) string {
-	if step.Call != nil {
-		return step.Keys[0]
-	}
-	return string(step.Do[0][1])
 }
 
 // takeOwn goes on with what has been answered by a connection of the proxy's own.
@@ -157,7 +156,7 @@ func (t *turn) inTime(
 	if err != nil {
 		return then(script.Answer{}, err)
 	}
-	return t.ask(&Step{Call: c, Finish: func(a script.Answer, err error) (Reply, *Step) {
+	return t.ask(&Step{Asks: Script{c}, Finish: func(a script.Answer, err error) (Reply, *Step) {
 		now, late := script.Late(a.Failure(err))
 		if !late {
 			return then(a, err)

@@ -107,7 +107,7 @@ func (ps *places) takePlace(id placeID, r script.Request, keep time.Duration) er
 	} else if at.First {
 		pause = 0
 	}
-	p.step = &Step{Wait: true,
+	p.step = &Step{Asks: Turn{},
 		Finish: func(script.Answer, error) (Reply, *Step) { return t.begin(pause, nil) }}
 	ps.of[id] = p
 	p.Wake()
@@ -134,7 +134,7 @@ func (p *place) advance() {
 	if p.step != nil {
 		p.reply, p.step = p.step.Finish(script.Answer{}, gone)
 	}
-	for p.step != nil && !p.step.Wait { // its login is refused, and it has no other connection
+	for p.step != nil && p.step.Asks != Asks(Turn{}) { // its login is refused, it has no connection
 		p.reply, p.step = p.step.Finish(script.Answer{}, failure.ErrUnanswered)
 	}
 	has := p.reply.Type == ':'
@@ -178,7 +178,7 @@ func (ps *places) takeOver(
 	call := ps.Scripts.TakeOver(lock.ID(), lock.Token, r)
 	a := script.Attempt{Token: lock.Token, Given: 1, Exclusive: !r.Shared, Renewed: true,
 		AskedAt: time.Now()}
-	return &Step{Call: call, Finish: func(answer script.Answer, err error) (Reply, *Step) {
+	return &Step{Asks: Script{call}, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		switch done, err := call.Ints(1, answer, err); {
 		case err != nil:
 			ps.releases.startRelease(from, func() {})

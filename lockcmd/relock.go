@@ -28,7 +28,7 @@ func (l *locking) beginRelock(client Client, args [][]byte) *Step {
 		return l.beginExclude(client, id, o)
 	}
 	c, asked := l.Scripts.Relock(id, o.Proof.Value, o.Timeout, false), monotonic.Now()
-	return &Step{Call: c, Finish: func(answer script.Answer, err error) (Reply, *Step) {
+	return &Step{Asks: Script{c}, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		done, err := c.Ints(1, answer, err)
 		return l.relocked(client, id, o, asked, done, answer.Unconfirmed(c.Confirm,
 			script.UnsafeTimeout), err), nil
@@ -56,7 +56,7 @@ func (l *locking) beginShare(client Client, id names.Lock, o syntax.Relock) *Ste
 	offer := l.queues.Of(id).Offer(client.As, l.heldOff() == 0, time.Now())
 	c := l.Scripts.Share(l.releases.releaseOf(id, o.Proof, "-", offer), o.Timeout)
 	asked := monotonic.Now()
-	return &Step{Call: c, Finish: func(answer script.Answer, err error) (Reply, *Step) {
+	return &Step{Asks: Script{c}, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		done, ends, err := l.releases.endOffer(offer, c, answer, err, func(done []int64, err error) {
 			if err == nil && done[0] != 0 {
 				l.renewals.Shares(client.Holder, id, o.Proof)
@@ -99,7 +99,7 @@ func (l *locking) exclude(client Client, id names.Lock, o syntax.Relock, t *watc
 	h.Suspend(id, o.Proof)
 	c, asked := l.Scripts.Exclude(id, o.Proof.Value, r, t != nil,
 		l.queues.WaitsAs(id.Key, false, false)), time.Now()
-	return &Step{Call: c, Finish: func(answer script.Answer, err error) (Reply, *Step) {
+	return &Step{Asks: Script{c}, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		done, err := c.Ints(1, answer, err)
 		goesOn := t != nil && err == nil && done[0] == script.OthersShare
 		if t != nil && !goesOn {

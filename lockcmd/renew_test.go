@@ -54,7 +54,7 @@ func TestSessionLocksAreBounded(t *testing.T) {
 	l.Sessions.Count(names.Lock{Key: "all"}, held.MaxSessions)
 	args := [][]byte{[]byte("job"), []byte("30"), []byte("SESSION")}
 	step := l.beginLock(Client{Holder: &held.Holder{}}, args)
-	if step.Call != nil {
+	if step.Call() != nil {
 		t.Fatalf("%+v", step)
 	}
 	got, _ := step.Finish(script.Answer{}, nil)

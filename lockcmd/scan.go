@@ -33,7 +33,9 @@ func (l *queries) beginScan(c Client, args [][]byte) *Step {
 		}}
 	}
 	scan := wordsOf("SCAN", o.Cursor, "MATCH", keyname.RecordPattern, "COUNT", o.Count)
-	return &Step{Do: [][][]byte{scan}, Finish: func(answer script.Answer, err error) (Reply, *Step) {
+	return &Step{Asks: Commands{List: [][][]byte{scan}}, Finish: func(
+		answer script.Answer, err error,
+	) (Reply, *Step) {
 		found, next, err := scanned(answer, err, o)
 		if err != nil {
 			return errorReply(err), nil

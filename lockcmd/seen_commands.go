@@ -37,11 +37,13 @@ func askEach(
 		return then()
 	}
 	asked := keys[:min(len(keys), batch)]
-	step := &Step{Further: true}
+	questions := Commands{Further: true}
 	for _, key := range asked {
-		step.Do = append(step.Do, ask(key))
+		questions.List = append(questions.List, ask(key))
 	}
-	step.Finish = func(answer script.Answer, err error) (Reply, *Step) {
+	return Reply{}, &Step{Asks: questions, Finish: func(
+		answer script.Answer, err error,
+	) (Reply, *Step) {
 		for i := 0; i < len(answer.Raw) && err == nil; i++ {
 			v, failed := script.ParseReply(answer.Raw[i])
 			if err = take(asked[i], v, failed); err == errAgain {
@@ -52,8 +54,7 @@ func askEach(
 			return errorReply(err), nil
 		}
 		return askEach(visibleBatch, keys[len(asked):], ask, take, then)
-	}
-	return Reply{}, step
+	}}
 }
 
 // readable asks which of the keys the user may read, and notes those in may. PTTL is a command that

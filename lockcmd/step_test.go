@@ -74,7 +74,7 @@ func TestStepsDoNotWait(t *testing.T) {
 			step := l.beginUnlock(c, [][]byte{[]byte("job"), []byte("7")})
 			l.FailedOver()
 			_, next := step.Finish(numbers(1, token, 0), nil)
-			if w.State().Err == nil || next == nil || next.Script != script.UnlockScript {
+			if w.State().Err == nil || next == nil || next.Call().Script != script.UnlockScript {
 				t.Error("the waiter may keep the lock, or it is not released")
 				return
 			}
@@ -88,7 +88,8 @@ func TestStepsDoNotWait(t *testing.T) {
 			step := l.beginLock(c, [][]byte{[]byte("other"), []byte("30")})
 			l.FailedOver()
 			_, next := step.Finish(numbers(token, 0), nil)
-			if next == nil || next.Script != script.UnlockScript || next.Keys[0] != "other" {
+			if next == nil || next.Call().Script != script.UnlockScript ||
+				next.Call().Keys[0] != "other" {
 				t.Error("the lock is not released")
 				return
 			}
@@ -143,9 +144,9 @@ func TestTheFirstKeyIsAskedAboutAlone(t *testing.T) {
 	may := map[string]bool{}
 	done := func() (Reply, *Step) { return Reply{}, nil }
 	for _, step := readable(keys, may, done); step != nil; {
-		asked = append(asked, len(step.Do))
+		asked = append(asked, len(step.Commands().List))
 		_, step = step.Finish(script.Answer{Raw: slices.Repeat([][]byte{[]byte(":1\r\n")},
-			len(step.Do))}, nil)
+			len(step.Commands().List))}, nil)
 	}
 	if !slices.Equal(asked, []int{1, 2}) || len(may) != len(keys) {
 		t.Errorf("asked about %v keys together, may read %v", asked, may)
@@ -168,11 +169,12 @@ func TestReadableKeysAreAskedInFurtherSteps(t *testing.T) {
 	_, step := readable(keys, may, func() (Reply, *Step) { return Reply{}, nil })
 	var sizes []int
 	for step != nil {
-		if !step.Further {
+		if !step.Commands().Further {
 			t.Errorf("step %d cannot be left out", len(sizes))
 		}
-		sizes = append(sizes, len(step.Do))
-		answer := script.Answer{Raw: slices.Repeat([][]byte{[]byte(":-1\r\n")}, len(step.Do))}
+		sizes = append(sizes, len(step.Commands().List))
+		asked := len(step.Commands().List)
+		answer := script.Answer{Raw: slices.Repeat([][]byte{[]byte(":-1\r\n")}, asked)}
 		answer.Raw[0] = []byte("-NOPERM no\r\n")
 		_, step = step.Finish(answer, nil)
 	}
@@ -246,15 +248,15 @@ func (l *Locks) follow(ctx context.Context, on *keptSession, text, raw string) {
 		if step == nil {
 			return
 		}
-		if step.Wait {
+		if step.Asks == Asks(Turn{}) {
 			run(ctx, c, on, Reply{}, step)
 			return
 		}
 		var a script.Answer
-		if step.Call != nil {
-			a, _ = on.Eval(step.Call)
+		if call := step.Call(); call != nil {
+			a, _ = on.Eval(call)
 		}
-		for _, command := range step.Do {
+		for _, command := range step.Commands().List {
 			fmt.Fprintf(on.asked, "%q\n", command)
 			a.Raw = append(a.Raw, []byte(raw))
 		}

@@ -26,7 +26,9 @@ type releases struct {
 
 // releaseStep releases a lock, and then what waiters must not keep of it.
 func (l *releases) releaseStep(r *unlockCall, ended func(released bool, err error) Reply) *Step {
-	return &Step{Call: &r.Call, Finish: func(answer script.Answer, err error) (Reply, *Step) {
+	return &Step{Asks: Script{&r.Call}, Finish: func(
+		answer script.Answer, err error,
+	) (Reply, *Step) {
 		released, ends, err := l.finishRelease(r, answer, err)
 		return l.undoAll(r.by, rejectedLocks(ends.Rejected), always(ended(released, err)))
 	}}
@@ -43,7 +45,7 @@ func (l *releases) release(
 		return Reply{}
 	})
 	for step != nil { // it asks for scripts alone
-		answer, failed := on.Eval(step.Call)
+		answer, failed := on.Eval(step.Call())
 		_, step = step.Finish(answer, failed)
 	}
 	return released, err

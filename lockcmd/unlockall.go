@@ -50,7 +50,7 @@ func (l *locking) beginUnlockAll(client Client, args [][]byte) *Step {
 		return refusedStep(err)
 	}
 	calls, c := l.releases.beginReleaseAll(client, keys, p)
-	return &Step{Call: &c, Finish: func(answer script.Answer, err error) (Reply, *Step) {
+	return &Step{Asks: Script{&c}, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		answers, err := c.EachUnlocked(len(calls), answer, err)
 		count, first := 0, err
 		for i, r := range calls {

@@ -79,7 +79,7 @@ const (
 
 func (l *waits) newTurn(c Client, w *queue.Wait, patience time.Duration) *turn {
 	t := &turn{waits: l, c: c, w: w, patience: patience}
-	t.sleep = &Step{Wait: true, Finish: t.goOn}
+	t.sleep = &Step{Asks: Turn{}, Finish: t.goOn}
 	w.WakeBy(c.Waker.Wake) // also while it asks for the first time: a release can name it
 	return t
 }
@@ -197,7 +197,7 @@ func (l *waits) offerPatience(w *queue.Waiter) time.Duration {
 func (t *turn) until(
 	over time.Time, done func(gone bool) bool, then func() (Reply, *Step),
 ) (Reply, *Step) {
-	step := &Step{Wait: true, Until: over}
+	step := &Step{Asks: Turn{}, Until: over}
 	step.Finish = func(_ script.Answer, why error) (Reply, *Step) {
 		t.woken = t.w.TakeWoken() || t.woken
 		if !done(why == failure.ErrGone) && (over.IsZero() || time.Now().Before(over)) {

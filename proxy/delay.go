@@ -50,7 +50,7 @@ func (d *delayer) delaySet(cmd *command, req resp.Request) (done bool) {
 	}
 	d.locks.mayWait()
 	s.line = x.server.locks.DelaySet(state.DB, key, since, d.locks.Wake)
-	s.sleep = &lockcmd.Step{Wait: true, Finish: s.goOn}
+	s.sleep = &lockcmd.Step{Asks: lockcmd.Turn{}, Finish: s.goOn}
 	d.locks.start(batchedLock{question: question{Step: s.sleep, again: true}, cmd: cmd, alone: true,
 		end: func(reply lockcmd.Reply) {
 			s.line.Leave(s.took)
@@ -103,7 +103,8 @@ func (s *delayedSet) goOn(_ script.Answer, why error) (lockcmd.Reply, *lockcmd.S
 		return s.rest(ended, due)
 	}
 	replied := s.x.observeForeign(s.cmd, s.args)
-	return lockcmd.Reply{}, &lockcmd.Step{Do: [][][]byte{s.args}, Reads: true,
+	ask := lockcmd.Commands{List: [][][]byte{s.args}, Reads: true}
+	return lockcmd.Reply{}, &lockcmd.Step{Asks: ask,
 		Finish: func(a script.Answer, err error) (lockcmd.Reply, *lockcmd.Step) {
 			return s.rest(s.answered(a, err, replied) || ended || !s.delayed && !s.line.SeenHeld(), due)
 		}}

@@ -108,7 +108,7 @@ func (l *locker) mayWait() {
 
 // start is startLock for any command that is made of steps.
 func (l *locker) start(one batchedLock, it *eventloop.Iteration) {
-	if !one.asksNothing() {
+	if one.Asks != nil {
 		l.steps.settle(&one.question, it)
 	}
 	l.begun = append(l.begun, one)

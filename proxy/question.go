@@ -52,15 +52,10 @@ type question struct {
 type phaseOfQuestion uint8
 
 const (
-	asking     phaseOfQuestion = iota // the answer, or replies to Step.Do
+	asking     phaseOfQuestion = iota // the answer, or replies to Commands
 	pausing                           // the end of a pause, or of another session's load
 	confirming                        // the confirmation of a script that has given something
 )
-
-// asksNothing reports whether a step is finished without an answer.
-func (q *question) asksNothing() bool {
-	return q.Call == nil && len(q.Do) == 0 && q.Pause == 0
-}
 
 // due is when the question must be looked at again, answered or not; zero is never. A confirmation
 // takes ReplicaTimeout at most.
@@ -72,11 +67,15 @@ func (q *question) due() time.Time {
 }
 
 // confirms reports whether replicas may have to confirm what is answered.
-func (q *question) confirms() bool { return q.Call != nil && q.Call.Confirm.Needed() }
+func (q *question) confirms() bool {
+	c := q.Call()
+	return c != nil && c.Confirm.Needed()
+}
 
 // goesTogether reports whether it is asked together with other sessions' scripts.
 func (q *question) goesTogether() bool {
-	return q.shares && q.Call != nil && len(q.Call.More) == 0 && !q.source && !q.confirms()
+	c := q.Call()
+	return q.shares && c != nil && len(c.More) == 0 && !q.source && !q.confirms()
 }
 
 // end settles the question.
@@ -115,10 +114,10 @@ func (s *lockSession) goOn(q *question, it *eventloop.Iteration) (reply lockcmd.
 func (s *lockSession) settle(q *question, it *eventloop.Iteration) bool {
 	for !q.settled {
 		switch {
-		case q.Wait:
+		case q.Asks == lockcmd.Asks(lockcmd.Turn{}):
 			q.end(script.Answer{}, s.x.uselessness())
 			return true
-		case q.asksNothing():
+		case q.Asks == nil:
 			q.end(script.Answer{}, nil)
 		case q.answer == nil && !s.ask(q, it):
 			return false
@@ -157,17 +156,19 @@ func (q *question) unblock(s *lockSession) {
 
 // ask asks what is to be asked next. In an event loop it reports false if it would have to wait.
 func (s *lockSession) ask(q *question, it *eventloop.Iteration) bool {
+	pause, pauses := q.Asks.(lockcmd.Pause)
+	asked, call := q.Commands(), q.Call()
 	switch {
 	case !q.Until.IsZero() && s.isLate(): // the route might wait for that
 		q.end(script.Answer{}, failure.LateError{})
 		return true
-	case q.Further && time.Since(q.began) > lockcmd.GoneFor && s.x.in.gone():
+	case asked.Further && time.Since(q.began) > lockcmd.GoneFor && s.x.in.gone():
 		q.end(script.Answer{}, lockcmd.ErrOverdue)
 		return true
-	case q.Pause > 0:
+	case pauses:
 		done, told := make(chan struct{}), s.pipe.Waiter
 		q.phase, q.answer = pausing, &passthrough.Answer{Done: done}
-		time.AfterFunc(q.Pause, func() {
+		time.AfterFunc(time.Duration(pause), func() {
 			close(done)
 			told.Answered(nil)
 		})
@@ -177,9 +178,9 @@ func (s *lockSession) ask(q *question, it *eventloop.Iteration) bool {
 	}
 	way := passthrough.Apart
 	switch {
-	case len(q.Do) > 0 && !q.Reads || q.confirms(): // WAIT holds up everything behind it
+	case call == nil && !asked.Reads || q.confirms(): // WAIT holds up everything behind it
 		way = passthrough.Home
-	case len(q.Do) > 0:
+	case call == nil:
 		way = passthrough.Shared // the client reads, not the proxy
 	case it == nil && s.pipe.AwaitsApart() && !s.x.awaitUntil(s.pipe.Barrier(), q.Until, false):
 		q.end(script.Answer{}, failure.LateError{})
@@ -199,20 +200,19 @@ func (s *lockSession) ask(q *question, it *eventloop.Iteration) bool {
 		s.pipe.LearnID(it == nil)
 	}
 	switch {
-	case len(q.Do) > 0:
-		raws := make([][]byte, len(q.Do))
-		for i, command := range q.Do {
+	case call == nil:
+		raws := make([][]byte, len(asked.List))
+		for i, command := range asked.List {
 			raws[i] = resp.AppendCommand(nil, command...)
 		}
 		return q.await(s.pipe.Do(it, raws...))
 	case q.goesTogether():
-		c := q.Call
-		q.answer = s.pipe.Ask(&passthrough.Call{SHA: c.Script.SHA, Name: c.Script.Name,
-			Keys: c.Keys[:], Args: c.Args[:]}, it)
+		q.answer = s.pipe.Ask(&passthrough.Call{SHA: call.Script.SHA, Name: call.Script.Name,
+			Keys: call.Keys[:], Args: call.Args[:]}, it)
 		q.answers = append(q.answers[:0], q.answer)
 		return q.answer != nil
 	}
-	if q.source && !s.loadTogether(q.Call, it) { // this is no retry: nothing has run
+	if q.source && !s.loadTogether(call, it) { // this is no retry: nothing has run
 		return false
 	}
 	if q.confirms() {
@@ -224,7 +224,7 @@ func (s *lockSession) ask(q *question, it *eventloop.Iteration) bool {
 			s.server.blocked.begin(s.common, false)
 		}
 	}
-	return q.await(s.pipe.Do(it, s.scriptRequest(q.Call, q.source)))
+	return q.await(s.pipe.Do(it, s.scriptRequest(call, q.source)))
 }
 
 // take takes what the question has waited for. It settles the question, or has it asked again.
@@ -234,15 +234,16 @@ func (s *lockSession) take(q *question, it *eventloop.Iteration) {
 		s.server.scripts.end(q.load, it)
 		q.load = nil
 	}
-	switch {
-	case phase == pausing && q.Pause > 0:
+	switch asked := q.Asks.(type) {
+	case lockcmd.Pause:
 		q.end(script.Answer{}, nil)
-	case phase == pausing:
-	case len(q.Do) > 0:
-		raws, err := s.repliesTo(q)
+	case lockcmd.Commands:
+		raws, err := s.repliesTo(q, asked.List)
 		q.end(script.Answer{Raw: raws}, err)
-	default:
-		s.takeScript(q, phase)
+	case lockcmd.Script:
+		if phase != pausing {
+			s.takeScript(q, phase)
+		}
 	}
 	if q.settled && q.confirms() {
 		s.pipe.Pin(passthrough.Unpinned)
@@ -265,9 +266,9 @@ func (s *lockSession) takeScript(q *question, phase phaseOfQuestion) {
 	case first.Refused() && bytes.HasPrefix(v.Text, []byte("ERR")): // the batch was ended half way
 		q.end(script.Answer{}, &upstream.Error{Addr: s.server.cfg.Upstream.Addr, Sent: true,
 			Err: errors.New(string(v.Text))})
-	case q.Call.Confirms(script.Answer{Value: v}):
+	case q.Call().Confirms(script.Answer{Value: v}):
 		q.got.Value, q.phase, q.confirmAt = v, confirming, time.Now()
-		q.confirm = q.Call.ConfirmRequest(s.server.cfg.Locks.Cluster)
+		q.confirm = q.Call().ConfirmRequest(s.server.cfg.Locks.Cluster)
 	default:
 		q.end(script.Answer{Value: v}, nil)
 	}
@@ -286,7 +287,7 @@ func (s *lockSession) takeConfirmation(q *question, v resp.Value, err error) {
 		return
 	}
 	q.got.Confirmed = v
-	q.confirm = q.Call.ConfirmAgain(s.server.cfg.Locks.Cluster, q.got, time.Since(q.confirmAt))
+	q.confirm = q.Call().ConfirmAgain(s.server.cfg.Locks.Cluster, q.got, time.Since(q.confirmAt))
 	if q.confirm == nil {
 		q.end(q.got, nil)
 		return
@@ -297,13 +298,13 @@ func (s *lockSession) takeConfirmation(q *question, v resp.Value, err error) {
 // missing has a script loaded that the upstream does not have: by this session, or by another that
 // has found that first. Then the question is asked again.
 func (s *lockSession) missing(q *question) {
-	cluster := s.server.cfg.Locks.Cluster
-	load, mine := s.server.scripts.begin(cluster, q.Keys[0], q.askedAt, s.pipe.Waiter)
+	call, cluster := q.Call(), s.server.cfg.Locks.Cluster
+	load, mine := s.server.scripts.begin(cluster, call.Keys[0], q.askedAt, s.pipe.Waiter)
 	switch {
 	case mine:
 		s.loading, q.load, q.source = load, load, true
 	case load == s.loading && !cluster: // it goes behind that
-		q.source = !slices.Contains(load.scripts, q.Call.Script)
+		q.source = !slices.Contains(load.scripts, call.Script)
 	case q.loads == maxLoads:
 		q.source = true
 	default:
@@ -312,15 +313,15 @@ func (s *lockSession) missing(q *question) {
 	}
 }
 
-// repliesTo are the replies to Step.Do, which have arrived.
-func (s *lockSession) repliesTo(q *question) ([][]byte, error) {
+// repliesTo are the replies to commands, which have arrived.
+func (s *lockSession) repliesTo(q *question, list [][][]byte) ([][]byte, error) {
 	replies := make([][]byte, len(q.answers))
 	for i, answer := range q.answers {
 		raw, err := answer.Raw()
 		if err != nil {
 			return nil, err
 		}
-		if bytes.HasPrefix(raw, []byte("+QUEUED")) && lookup(q.Do[i][0]).Class == commands.Other {
+		if bytes.HasPrefix(raw, []byte("+QUEUED")) && lookup(list[i][0]).Class == commands.Other {
 			s.pipe.Pin(passthrough.ForGood)
 		}
 		replies[i] = raw

@@ -22,7 +22,7 @@ type Call struct {
 type Answer struct {
 	resp.Value            // the script's; an error reply is one
 	Confirmed  resp.Value // the confirmation's, if one was asked for and the script has not failed
-	Raw        [][]byte   // the replies to Step.Do, as they came
+	Raw        [][]byte   // the replies to Commands, as they came
 }
 
 // FastArgs is what a fast path needs: ARGV[3] to ARGV[5] of fast_lock.lua, fast_share.lua,
@@ -119,7 +119,7 @@ func (a *Answer) Failure(err error) error {
 	return nil
 }
 
-// ParseReply parses a reply to Step.Do. An error reply is an error.
+// ParseReply parses a reply to one of the Commands. An error reply is an error.
 func ParseReply(raw []byte) (resp.Value, error) {
 	v, err := resp.ParseValue(raw)
 	if err == nil && v.IsError() {

@@ -10,7 +10,8 @@ func (c *client) idLocked() int64 {
 	if c.home == nil {
 		return unknowable
 	}
-	if numbered, ok := c.home.Conn.(interface{ Number() int64 }); ok { // a cluster's, once it is shown
+	// That of a connection to a cluster is known once it has been shown.
+	if numbered, ok := c.home.Conn.(interface{ Number() int64 }); ok {
 		return cmp.Or(numbered.Number(), unknowable)
 	}
 	if c.home.id == 0 {

@@ -33,7 +33,7 @@ const EmbeddedUpstream = "embedded"
 type UpstreamStats struct {
 	Upstream        string // its address, or EmbeddedUpstream
 	UpstreamUp      bool   // the last connect has succeeded, or there was none yet
-	ClusterMasters  int    // nodes of it that serve slots, as far as is known; 0 if it is no cluster
+	ClusterMasters  int    // that serve slots, as far as is known; 0 if it is no cluster
 	ClusterWhole    bool   // each slot of it is served
 	Connects        uint64 // to the upstream, for clients
 	ConnectFailures uint64

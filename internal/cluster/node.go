@@ -202,7 +202,8 @@ func (n *node) send(rest net.Buffers) {
 			return
 		}
 		if last {
-			if half, ok := n.Conn.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
+			half, ok := n.Conn.(interface{ CloseWrite() error })
+			if !ok || half.CloseWrite() != nil {
 				n.Close()
 			}
 			return

@@ -38,9 +38,9 @@ func (q Queue) BeforeTry(now time.Time) (compete, waited bool, allSince int64) {
 	return e.foreign.compete(now), e.line != nil, allSince
 }
 
-// BeginPoll notes that w, which is first in its lines, polls now. again says that only time has passed since its
-// last poll. others are the waiters behind it that are offered a shared lock with it, behind is the
-// first that is not.
+// BeginPoll notes that w, which is first in its lines, polls now. again says that only time has
+// passed since its last poll. others are the waiters behind it that are offered a shared lock with
+// it, behind is the first that is not.
 func (w *Waiter) BeginPoll(now time.Time) (again bool, others []*Waiter, behind *Waiter) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
@@ -104,9 +104,9 @@ func (w *Waiter) EndShared(others []*Waiter, a script.Attempt, missing, unknown 
 	return ends
 }
 
-// Settle gives w the lock, or all of a LOCKALL's, that a poll or a check has taken for it, unless it must not keep it
-// because of err, or has ended otherwise meanwhile. kept is false if the caller must take it back.
-// refused is the error for w's client, nil if w was not refused.
+// Settle gives w the lock, or all of a LOCKALL's, that a poll or a check has taken for it, unless
+// it must not keep it because of err, or has ended otherwise meanwhile. kept is false if the caller
+// must take it back. refused is the error for w's client, nil if w was not refused.
 func (w *Waiter) Settle(a script.Attempt, err error) (kept bool, refused error) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()

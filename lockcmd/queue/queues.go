@@ -142,8 +142,8 @@ const (
 	maxLeftName = 1024
 )
 
-// entryLocked returns the entry of a lock, a new one if there is none. usedLocked must follow. mu is
-// held.
+// entryLocked returns the entry of a lock, a new one if there is none. usedLocked must follow. mu
+// is held.
 func (qs *Queues) entryLocked(id names.Lock) *entry {
 	e := qs.of[id]
 	if e == nil {

@@ -110,7 +110,8 @@ func redisServers(root int) map[int]bool {
 			continue
 		}
 		parents[pid], _ = strconv.Atoi(fields[1])
-		found[pid] = name == "redis-server" || strings.HasPrefix(name, "ld-linux") && isFetched(file)
+		found[pid] = name == "redis-server" ||
+			strings.HasPrefix(name, "ld-linux") && isFetched(file)
 	}
 	for pid, is := range found {
 		ancestor := pid

@@ -107,13 +107,14 @@ func TestPlacesThatNobodyTakes(t *testing.T) {
 	})
 }
 
-// A question of an owner's place comes to Redis when a release has given the place the lock, and its
-// client has taken that over: the lock stays that client's, with its lease.
+// A question of an owner's place comes to Redis when a release has given the place the lock, and
+// its client has taken that over: the lock stays that client's, with its lease.
 func TestAQuestionOfAPlaceAfterTheTakeover(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {
 		server := virtualtest.StartStore(t)
 		link := proxytest.LinkTo(t, server)
-		p := proxytest.Start(t, "redis://"+link.Addr(), func(c *proxy.Config) { c.Dedicated = true })
+		dedicated := func(c *proxy.Config) { c.Dedicated = true }
+		p := proxytest.Start(t, "redis://"+link.Addr(), dedicated)
 		for _, shared := range []string{"", "SHARED "} {
 			ask := "LOCK job 5 " + shared + "PLACE 30 OWNER me"
 			held := proxytest.Dial(t, p.Addr).Lock("job 600")
@@ -132,7 +133,8 @@ func TestAQuestionOfAPlaceAfterTheTakeover(t *testing.T) {
 			if want := "remaining_ms\r\n:5000\r\n"; !strings.Contains(info, want) {
 				t.Errorf("%s: %q is not in %q", ask, want, info)
 			}
-			if again := proxytest.Token(t, owner.Do("LOCK job 5 "+shared+"OWNER me")); again != token {
+			again := proxytest.Token(t, owner.Do("LOCK job 5 "+shared+"OWNER me"))
+			if again != token {
 				t.Errorf("%s: its owner has the token %d, and was given %d", ask, again, token)
 			}
 			owner.Expect("UNLOCK job", ":1\r\n")

@@ -93,7 +93,7 @@ func (ps *places) takePlace(id placeID, r script.Request, keep time.Duration) er
 		return syntax.UsageError(fmt.Sprintf("ERR this proxy keeps %d places already: "+
 			"ask without PLACE, or through another proxy", maxPlaces))
 	}
-	r.Connection += "p" + r.Number
+	r.Connection += "p" + r.Number // take.lua knows a place by that
 	r.Session, r.Longest = false, 0
 	w, at := ps.queues.Join(r, id.as, keep, time.Now())
 	w.Keep(time.Now().Add(keep))
@@ -134,7 +134,8 @@ func (p *place) advance() {
 	if p.step != nil {
 		p.reply, p.step = p.step.Finish(script.Answer{}, gone)
 	}
-	for p.step != nil && p.step.Asks != Asks(Turn{}) { // its login is refused, it has no connection
+	// A login that is refused has the place ask by its client's connection, and it has none.
+	for p.step != nil && p.step.Asks != Asks(Turn{}) {
 		p.reply, p.step = p.step.Finish(script.Answer{}, failure.ErrUnanswered)
 	}
 	has := p.reply.Type == ':'

@@ -24,8 +24,8 @@
 // first, and Told that the upstream knows that.
 //
 // An entry has all that is known here of one lock. One mutex guards all entries, and nothing but
-// computing is done while it is held. Callers say what time it is. What is left to chance is how
-// long the pauses between polls are, so that clients do not poll all at once.
+// computing is done while it is held. Callers say what time it is. Chance decides how long the
+// pauses between polls are, so that clients do not poll all at once.
 //
 // The files know those before them: pause, claims, waiter, queue (one queue), foreign, entry,
 // queues, keep, watch, delayed, release, all, hints, refuse, outage, poll, show. Only a Wait points

@@ -22,9 +22,11 @@ const (
 	maxBatch = 512
 	// maxInFlight bounds the unanswered batches of one client, and so its connections. While one is
 	// unanswered, another is sent only if it is full or longInFlight has passed: waiting for a
-	// connection is mostly faster than opening another. One that may take a lock does not wait.
-	maxInFlight  = 3
-	longInFlight = 500 * time.Millisecond
+	// connection is mostly faster than opening another. One that may take a lock waits only for
+	// shortInFlight, however many are unanswered: their connections can be stuck.
+	maxInFlight   = 3
+	longInFlight  = 500 * time.Millisecond
+	shortInFlight = 5 * time.Millisecond
 	// maxQueued bounds the scripts of one client that are not sent yet.
 	maxQueued = 8192
 )
@@ -76,6 +78,7 @@ type batcher struct {
 	queue    []*queuedCall // guarded by mu
 	inFlight int           // guarded by mu
 	sent     time.Time     // guarded by mu; when the last batch was
+	late     bool          // guarded by mu; sendLate is under way
 }
 
 // patienceFor is how long the answer to a script is waited for. Nobody asks again for a lock before
@@ -99,12 +102,27 @@ func (b *batcher) submit(c *queuedCall) {
 		return
 	}
 	b.queue = append(b.queue, c)
-	due := len(b.queue) >= maxBatch || time.Since(b.sent) > longInFlight
-	if b.inFlight == 0 || b.inFlight < maxInFlight && due || c.GivesLocks() {
+	since, gives := time.Since(b.sent), c.GivesLocks()
+	due := len(b.queue) >= maxBatch || since > longInFlight
+	switch {
+	case b.inFlight == 0, b.inFlight < maxInFlight && due, gives && since > shortInFlight:
 		b.sent = time.Now()
 		b.inFlight++
 		b.sending.Go(b.sendBatches) // ends with the queue, or its client
+	case gives && !b.late:
+		b.late = true
+		b.sending.Go(b.sendLate) // as above
 	}
+}
+
+// sendLate sends what is queued shortInFlight from now, if anything is then.
+func (b *batcher) sendLate() {
+	time.Sleep(shortInFlight)
+	b.mu.Lock()
+	b.late = false
+	b.inFlight++
+	b.mu.Unlock()
+	b.sendBatches()
 }
 
 // sendBatches sends batches until the queue is empty.

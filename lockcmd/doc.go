@@ -4,8 +4,7 @@
 // SETNX recipes have always written it: so these foreign clients and LOCK exclude each other.
 // A second key, the lock record, holds the token, the owner and the times. Each step is one Lua
 // script, atomic, by the upstream's clock alone: see package script, and read.lua there for the two
-// keys.
-// Package model explores the scripts and the proxies in every order.
+// keys. Package internal/test/model tries the scripts and the proxies in every order.
 //
 // # A command
 //
@@ -49,8 +48,8 @@
 // The files are in this order, and know those before them: config, durability, reply, step;
 // observe, history, traffic, delay; unlock_call, observe_release, unlock, abandoned, offers; stats,
 // info, digit_names, grace, lock, unlockall; slow, wait, own, claim, poll, changed, place, relock,
-// lockall, once, fence; survey, seen_commands, scan; locks. Unlock and offers know each other, and
-// so do the three of a turn: wait, own and claim.
+// lockall, once, fence; survey, seen_commands, scan; locks. Observe also knows the Counters of
+// stats. Unlock and offers know each other, and so do the three of a turn: wait, own and claim.
 //
 // # Shared locks, several locks
 //

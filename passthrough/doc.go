@@ -6,7 +6,7 @@
 // client's own upstream connection, its home, which is opened when it is first needed. A Pipe is one
 // client's way to both:
 //
-//	Route, then Relay, Do or Ask, then Flush
+//	Send, or Route and then Relay, Do or Ask; then Flush
 //
 //	session goroutine:  -> home, or lane: one write for many
 //	event loop:         -> home at once, lanes at the end of the iteration, or before a home is
@@ -14,7 +14,7 @@
 //
 // They are the same functions: one argument says whether they may wait, the iteration of the loop.
 //
-//	connReader  ->  home or lane  ->  demux: replies  ->  pendingQueue: what they answer
+//	connReader  ->  home, lane or judge  ->  demux: replies  ->  pendingQueue: what they answer
 //	            ->  clientWriter  ->  client
 //
 // The door decides whether a new client needs a home at once, so that Redis itself judges it. It
@@ -35,12 +35,12 @@
 // client's at a time (judges). The lanes serve the client then. It gets its home when it needs one,
 // or stays (Pipe.OpenOwn): from then on Redis knows that it is there. Every other login takes a home.
 //
-// Route chooses home or lane, by the request (Way) and by State. A lane serves a client that Redis
-// has admitted, whose home is in the state of a new connection, and to which its home owes nothing.
-// Likewise the home serves only once the lane owes the client nothing. The lane leads to the same
-// server as the home (where.go). A single client with its login that has a home gets no lane, and its
-// requests do not wait until a lane is open: the home serves meanwhile. A client without a home waits
-// for the lane.
+// Route and Send choose home or lane, by the request (Way) and by State. A lane serves a client
+// that Redis has admitted, whose home is in the state of a new connection, and to which its home
+// owes nothing. Likewise the home serves only once the lane owes the client nothing. The lane leads
+// to the same server as the home (where.go). A single client with its login that has a home gets no
+// lane, and its requests do not wait until a lane is open: the home serves meanwhile. A client
+// without a home waits for the lane.
 //
 // Scripts of one or several clients that are ready at about the same time (Ask) go together, as one
 // script that runs them all: see Call. The demux gives each its part of the reply.
@@ -73,6 +73,7 @@
 //     for a home's, Pool.Close for a lane's.
 //   - clientWriter.drain, while a client leaves replies unread: the client's end. Pipe.Wait.
 //   - clientWriter.spill, while these are moved to a file: the end of that. Pipe.Wait.
+//   - clientWriter.failLocked, while such a file is closed. Pipe.Wait.
 //   - lane.writeRest, while Redis does not take what a lane sends: the lane's end.
 //   - Pool.open, while a lane is opened: DialTimeout. Pool.Close.
 //   - Pool.look, while a new connection shows where it leads: DialTimeout. Pool.Close.

@@ -3,7 +3,7 @@
 //
 // The way from a request to its reply:
 //
-//	listener, redcon   accept                                    accept.go
+//	listener, redcon   accept                                    listener.go, accept.go
 //	client             PROXY header, TLS                         handshake.go
 //	input              bytes that have been read, framed         input.go
 //	dispatcher         whole requests, one after the other       handle.go
@@ -25,8 +25,8 @@
 // needs no waiting, in the order in which clients' requests arrive. It also runs lock commands, and
 // reads on for more of them while their scripts run (park.go). For anything else, such as a dial, a
 // goroutine resumes the session. A session whose command waits for other clients is parked as well
-// (turn.go). Where there are no event loops, or
-// behind a PROXY header, the goroutine stays.
+// (turn.go). The goroutine stays where there are no event loops, with a client of a Unix socket,
+// and behind a PROXY header.
 //
 // A session's goroutine that waits for the upstream watches its client meanwhile (clientWatch): if
 // that closes, the waiting ends. When the session ends, tokens that the client has not read are
@@ -43,6 +43,7 @@
 //	a client watch               the wait of its session
 //	event loops                  Close
 //	Upstream.Follow              Close
+//	stuck and silent sessions    Close: Server.lookAfter
 //
 // Replies are written by the goroutine or loop that reads them: see package passthrough.
 package proxy

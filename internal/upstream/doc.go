@@ -5,6 +5,8 @@
 //	        Sentinels, or a whole cluster
 //	Dial    a connection: TCP or Unix socket, then TLS, then what it is set up as (Setup: login,
 //	        database, protocol, labels), and ROLE where Sentinels tell the address
+//	SetUp   sets up a connection as new for a client, Reset makes one as new again, and Fresh and
+//	        Prepare say whether and where it serves
 //	Follow  keeps up with who the master is, or which node serves which slots
 //	Client  a go-redis client for requests of the proxy's own, by the same connections
 //

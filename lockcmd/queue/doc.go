@@ -28,6 +28,6 @@
 // pauses between polls are, so that clients do not poll all at once.
 //
 // The files know those before them: pause, claims, waiter, queue (one queue), foreign, entry,
-// queues, keep, watch, delayed, release, all, hints, refuse, outage, poll, show. Only a Wait points
-// back, to its Queues.
+// queues, keep, watch, delayed, release, all, hints, refuse, outage, poll, show. Only waiter points
+// back: a Wait to its Queues, a Waiter to its line.
 package queue

@@ -9,7 +9,7 @@ import (
 )
 
 // Script is one atomic step on a lock, run by the upstream. The model explores the scripts in every
-// order, and must follow them: see model/README.md.
+// order, and must follow them: see internal/test/model.
 type Script struct {
 	Name   string
 	Source string

@@ -15,14 +15,14 @@ long-stress: deps format compile ## 20 min: make test under processor and disk p
 # Clients whose connections, upstream ones too, are closed all the time, and clients that leave their
 # connections to others in all ways, each knowing its replies; then foreign pushes to all connections.
 long-torture: REQUESTS = 200000
-long-torture: deps ## 20 min: each client gets its own replies, for REQUESTS requests, whatever is closed
+long-torture: deps ## 10 min: each client gets its own replies, for REQUESTS requests, whatever is closed
 	LOCKPROXY_TEST_TORTURE=$(REQUESTS) $(GO) test -tags faults -race -count=1 -timeout 0 -run 'Torture|NoSilence' -v \
 		./test/sharing ./test/relay
 
 # In front of a cluster and of one Redis, with and without shared connections, while connections are
 # closed and slots move.
 long-rights: STEPS = 100000
-long-rights: deps ## 30 min: each client can do exactly what its login allows, for STEPS requests, by SEED
+long-rights: deps ## 5 min: each client can do exactly what its login allows, for STEPS requests, by SEED
 	for mode in shared dedicated; do LOCKPROXY_TEST_UPSTREAM_MODE=$$mode LOCKPROXY_TEST_RIGHTS=$(STEPS) LOCKPROXY_TEST_SEED=$(SEED) \
 		$(GO) test -race -count=1 -timeout 0 -run '^TestRights$$' -v ./test/cluster || exit 1; done
 

@@ -11,9 +11,8 @@ type client struct {
 	pool        *Pool
 	encodeError func(error) []byte // makes the reply to a lost request
 	out         *clientWriter
-	onWait      func() (end func()) // see Pipe.OnWait
-	over        atomic.Bool         // route is gone
-	doubt       atomic.Uint64       // a doubt: see mustLogIn
+	over        atomic.Bool   // route is gone
+	doubt       atomic.Uint64 // a doubt: see mustLogIn
 
 	mu        sync.Mutex
 	room      *sync.Cond

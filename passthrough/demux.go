@@ -279,6 +279,14 @@ func (d *demux) skip(data []byte, limit int) (at, replies int, err error) {
 	return at, replies, nil
 }
 
+// arrived ends the wait for an Answer. tellWaiters tells who waits.
+func (d *demux) arrived(a *Answer) {
+	if n := len(d.waiters); a.waiter != nil && (n == 0 || d.waiters[n-1] != a.waiter) {
+		d.waiters = append(d.waiters, a.waiter)
+	}
+	close(a.Done)
+}
+
 // finish acts on an entry that has been answered.
 func (d *demux) finish(q *pendingQueue, e pendingReply) {
 	switch e.kind {
@@ -292,13 +300,9 @@ func (d *demux) finish(q *pendingQueue, e pendingReply) {
 			e.answer.err = errTooLarge
 		}
 		e.answer.refused = d.refusing > 0
-		w, n := e.answer.waiter, len(d.waiters)
-		if w != nil && (n == 0 || d.waiters[n-1] != w) {
-			d.waiters = append(d.waiters, w)
-		}
-		close(e.answer.Done)
+		d.arrived(e.answer)
 	case barrier:
-		close(e.answer.Done)
+		d.arrived(e.answer)
 	case overridden, local:
 		if !q.Muted() {
 			d.out = append(d.out, e.local)

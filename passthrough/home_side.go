@@ -32,7 +32,6 @@ type homeSide struct {
 // nevertheless.
 func (s *homeSide) openHome(ctx context.Context, r *Request) error {
 	loopguard.MayWait()
-	defer s.c.onWait()()
 	begun := time.Now()
 	s.opens.Lock()
 	defer s.opens.Unlock()

@@ -102,7 +102,6 @@ func (s *laneSide) useLane(
 // awaitLane waits while a lane is being opened. The error is useLane's.
 func (s *laneSide) awaitLane(ctx context.Context, opening *opening, homeless bool) error {
 	loopguard.MayWait()
-	defer s.c.onWait()()
 	var patience <-chan time.Time
 	if s.c.pool.spread && !s.c.pool.Upstream.LearnsByLogin() {
 		patience = time.After(s.c.pool.patience()) // by a home the client can use nodes that answer

@@ -40,7 +40,7 @@ type Pipe struct {
 	lingering   *time.Timer
 	login       [][]string // what logInAgain sent last
 	numbers     bool       // the client has asked for what shows numbers: EXEC may, too
-	// Waiter is told of the answers to what an event loop asks. Set it before the first request.
+	// Waiter is told of all Answers. Set it before the first request.
 	Waiter Waiter
 }
 
@@ -50,17 +50,12 @@ type Pipe struct {
 func NewPipe(lanes *Pool, client net.Conn, direct *socket.Socket, encode func(error) []byte) *Pipe {
 	p := &Pipe{}
 	p.c.pool, p.c.encodeError = lanes, encode
-	p.c.onWait = func() func() { return func() {} }
 	p.c.out = newClientWriter(client, direct, &lanes.unread)
 	p.lanes.c, p.homes.c = &p.c, &p.c
 	p.c.room = sync.NewCond(&p.c.mu)
 	p.c.pending.State = newState(lanes.Upstream.Initial)
 	return p
 }
-
-// OnWait sets a function that is called when Route begins to wait for a connection. It returns a
-// function that is called when the wait has ended. Call OnWait before the first request.
-func (p *Pipe) OnWait(begins func() (end func())) { p.c.onWait = begins }
 
 // Enter begins for a new client. If Redis lets in new clients, or those that log in, this one needs
 // no home yet. Otherwise it gets one at once, where Redis itself answers it.

@@ -121,7 +121,7 @@ func (p *Pipe) Do(it *eventloop.Iteration, raws ...[]byte) []*Answer {
 	}
 	answers := make([]*Answer, len(raws))
 	for i, raw := range raws {
-		answers[i] = p.newAnswer(nil, it)
+		answers[i] = p.newAnswer(nil)
 		e := pendingReply{kind: internal, answer: answers[i]}
 		if !p.enqueueLocked(e, raw, it) && (i == 0 || it != nil) {
 			return nil
@@ -130,12 +130,8 @@ func (p *Pipe) Do(it *eventloop.Iteration, raws ...[]byte) []*Answer {
 	return answers
 }
 
-func (p *Pipe) newAnswer(c *Call, it *eventloop.Iteration) *Answer {
-	a := &Answer{Done: make(chan struct{}), call: c}
-	if it != nil {
-		a.waiter = p.Waiter
-	}
-	return a
+func (p *Pipe) newAnswer(c *Call) *Answer {
+	return &Answer{Done: make(chan struct{}), call: c, waiter: p.Waiter}
 }
 
 // Ask gathers a call. Awaiting or Flush sends it. In an event loop it returns nil if it would have to
@@ -143,7 +139,7 @@ func (p *Pipe) newAnswer(c *Call, it *eventloop.Iteration) *Answer {
 func (p *Pipe) Ask(c *Call, it *eventloop.Iteration) *Answer {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	a := p.newAnswer(c, it)
+	a := p.newAnswer(c)
 	if !p.enqueueLocked(pendingReply{kind: internal, answer: a}, nil, it) {
 		return nil
 	}
@@ -188,7 +184,7 @@ func (p *Pipe) LearnID(inTurn bool) (known <-chan struct{}, busy bool) {
 // Barrier returns an Answer that is done when everything before it has been answered. The route is
 // the same until then.
 func (p *Pipe) Barrier() *Answer {
-	a := &Answer{Done: make(chan struct{})}
+	a := p.newAnswer(nil)
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	if p.c.pending.empty() {

@@ -52,6 +52,7 @@ func newSession(s *Server, raw net.Conn) *session {
 	*in = input{client: c, framer: resp.NewFramer(s.cfg.Limits), quota: &s.buffers}
 	in.framer.Unauthenticated(true) // it may have to log in
 	*x = exchange{common: all, in: in}
+	x.waker.changed.L = &x.waker.mu
 	x.ctx, sess.cancel = context.WithCancel(s.ctx)
 	sess.locks = locker{common: all, x: x, steps: lockSession{common: all, x: x}}
 	sess.requests = dispatcher{common: all, in: in, x: x, locks: &sess.locks,

@@ -48,8 +48,7 @@ func (d *delayer) delaySet(cmd *command, req resp.Request) (done bool) {
 	if last := d.last; last.key == key && since.Sub(last.ended) < delayMemory {
 		since = last.since
 	}
-	d.locks.mayWait()
-	s.line = x.server.locks.DelaySet(state.DB, key, since, d.locks.Wake)
+	s.line = x.server.locks.DelaySet(state.DB, key, since, x.Wake)
 	s.sleep = &lockcmd.Step{Asks: lockcmd.Turn{}, Finish: s.goOn}
 	d.locks.start(batchedLock{question: question{Step: s.sleep, again: true}, cmd: cmd, alone: true,
 		end: func(reply lockcmd.Reply) {

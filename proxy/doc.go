@@ -24,13 +24,13 @@
 // parked: the goroutine ends, and an event loop reads the client. The loop relays in place whatever
 // needs no waiting, in the order in which clients' requests arrive. It also runs lock commands, and
 // reads on for more of them while their scripts run (park.go). For anything else, such as a dial, a
-// goroutine resumes the session. A session whose command waits for other clients is parked as well
-// (turn.go). The goroutine stays where there are no event loops, with a client of a Unix socket,
-// and behind a PROXY header.
+// goroutine resumes the session. A session whose command waits for other clients is parked as well.
+// The goroutine stays where there are no event loops, with a client of a Unix socket, and behind a
+// PROXY header.
 //
-// A session's goroutine that waits for the upstream watches its client meanwhile (clientWatch): if
-// that closes, the waiting ends. When the session ends, tokens that the client has not read are
-// given up (undelivered.go).
+// A session's goroutine that waits for the upstream, or for other clients, reads its client
+// meanwhile (wait.go): if that closes, the waiting ends. When the session ends, tokens that the
+// client has not read are given up (undelivered.go).
 //
 // The proxy adds no privilege: lock commands run as scripts in the client's turn, in the client's
 // database, on a connection that is logged in as the client. Work that cannot wait for that
@@ -40,7 +40,6 @@
 //
 //	accepting                    Serve; Shutdown or Close
 //	a session that isn't parked  its client, drain or kill; Shutdown and Close wait for it
-//	a client watch               the wait of its session
 //	event loops                  Close
 //	Upstream.Follow              Close
 //	stuck and silent sessions    Close: Server.lookAfter

@@ -27,6 +27,7 @@ func (s *session) drain(idle time.Time) {
 		s.client.SetReadDeadline(idle)
 		return
 	}
+	s.x.wake()
 	s.client.interruptRead()
 	s.client.reg.Wake()
 }

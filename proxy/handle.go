@@ -9,26 +9,25 @@ import (
 	"lockproxy/passthrough"
 )
 
-// handle handles every whole request in the buffer, and those that a watch puts there while it waits.
-// It returns false when the session has no further requests.
+// handle handles every whole request in the buffer, and those that come while it waits. It stops
+// behind lock commands that wait for something. It returns false when the session has no further
+// requests.
 func (d *dispatcher) handle() (more bool) {
 	more = true
-	for again := true; more && again; {
-		had := d.in.watched
-		next := d.handleWhole(nil)
-		if next == ends {
+	for again := true; again; {
+		had := d.in.news
+		if d.handleWhole(nil) == ends {
 			return false
 		}
-		d.locks.finishLocks(true)
-		if d.locks.begun.asleep() {
-			break
+		if len(d.locks.begun) > 0 {
+			d.pipe.AwaitRoom()
+			d.locks.advance(nil)
+			again = len(d.locks.begun) == 0 // for what stands behind them
+			continue
 		}
-		if len(d.locks.begun) == 0 {
-			d.relayBatch(nil) // can wait for a connection
-		}
-		// More may have come, or a wait in front of more may have ended only now: then makeRoom must not
-		// see that before the framer.
-		if again = next == waits || had != d.in.watched; !again {
+		d.relayBatch(nil) // can wait for a connection
+		// If more has come, makeRoom must not see that before the framer.
+		if again = d.in.news != had; !again {
 			more = d.makeRoom() // can wait, too
 		}
 	}
@@ -52,19 +51,14 @@ func (d *dispatcher) handleInLoop(it *eventloop.Iteration) bool {
 
 // handleWhole dispatches the whole requests in the buffer, but leaves the last batch open, of lock
 // commands or of requests. It stops at the request with which the Pipe was lost: the client gets no
-// answer after that one's. In an event loop it also stops where lock commands must be answered
-// first, and where a batch is full: a goroutine gives way to others.
+// answer after that one's. It also stops where lock commands must be answered first. In an event
+// loop it stops where a batch is full: a goroutine gives way to others.
 func (d *dispatcher) handleWhole(it *eventloop.Iteration) verdict {
 	// A batch that is open has not been relayed yet.
-	for d.in.start < d.in.end && (it == nil || !d.locks.begun.alone()) &&
+	for d.in.start < d.in.end && !d.locks.begun.alone() &&
 		(it != nil || d.batch.requests > 0 || !d.pipe.Lost()) {
 		if it != nil && d.batch.requests == maxBatch {
 			break
-		}
-		if it == nil && d.locks.begun.alone() {
-			if d.locks.finishLocks(false); d.locks.begun.asleep() {
-				return waits
-			}
 		}
 		req, whole, err := d.in.framer.Next(d.in.buf[d.in.start:d.in.end])
 		switch {
@@ -72,8 +66,9 @@ func (d *dispatcher) handleWhole(it *eventloop.Iteration) verdict {
 			return waits
 		case it != nil && !whole:
 			return goesOn
+		case err != nil && len(d.locks.begun) > 0:
+			return goesOn
 		case err != nil:
-			d.locks.finishLocks(false)
 			d.relayBatch(nil)
 			if err = d.x.admit(err); err == nil {
 				continue
@@ -91,12 +86,7 @@ func (d *dispatcher) handleWhole(it *eventloop.Iteration) verdict {
 			continue
 		}
 		if len(d.locks.begun) > 0 {
-			if it != nil {
-				return goesOn // it has to wait for them
-			}
-			if d.locks.finishLocks(false); d.pipe.Lost() {
-				break
-			}
+			return goesOn // it has to wait for them
 		}
 		if whole && d.addToBatch(req, it) {
 			continue
@@ -239,10 +229,9 @@ func (d *dispatcher) relayBatch(it *eventloop.Iteration) (done bool) {
 	return true
 }
 
-// addLock begins a lock command together with those before it. If one of them concerns the same
-// lock, they are answered first. It reports false, and begins nothing, if the command must run by
-// itself: if the state of the connection is not known to allow it. In an event
-// loop, where it is not nil, it also reports false if others must be answered first.
+// addLock begins a lock command together with those before it. It reports false, and begins
+// nothing, if those must be answered first, as when one of them concerns the same lock. The same
+// goes for a command that must run by itself: the state of the connection may not allow it.
 func (d *dispatcher) addLock(req resp.Request, it *eventloop.Iteration) bool {
 	if len(req.Args) == 0 || d.streaming {
 		return false
@@ -253,10 +242,7 @@ func (d *dispatcher) addLock(req resp.Request, it *eventloop.Iteration) bool {
 		return false
 	}
 	if !d.locks.begun.takes(cmd.lock, req.Args) {
-		if it != nil {
-			return false
-		}
-		d.locks.finishLocks(false)
+		return false
 	}
 	if len(d.locks.begun) == 0 {
 		if !d.relayBatch(it) {

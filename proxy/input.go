@@ -29,7 +29,7 @@ type input struct {
 	buf         []byte // buf[start:end] is the unread part
 	start, end  int
 	reserved    int64     // of quota
-	watched     int       // bytes that client watches have read
+	news        int       // counts what has come: bytes, or the end
 	socketEmpty bool      // the last read has left nothing in the socket
 	hungUp      bool      // the client has closed, though not all that it has sent could be read
 	unhandled   bool      // an event loop has read something that it leaves to the goroutine
@@ -51,10 +51,20 @@ func (in *input) read() {
 func (in *input) filled(n int, err error) {
 	in.socketEmpty = in.end+n < len(in.buf)
 	in.end += n
-	if in.readErr = err; err != nil {
-		in.readEnded = time.Now()
+	in.news++
+	if err != nil && in.readErr == nil { // peek can have set it
+		in.readErr = err
+		in.ended()
 	}
 	in.received(n)
+}
+
+// ended notes when the client has closed. The session's goroutine can find that late, since it
+// waits for a connection to the upstream: a loop is told at once.
+func (in *input) ended() {
+	if in.readEnded.IsZero() {
+		in.readEnded = time.Now().Add(-in.client.reg.ClosedFor())
+	}
 }
 
 // received counts n bytes that were read, if there are any. The client has read what it was sent
@@ -64,22 +74,6 @@ func (in *input) received(n int) {
 		in.client.received(n)
 		in.client.holder.MarkDelivered(in.client.in.Load())
 	}
-}
-
-// add puts what a watch has read behind what is in the buffer. Requests that refer to the buffer
-// stay valid.
-func (in *input) add(read []byte) {
-	if in.start > 0 {
-		unread := in.buf[in.start:in.end]
-		room := make([]byte, 0, max(minSessionBuf, len(unread)+len(read)))
-		in.buf = append(room, unread...)
-		in.start, in.end = 0, len(unread)
-	}
-	in.buf = append(in.buf[:in.end], read...)
-	in.end = len(in.buf)
-	in.buf = in.buf[:cap(in.buf)]
-	in.reserve(len(in.buf)) // it is used in any case
-	in.watched += len(read)
 }
 
 // hasUnread reports whether the client has sent something that has not been handled.
@@ -101,7 +95,8 @@ func (in *input) hasUnread() bool {
 func (in *input) peek() (n int, err error) {
 	n, err = in.client.peek()
 	if errors.Is(err, syscall.ECONNRESET) && in.readErr == nil {
-		in.readErr, in.readEnded = err, time.Now()
+		in.readErr = err
+		in.ended()
 	}
 	return n, err
 }
@@ -164,10 +159,20 @@ func (in *input) grow(limit int) bool {
 	return true
 }
 
-// hasRoom reports whether more can be read behind requests that wait.
+// hasRoom reports whether more can be read behind what waits. Requests that refer to the buffer
+// stay valid.
 func (in *input) hasRoom() bool {
-	in.compact()
-	return in.end < len(in.buf) || len(in.buf) < maxSessionBuf && in.grow(maxSessionBuf)
+	if in.end < len(in.buf) {
+		return true
+	}
+	unread := in.buf[in.start:in.end]
+	size := min(growth*max(len(unread), minSessionBuf/growth), maxSessionBuf)
+	if size <= len(unread) || !in.reserve(size) {
+		return false
+	}
+	in.buf = append(make([]byte, 0, size), unread...)[:size]
+	in.start, in.end = 0, len(unread)
+	return true
 }
 
 func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

@@ -19,13 +19,11 @@ type locker struct {
 	*common
 	x     *exchange
 	steps lockSession
-	waker waker
 	begun lockBatch   // commands that are asked together
 	done  lockReplies // to those that have been finished
 }
 
-// runLock runs a lock command in its turn and gives the client its answer. Nothing that follows is
-// sent before.
+// runLock begins a lock command in its turn. Nothing that follows is sent before it has its reply.
 func (l *locker) runLock(cmd *command, req resp.Request) {
 	spec := cmd.lock
 	l.pipe.AwaitRoom()
@@ -61,7 +59,6 @@ func (l *locker) runLock(cmd *command, req resp.Request) {
 		return
 	}
 	l.startLock(cmd, req.Args, true, nil)
-	l.finishLocks(false)
 }
 
 // give gives the client the answer to a lock command that has run by itself.
@@ -108,7 +105,7 @@ var abortMulti = resp.AppendCommand(nil, "GET")
 // runsAs is what a lock command runs as on a connection in this state.
 func (l *locker) runsAs(state passthrough.State) lockcmd.Client {
 	l.client.holder.SetName(state.Name)
-	return lockcmd.Client{Holder: &l.client.holder, As: state.AnyProto(), Waker: l}
+	return lockcmd.Client{Holder: &l.client.holder, As: state.AnyProto(), Waker: l.x}
 }
 
 // login is the client's present login, according to the replies so far.

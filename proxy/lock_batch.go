@@ -88,7 +88,6 @@ func (l *locker) startLock(cmd *command, args [][]byte, alone bool, it *eventloo
 	}
 	if cmd.lock.Waits(args) {
 		one.alone, one.again = true, true
-		l.mayWait()
 		l.steps.waits = true
 		l.server.blocked.begin(l.common, it == nil)
 	}
@@ -99,45 +98,14 @@ func (l *locker) startLock(cmd *command, args [][]byte, alone bool, it *eventloo
 	l.start(one, it)
 }
 
-// mayWait is for a command that can wait for other clients.
-func (l *locker) mayWait() {
-	if l.waker.woken == nil {
-		l.waker.woken = make(chan struct{}, 1)
-	}
-}
-
 // start is startLock for any command that is made of steps.
 func (l *locker) start(one batchedLock, it *eventloop.Iteration) {
 	if one.Asks != nil {
 		l.steps.settle(&one.question, it)
 	}
 	l.begun = append(l.begun, one)
-	switch {
-	case one.answer != nil:
-	case it == nil:
-		l.finishLocks(false)
-	case len(l.begun) == 1:
+	if one.answer == nil && len(l.begun) == 1 {
 		l.advance(it) // it may ask for nothing
-	}
-}
-
-// finishLocks waits for the lock commands that have begun, and gives the client their answers. With
-// orInput it returns when it has read more from the client: that can be asked, too. It does not wait
-// for one that is asleep.
-func (l *locker) finishLocks(orInput bool) {
-	if len(l.begun) == 0 {
-		return
-	}
-	l.pipe.AwaitRoom()
-	if !l.begun.stuck() { // otherwise a failed route must be remembered
-		l.pipe.Flush(nil)
-	}
-	for l.advance(nil); len(l.begun) > 0 && !l.begun.asleep(); l.advance(nil) {
-		one := &l.begun[0]
-		if due := one.due(); !l.x.awaitUntil(one.answer, due, orInput) &&
-			(due.IsZero() || time.Now().Before(due)) {
-			return
-		}
 	}
 }
 
@@ -168,9 +136,9 @@ func (l *locker) advance(it *eventloop.Iteration) {
 		l.ended(one, reply, state)
 	}
 	if l.begun = slices.Delete(l.begun, 0, done); len(l.begun) > 0 {
-		l.wakeAt(l.begun[0].due())
+		l.x.wakeAt(l.begun[0].due())
 	} else {
-		l.waker.stop()
+		l.x.waker.stop()
 	}
 	if l.begun.asleep() {
 		l.begun[0].slept = true

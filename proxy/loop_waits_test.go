@@ -167,7 +167,7 @@ func TestNothingIsWokenAfterAWait(t *testing.T) {
 		ready(sess, false)
 	}
 	expect(t, far, ":")
-	if w := &sess.locks.waker; w.timer == nil || w.timer.Stop() || !w.at.IsZero() {
+	if w := &sess.x.waker; w.timer == nil || w.timer.Stop() || !w.at.IsZero() {
 		t.Errorf("it is woken at %v", w.at)
 	}
 }

@@ -58,6 +58,11 @@ func faultyServer(t *testing.T, url string) (s *Server, log *logBuffer, addr str
 	s = New(Config{Upstream: redis, Logger: hclog.New(&hclog.LoggerOptions{Output: log}),
 		MaxClients: 100, UpstreamConns: 4,
 		Locks: lockcmd.Config{MaxTimeout: time.Hour, FenceRetention: time.Hour}})
+	return s, log, serve(t, s)
+}
+
+// serve lets a server serve until the test ends, and returns its address.
+func serve(t *testing.T, s *Server) (addr string) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +73,7 @@ func faultyServer(t *testing.T, url string) (s *Server, log *logBuffer, addr str
 		s.Serve(ln)
 	}()
 	t.Cleanup(func() { s.Close(); <-served })
-	return s, log, ln.Addr().String()
+	return ln.Addr().String()
 }
 
 // talker is a client.

@@ -58,5 +58,8 @@ func (s *session) tryRead() bool {
 	return false
 }
 
-// Answered makes the loop call Ready for lock commands that it has begun.
-func (s *session) Answered(it *eventloop.Iteration) { s.client.reg.Notify(it) }
+// Answered makes the loop call Ready for lock commands that have begun, or wakes the goroutine.
+func (s *session) Answered(it *eventloop.Iteration) {
+	s.x.wake()
+	s.client.reg.Notify(it)
+}

@@ -125,7 +125,9 @@ func TestEndWithAnswer(t *testing.T) {
 	s := server(t, testredis.Start(t).URL())
 	first, far := unread(t, s)
 	arrives(first, far, "UNLOCK a\r\n")
-	first.requests.handle() // it waits for the answer, and now Redis knows the script
+	for first.requests.handle(); len(first.locks.begun) > 0; first.requests.handle() {
+		first.locks.await() // now Redis knows the script
+	}
 	expect(t, far, ":0\r\n")
 
 	sess, far := unread(t, s)
@@ -146,18 +148,16 @@ func TestEndWithAnswer(t *testing.T) {
 	expect(t, far, ":0\r\n$1\r\nx\r\n")
 }
 
-// The kernel tells a reset once: what finds it first remembers it, also for the watch that sees an
-// ordinary end then.
+// The kernel tells a reset once. The session remembers the reset when a later read finds an
+// ordinary end.
 func TestResetIsToldOnce(t *testing.T) {
 	sess, far := unread(t, server(t, testredis.Start(t).URL()))
-	w := sess.in.startWatch(time.Hour)
-	w.start.Stop()
 	far.SetLinger(0)
 	far.Close()
 	testwait.Until(t, "the reset has come", sess.x.in.gone)
-	w.watch()
-	w.end()
-	if !errors.Is(sess.in.readErr, syscall.ECONNRESET) || sess.in.readEnded.After(w.at) {
+	told := time.Now()
+	sess.in.read()
+	if !errors.Is(sess.in.readErr, syscall.ECONNRESET) || sess.in.readEnded.After(told) {
 		t.Errorf("the end is %v at %v; want the reset", sess.in.readErr, sess.in.readEnded)
 	}
 }

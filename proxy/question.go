@@ -182,7 +182,7 @@ func (s *lockSession) ask(q *question, it *eventloop.Iteration) bool {
 		way = passthrough.Home
 	case call == nil:
 		way = passthrough.Shared // the client reads, not the proxy
-	case it == nil && s.pipe.AwaitsApart() && !s.x.awaitUntil(s.pipe.Barrier(), q.Until, false):
+	case it == nil && s.pipe.AwaitsApart() && !s.x.awaitUntil(s.pipe.Barrier(), q.Until):
 		q.end(script.Answer{}, failure.LateError{})
 		return true
 	}

@@ -56,7 +56,6 @@ func (s *session) begin() (parked bool) {
 	// ask later.
 	s.client.reg.Register()
 	s.pipe.Enter(s.x.ctx)
-	s.pipe.OnWait(s.x.watchWaiting)
 	return s.park()
 }
 
@@ -90,23 +89,26 @@ func (s *session) run() (parked bool) {
 		}
 		s.in.unhandled = false
 		for more := true; more; {
-			asked := s.in.end > s.in.start || s.requests.batch.requests > 0
+			asked := s.in.end > s.in.start || s.requests.batch.requests > 0 ||
+				len(s.locks.begun) > 0
 			s.client.corkIfDraining()
 			if !s.requests.handle() {
 				s.linger()
 			}
-			more = s.client.is(corked) && s.in.readErr == nil && !s.locks.begun.asleep() &&
+			more = s.client.is(corked) && s.in.readErr == nil && len(s.locks.begun) == 0 &&
 				s.tryClose(asked)
 		}
-		s.in.unhandled = s.locks.begun.asleep()
+		s.in.unhandled = len(s.locks.begun) > 0
 		if !s.in.unhandled && s.pipe.Lost() { // the only check: a lost Pipe needs no input
 			s.linger()
 		}
-		if s.in.readErr == nil && s.park() {
+		had, awaits := s.in.news, s.in.unhandled && !s.locks.begun.asleep()
+		if s.in.readErr == nil && !awaits && s.park() {
 			return true
 		}
-		if s.locks.begun.asleep() { // park can have ended it
-			s.locks.awaitTurn()
+		// park can have read more, and taken the commands on.
+		if s.in.news == had && len(s.locks.begun) > 0 && !s.locks.begun.stuck() {
+			s.locks.await()
 		}
 	}
 	return false
@@ -117,12 +119,12 @@ func (s *session) run() (parked bool) {
 // returns true if there is something to handle, and otherwise leaves the next read to Resume.
 func (s *session) tryClose(asked bool) (more bool) {
 	s.client.SetReadDeadline(time.Time{})
-	had := s.in.watched
+	had := s.in.news
 	if answers := s.pipe.Barrier(); !answers.Arrived() {
 		asked = true
 		s.x.await(answers)
 	}
-	if s.in.watched != had && s.in.readErr == nil {
+	if s.in.news != had && s.in.readErr == nil {
 		return true
 	}
 	if s.in.readErr != nil {
@@ -165,10 +167,11 @@ func (s *session) breakOff() {
 	s.pipe.AwaitFree(panics.In(s.broken))
 	s.kill()
 	if s.in.readErr == nil {
-		s.in.readErr, s.in.readEnded = s.broken, time.Now()
+		s.in.readErr = s.broken
+		s.in.ended()
 	}
-	for s.locks.finishLocks(false); s.locks.begun.asleep(); s.locks.finishLocks(false) {
-		s.locks.awaitTurn()
+	for s.locks.advance(nil); len(s.locks.begun) > 0; s.locks.advance(nil) {
+		s.locks.await()
 	}
 }
 
@@ -198,10 +201,9 @@ func (s *session) linger() {
 // from it.
 func (s *session) finish() {
 	loopguard.MayWait()
+	s.x.waker.stop()
+	s.in.ended()
 	ended, acked := s.in.readEnded, s.x.acknowledged() // while the kernel knows
-	if ended.IsZero() {
-		ended = time.Now()
-	}
 	if s.client.is(drained) {
 		s.pipe.End(passthrough.AtOnce)
 	} else {

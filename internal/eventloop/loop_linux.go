@@ -352,6 +352,9 @@ func (l *loop) iterate(events []unix.EpollEvent) (busy bool) {
 	for _, e := range events {
 		if at := l.slots[e.Fd]; at.reg != nil && at.generation == e.Pad {
 			l.batch = append(l.batch, event{at.reg, e.Events&hangups != 0})
+			if e.Events&hangups&^unix.EPOLLPRI != 0 {
+				at.reg.closed.CompareAndSwap(0, monotonic.Now())
+			}
 		}
 	}
 	l.mu.Unlock()

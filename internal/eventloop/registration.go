@@ -3,8 +3,10 @@ package eventloop
 import (
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"lockproxy/internal/loopguard"
+	"lockproxy/internal/monotonic"
 )
 
 // Next says what a Registration does after its Handler was called.
@@ -51,6 +53,7 @@ type Registration struct {
 	reader  atomic.Int32
 	pending atomic.Uint32 // arrival and notice
 	woken   atomic.Bool
+	closed  atomic.Int64 // when the loop learnt that the peer has closed, by monotonic.Now; or 0
 
 	slotRef
 	tried bool // the kernel was asked to watch conn
@@ -179,6 +182,15 @@ func (r *Registration) Wake() {
 	if r.reader.CompareAndSwap(parked, byGoroutine) {
 		go r.handler.Resume() // its owner's; it ends or parks again
 	}
+}
+
+// ClosedFor is how long ago the loop learnt that the peer has closed; 0 if it did not. A goroutine
+// can be reading meanwhile.
+func (r *Registration) ClosedFor() time.Duration {
+	if r == nil || r.closed.Load() == 0 {
+		return 0
+	}
+	return monotonic.Since(r.closed.Load())
 }
 
 // onEvent is called by the loop when something has arrived. It reports whether the Handler wants to

@@ -38,7 +38,6 @@ var own = names(`
 	lockproxy/proxy.(*Server).handshake
 	lockproxy/proxy.batch
 	lockproxy/proxy.client
-	lockproxy/proxy.clientWatch
 	lockproxy/proxy.command
 	lockproxy/proxy.delayer
 	lockproxy/proxy.dispatcher
@@ -49,6 +48,7 @@ var own = names(`
 	lockproxy/proxy.phases
 	lockproxy/proxy.session
 	lockproxy/proxy.traffic
+	lockproxy/proxy.waker
 
 	lockproxy/passthrough.
 	lockproxy/passthrough.Answer

@@ -12,11 +12,10 @@ import (
 	"lockproxy/proxy"
 )
 
-// A client whose request waits for an upstream connection is read meanwhile, so that its end is
-// noticed. What it sends then is answered, too, though nothing follows. An event loop would see to
-// that; none reads a client whose connection begins with a PROXY header, or that comes by TLS or a
-// Unix socket.
-func TestRequestsBehindOneThatWaitsForAConnection(t *testing.T) {
+// What a client sends while its request waits for an upstream connection, or for an answer, is
+// answered, too, though nothing follows. An event loop would see to that; none reads a client whose
+// connection begins with a PROXY header, or that comes by a Unix socket.
+func TestRequestsBehindOneThatWaits(t *testing.T) {
 	server := testredis.Start(t)
 	link := testredis.StartLink(t, server.Addr())
 	p := proxytest.StartBy(t, testredis.TCP, "redis://"+link.Addr(), func(cfg *proxy.Config) {
@@ -28,7 +27,8 @@ func TestRequestsBehindOneThatWaitsForAConnection(t *testing.T) {
 		c.WriteRaw("PROXY TCP4 192.0.2.1 192.0.2.2 1000 2000\r\n")
 		return c
 	}
-	lose := func(c *proxytest.Conn) {
+	c := connect()
+	for _, later := range []string{"ECHO later", "MULTI"} {
 		c.Expect("GET a", "$-1\r\n")
 		link.Hold()
 		link.Cut()
@@ -36,14 +36,9 @@ func TestRequestsBehindOneThatWaitsForAConnection(t *testing.T) {
 			left := p.Server.Stats().Connections
 			return left.Lanes+left.Homes == 0
 		})
-	}
-	c := connect()
-	for _, later := range []string{"ECHO later", "MULTI"} {
-		lose(c)
 		c.Send("GET a")
 		proxytest.AwaitRead(t, c)
 		c.Send(later)
-		proxytest.AwaitRead(t, c)
 		link.Release()
 		c.WantReply("$-1\r\n")
 		c.Reply()
@@ -59,13 +54,17 @@ func TestRequestsBehindOneThatWaitsForAConnection(t *testing.T) {
 	}
 	for _, cut := range []int{1, 6, 10, 20} {
 		c := connect()
-		lose(c)
-		c.WriteRaw("*2\r\n$3\r\nGET\r\n$1\r\na\r\n" + string(later[:cut]))
+		c.Expect("GET a", "$-1\r\n")
+		link.Hold()
+		c.WriteRaw("GET a\r\nAUTH x\r\n" + string(later[:cut])) // the login waits for the reply
 		proxytest.AwaitRead(t, c)
 		c.Write(later[cut:held])
 		proxytest.AwaitRead(t, c)
 		link.Release()
 		c.WantReply("$-1\r\n")
+		if got := c.Reply(); got[0] != '-' {
+			t.Errorf("AUTH: %q", got)
+		}
 		go c.Write(later[held:]) // ends when it is read, or with the connection
 		for i := range locks {
 			if got := c.Reply(); got[0] != ':' && got != "$-1\r\n" {

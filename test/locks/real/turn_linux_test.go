@@ -12,20 +12,19 @@ import (
 	"lockproxy/proxy"
 )
 
-// sessionsAtWork is how many goroutines serve or watch clients.
+// sessionsAtWork is how many goroutines serve clients.
 func sessionsAtWork() (n int) {
 	stacks := make([]byte, 16<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	for stack := range strings.SplitSeq(string(stacks), "\n\n") {
-		if strings.Contains(stack, "proxy.(*session).Resume") ||
-			strings.Contains(stack, "proxy.(*clientWatch)") {
+		if strings.Contains(stack, "proxy.(*session).Resume") {
 			n++
 		}
 	}
 	return n
 }
 
-// No goroutine waits with a client for others, and none watches it, whichever command waits.
+// No goroutine waits with a client for others, whichever command waits.
 func TestAWaitHasNoGoroutine(t *testing.T) { // not parallel: goroutines are counted
 	for _, by := range []testredis.Transport{testredis.TCP, testredis.TLS} {
 		t.Run(string(by), func(t *testing.T) { waitWithoutGoroutine(t, by) })

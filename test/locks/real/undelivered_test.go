@@ -168,7 +168,7 @@ func TestUndeliveredTokenOfWaiterThatSentMore(t *testing.T) {
 				c.WriteRaw("LOCK job 300 WAIT 300\r\n" + more[0])
 				proxytest.AwaitWaiters(t, p, "job", 1)
 				c.WriteRaw(more[1])
-				proxytest.AwaitRead(t, c) // by the client watch, unless both came together
+				proxytest.AwaitRead(t, c) // by its session, unless both came together
 				if closesFirst {
 					holder.Send("UNLOCK job")
 					c.Close()
@@ -195,7 +195,7 @@ func TestWaiterThatHasSentMuchLeaves(t *testing.T) {
 		c.WriteRaw("LOCK job 300 WAIT 300\r\n")
 		proxytest.AwaitWaiters(t, p, "job", 1)
 		c.WriteRaw(strings.Repeat("PING\r\n", size/6))
-		testwait.Blocked(t, "proxy.(*clientWatch).awaitHangup") // it reads no more
+		testwait.Blocked(t, "proxy.(*waker).await") // it reads no more
 		c.Close()
 		proxytest.AwaitWaiters(t, p, "job", 0)
 		holder.Expect("UNLOCK job", ":1\r\n")

@@ -138,10 +138,17 @@ var (
 )
 
 // begun goes on when the check has been answered. If that has failed, no transaction or watch is
-// left.
+// left. The connection goes on if there are replies, though one tells of a failure: a node of a
+// cluster is lost, or what is behind another proxy.
 func (f *fenced) begun(replies [][]byte, err error) (Reply, *Step) {
-	if err != nil {
-		return errorReply(err), nil
+	failed := func([][]byte, error) (Reply, *Step) { return errorReply(err), nil }
+	switch {
+	case err != nil && replies != nil:
+		return discard(func([][]byte, error) (Reply, *Step) {
+			return do(failed, wordsOf("UNWATCH"))
+		})
+	case err != nil:
+		return failed(nil, nil)
 	}
 	var written error
 	if f.shared() {

@@ -313,20 +313,26 @@ func (s *lockSession) missing(q *question) {
 	}
 }
 
-// repliesTo are the replies to commands, which have arrived.
-func (s *lockSession) repliesTo(q *question, list [][][]byte) ([][]byte, error) {
-	replies := make([][]byte, len(q.answers))
+// repliesTo are the replies to commands, which have arrived. If there are some with an error, one of
+// them is that, and the connection goes on.
+func (s *lockSession) repliesTo(
+	q *question, list [][][]byte,
+) (replies [][]byte, err error) {
+	replies = make([][]byte, len(q.answers))
 	for i, answer := range q.answers {
-		raw, err := answer.Raw()
-		if err != nil {
-			return nil, err
+		raw, failed := answer.Raw()
+		switch {
+		case failed != nil && raw == nil:
+			return nil, failed
+		case err == nil:
+			err = failed
 		}
 		if bytes.HasPrefix(raw, []byte("+QUEUED")) && lookup(list[i][0]).Class == commands.Other {
 			s.pipe.Pin(passthrough.ForGood)
 		}
 		replies[i] = raw
 	}
-	return replies, nil
+	return replies, err
 }
 
 var noScript = []byte("NOSCRIPT")

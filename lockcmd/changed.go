@@ -71,7 +71,7 @@ func (l *queries) changedStep(c Client, key string, o syntax.Info) *Step {
 	id := names.Lock{DB: c.As.DB, Key: key}
 	return watch(l.queues.Of(id), c, o.Wait, func(t *watching, last bool) *Step {
 		info := l.infoCall(key)
-		before, _ := l.tracking.Follows(c.As, key)
+		before, _ := l.listener.Follows(c.As, key)
 		return &Step{Asks: Script{&info}, Finish: func(
 			answer script.Answer, err error,
 		) (Reply, *Step) {
@@ -80,8 +80,8 @@ func (l *queries) changedStep(c Client, key string, o syntax.Info) *Step {
 			if changed || last || err != nil && !l.isTransient(err) {
 				return t.end(l.infoReply(id, answer.Value, err))
 			}
-			l.tracking.Want(c.As, key)
-			after, _ := l.tracking.Follows(c.As, key)
+			l.listener.Want(c.As, key)
+			after, _ := l.listener.Follows(c.As, key)
 			t.ask.in(watchPause(answer.Value, before && after))
 			return Reply{}, t.sleep
 		}}

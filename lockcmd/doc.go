@@ -37,8 +37,7 @@
 //	traffic               learns about locks from the commands of foreign clients
 //	releases              frees locks, also abandoned ones, and hands them over
 //	search.Deadlocks      finds owners that wait for each other, with other proxies
-//	hints.Notifications   receives other proxies' messages about releases
-//	hints.Tracking        learns from the upstream that keys of locks have changed
+//	hints.Listener        hears other proxies, and from the upstream that keys have changed
 //	held.Renewals         records the locks of connections, and renews session locks
 //	graces                repairs locks after takeovers
 //	locking, waits        take locks, at once or after others
@@ -72,9 +71,8 @@
 // # Goroutines
 //
 // Commands run in event loops and in their sessions' goroutines. Background goroutines run the jobs
-// of timers, the batches of the background clients, the receiver of release notifications, and a
-// reader and a writer of hints.Tracking for each login and database that it follows.
-// Locks.Close ends all of them.
+// of timers, the batches of the background clients, and a reader and a writer of hints.Listener for
+// each login and database that it hears of. Locks.Close ends all of them.
 //
 // # Guarantees
 //

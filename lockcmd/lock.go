@@ -57,9 +57,8 @@ type locking struct {
 // waits waits for locks.
 type waits struct {
 	*locking
-	notifications *hints.Notifications
-	tracking      *hints.Tracking
-	deadlocks     *search.Deadlocks
+	listener  *hints.Listener
+	deadlocks *search.Deadlocks
 }
 
 // attempted goes on with what a script has found: another client's lock, or an error.

@@ -150,7 +150,7 @@ func (l *allLocks) pollAllInterval(t *turn, remaining time.Duration) time.Durati
 	pause := queue.MaxPoll
 	for _, w := range t.w.Waiters {
 		if l.queues.Of(w.ID()).ForeignCompete(time.Now()) {
-			l.tracking.Want(w.As, w.Key)
+			l.listener.Want(w.As, w.Key)
 		}
 		pause = min(pause, l.pollInterval(w, remaining))
 	}

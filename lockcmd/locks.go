@@ -30,9 +30,8 @@ type Locks struct {
 	*held.Sessions
 	*traffic
 	*releases
-	notifications *hints.Notifications
-	tracking      *hints.Tracking
-	renewals      *held.Renewals
+	listener *hints.Listener
+	renewals *held.Renewals
 	*locking
 	*waits
 	places *places
@@ -57,19 +56,18 @@ func New(
 	l.releases = &releases{common: all, queues: qs, seen: seen, sessions: l.Sessions}
 	deadlocks := search.New(all.Jobs, cfg.Deadlock, qs, seen.registry, cfg.InUse,
 		func() { seen.counters.Deadlocks.Add(1) })
-	l.notifications = hints.NewNotifications(qs, l.Sessions, deadlocks,
+	l.listener = hints.NewListener(qs, l.Sessions, deadlocks,
 		func(as names.Identity, id names.Lock) { l.releases.waitsNoMore(as, id, true) })
-	l.tracking = hints.NewTracking(qs, l.Sessions)
-	l.renewals = held.NewRenewals(l.Sessions, l.notifications.Listen, l.tracking.Want,
+	l.renewals = held.NewRenewals(l.Sessions, l.listener.Listen, l.listener.Want,
 		func(lock *held.Lock) { l.releases.startRelease(lock, func() {}) })
 	l.locking = &locking{
 		common: all, queues: qs, seen: seen, releases: l.releases, renewals: l.renewals,
 		graces: &graces{common: all},
 	}
-	l.waits = &waits{l.locking, l.notifications, l.tracking, deadlocks}
+	l.waits = &waits{l.locking, l.listener, deadlocks}
 	l.places = &places{waits: l.waits, of: map[placeID]*place{}}
 	l.queries = &queries{common: all, queues: qs, seen: seen, traffic: l.traffic,
-		releases: l.releases, tracking: l.tracking}
+		releases: l.releases, listener: l.listener}
 	return l
 }
 

@@ -99,7 +99,7 @@ func (l oneLock) pollOrPause(
 ) (Reply, *Step) {
 	w := l.w
 	again, quiet := w.Polled, w.Quiet(time.Now())
-	before, _ := l.tracking.Follows(w.As, w.Key)
+	before, _ := l.listener.Follows(w.As, w.Key)
 	w.PollBegan(time.Now())
 	return l.poll(t, quiet && before, func(a script.Attempt, err error) (Reply, *Step) {
 		pause := time.Duration(0)
@@ -121,7 +121,7 @@ func (l oneLock) pollOrPause(
 // what Quiet, Tracking.Follows and Polled said before it.
 func (l oneLock) pauseAfter(a script.Attempt, quiet, before, again bool) time.Duration {
 	w := l.w
-	after, _ := l.tracking.Follows(w.As, w.Key)
+	after, _ := l.listener.Follows(w.As, w.Key)
 	trusted := (a.Foreign || quiet) && before && after
 	w.Answered(trusted)
 	if trusted {
@@ -130,7 +130,7 @@ func (l oneLock) pauseAfter(a script.Attempt, quiet, before, again bool) time.Du
 	}
 	if a.Remaining > 0 && (quiet || again && a.Foreign ||
 		l.queues.Of(w.ID()).ForeignCompete(time.Now())) {
-		l.tracking.Want(w.As, w.Key)
+		l.listener.Want(w.As, w.Key)
 	}
 	return l.pollInterval(w, a.Remaining)
 }
@@ -236,6 +236,6 @@ func (l oneLock) settle(
 
 // pollInterval is the time to the next poll of w, which is first, if the lock ends after remaining.
 func (l *waits) pollInterval(w *queue.Waiter, remaining time.Duration) time.Duration {
-	_, followed := l.tracking.Follows(w.As, w.Key)
+	_, followed := l.listener.Follows(w.As, w.Key)
 	return w.PollInterval(remaining, followed, time.Now())
 }

@@ -20,7 +20,7 @@ type queries struct {
 	seen     *observed
 	traffic  *traffic
 	releases *releases
-	tracking *hints.Tracking
+	listener *hints.Listener
 }
 
 // Counters is what has happened to locks through this proxy, since it started.

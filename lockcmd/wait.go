@@ -93,7 +93,7 @@ func (t *turn) begin(pause time.Duration, err error) (Reply, *Step) {
 	t.phase, t.queued = inQueue, true
 	for _, one := range t.w.Waiters {
 		t.seen.waitBegan(one)
-		t.notifications.Listen(t.w.As, one.Key)
+		t.listener.Listen(t.w.As, one.Key)
 	}
 	t.endWatch = t.deadlocks.Watch(t.w)
 	if slow := time.Duration(t.seen.slowWait.Load()); slow > 0 {

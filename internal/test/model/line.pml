@@ -2,8 +2,8 @@
 
 chan line[PROXIES] = [LOCKERS] of { byte }; /* who waits here, in order of arrival */
 byte turn[PROXIES];       /* grants left before waiters of other proxies go first */
-bit message[PROXIES];     /* hints/notifications.go: on its way, the lock is reserved for the first waiter here */
-bit giving[PROXIES];      /* hints/notifications.go: it is to give back what is reserved for it */
+bit message[PROXIES];     /* hints/listener.go: on its way, the lock is reserved for the first waiter here */
+bit giving[PROXIES];      /* hints/listener.go: it is to give back what is reserved for it */
 bit looking[PROXIES];     /* grace.go; it looks after a lock that was taken over */
 
 mtype wstate[LOCKERS] = IDLE; /* of the locker as a waiter */

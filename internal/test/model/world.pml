@@ -91,7 +91,7 @@ end:
 #endif
 
 #if PROXIES > 1 && defined(WAITS)
-/* hints/notifications.go: the lock is reserved for the first waiter here. */
+/* hints/listener.go: the lock is reserved for the first waiter here. */
 proctype Wakes(byte p) {
 end:
   do

@@ -103,19 +103,45 @@ func TestLockAllWithoutTheRightToOne(t *testing.T) {
 	c.Expect(fmt.Sprintf("UNLOCKALL %d 2 may:own not:own", mine), ":2\r\n")
 }
 
+// documentedUser is the user that locks in docs/operations.md, for ACL SETUSER. text is that page.
+func documentedUser(t *testing.T) (line, text string) {
+	t.Helper()
+	page, err := os.ReadFile("../../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(page), "ACL SETUSER ")
+	if !ok {
+		t.Fatal("docs/operations.md has no ACL SETUSER line")
+	}
+	line, _, _ = strings.Cut(strings.ReplaceAll(rest, "'", ""), "\n")
+	return line, string(page)
+}
+
+// A user with the rights that docs/operations.md names may not even PING. It is told of a changed
+// key all the same, and of releases, also when nothing has happened for a while.
+func TestDocumentedRightsToHear(t *testing.T) {
+	t.Parallel()
+	server, p := proxytest.StartBoth(t)
+	line, _ := documentedUser(t)
+	admin, c := proxytest.Dial(t, server.Addr()), proxytest.Dial(t, p.Addr)
+	admin.Expect("ACL SETUSER "+line, "+OK\r\n")
+	c.Expect("AUTH app password", "+OK\r\n")
+	c.Lock("app:x 3600 SESSION")
+	awaitTracking(t, proxytest.GoRedis(t, server.Addr()), "1")
+	testwait.Until(t, "the proxy has looked whether Redis answers", func() bool {
+		return strings.Contains(admin.Do("ACL LOG"), "$4\r\nping\r\n")
+	})
+	admin.Expect("PUBSUB CHANNELS lockproxy:wake:"+p.Server.ID(), "*1\r\n…")
+	admin.Expect("DEL app:x", ":1\r\n")
+	c.Closed()
+}
+
 // The rights that docs/operations.md names for a user that locks are enough, and cover no more than
 // its own keys.
 func TestDocumentedRights(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, ok := strings.Cut(string(text), "ACL SETUSER ")
-	line, _, _ := strings.Cut(strings.ReplaceAll(rest, "'", ""), "\n")
-	if !ok {
-		t.Fatal("docs/operations.md has no ACL SETUSER line")
-	}
+	line, text := documentedUser(t)
 	server, p := proxytest.StartBoth(t)
 	other := proxytest.Start(t, server.URL(), nil)
 	admin := proxytest.Dial(t, server.Addr())
@@ -157,7 +183,7 @@ func TestDocumentedRights(t *testing.T) {
 	b.Expect("LOCKSCAN 0 COUNT 1000", "*2\r\n$1\r\n0\r\n*2\r\n…")
 	b.Expect("LOCK app:z 300 SHARED", "-NOPERM…")
 	b.Expect("LOCKINFO app:z", "$-1\r\n")
-	_, row, _ := strings.Cut(string(text), "| `+zrange ")
+	_, row, _ := strings.Cut(text, "| `+zrange ")
 	row, _, _ = strings.Cut(row, "`")
 	admin.Expect("ACL SETUSER app +zrange "+row, "+OK\r\n")
 	token = b.Lock("app:z 300 SHARED OWNER me")

@@ -34,8 +34,11 @@ func trackers(direct *redis.Client) (list []map[string]string) {
 func TestTrackingComesBack(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*testredis.Server, *redis.Client){
-		"killed":         func(_ *testredis.Server, r *redis.Client) { killTracking(r) },
-		"all are killed": func(s *testredis.Server, _ *redis.Client) { s.Ask("CLIENT", "KILL", "TYPE", "normal") },
+		"killed": func(_ *testredis.Server, r *redis.Client) { killTracking(r) },
+		"all are killed": func(s *testredis.Server, _ *redis.Client) {
+			s.Ask("CLIENT", "KILL", "TYPE", "pubsub")
+			s.Ask("CLIENT", "KILL", "TYPE", "normal")
+		},
 		"killed again":   func(_ *testredis.Server, r *redis.Client) { killTracking(r); killTracking(r) },
 		"deleted behind": nil, // a key is deleted while nobody tracks it
 	} {

@@ -257,9 +257,7 @@ func TestTrackedSessionKeepsItsLock(t *testing.T) {
 
 // killTracking closes the connections that track keys.
 func killTracking(direct *redis.Client) {
-	for line := range strings.SplitSeq(direct.ClientList(proxytest.Ctx).Val(), "\n") {
-		if fields := strings.Fields(line); strings.Contains(line, "flags=t") {
-			direct.ClientKillByFilter(proxytest.Ctx, "ID", strings.TrimPrefix(fields[0], "id="))
-		}
+	for _, one := range trackers(direct) {
+		direct.ClientKillByFilter(proxytest.Ctx, "ID", one["id"])
 	}
 }

@@ -120,7 +120,7 @@ func (r *attackRelay) pump(to, from net.Conn, up bool, marked *sync.Map) {
 	for {
 		n, err := from.Read(buf)
 		r.mu.Lock()
-		if up && bytes.Contains(buf[:n], []byte("subscribe")) {
+		if up && bytes.Contains(buf[:n], []byte("SUBSCRIBE")) {
 			r.hears[to] = struct{}{}
 		}
 		rules := append([]*attackRule(nil), r.rules...)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/hashicorp/go-hclog"
 
 	"lockproxy/internal/test/proxytest"
@@ -153,6 +154,28 @@ func TestSessionLockWithoutTheChannel(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		other.Expect("UNLOCK job FORCE", ":1\r\n")
 		wantLost(t, c, "3", "job", token)
+	})
+}
+
+// A release through another proxy while no messages come is found as soon as they come again, long
+// before the next renewal.
+func TestSessionLockWhileNothingIsHeard(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		store, p := virtualtest.StartBoth(t)
+		other := proxytest.Dial(t, proxytest.Start(t, store.URL(), nil).Addr)
+		c := proxytest.Dial(t, p.Addr)
+		token := c.Lock("job 3600 SESSION")
+		time.Sleep(100 * time.Millisecond) // the proxy subscribes
+		store.Answer(func(client *server.Peer, _ []string) { client.Close() }, "SUBSCRIBE")
+		time.Sleep(time.Minute)
+		other.Expect("UNLOCK job FORCE", ":1\r\n")
+		c.Expect("PING", "+PONG\r\n")
+		store.Answer(nil, "SUBSCRIBE")
+		began := time.Now()
+		wantLost(t, c, "2", "job", token)
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("it took %v", took)
+		}
 	})
 }
 

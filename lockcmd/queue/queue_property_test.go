@@ -30,12 +30,14 @@ type queueModel struct {
 	gap     time.Time // as the queue counts them
 	since   int       // grants since
 	joined  int
+	dropped int // how many queues of the lock were forgotten
 }
 
 // modelWaiter is a waiter, and how the first thing that has ended its wait has ended it.
 type modelWaiter struct {
 	*Waiter
 	number  int
+	queue   int // the queueModel's dropped when it joined
 	offered bool
 	ended   waitState // waiting if nothing has
 	refused error
@@ -74,10 +76,11 @@ func (m *queueModel) granted(t *rapid.T, w *modelWaiter, token int64, inTurn boo
 	m.leaves(t, w)
 }
 
-// drop notes that the queue of a lock for which nobody waits is forgotten.
-func (m *queueModel) drop() {
-	if len(m.line) == 0 {
+// drop notes that the command of w has ended: then its queue is forgotten if nobody waits there.
+func (m *queueModel) drop(w *modelWaiter) {
+	if len(m.line) == 0 && w.queue == m.dropped {
 		m.gap, m.since = time.Time{}, 0
+		m.dropped++
 	}
 }
 
@@ -131,7 +134,7 @@ func TestQueueAgainstModel(t *testing.T) {
 				if at.Permitted != permitted || at.First != (n == 0) {
 					t.Fatalf("%+v, want permitted: %v, with %d in front", at, permitted, n)
 				}
-				one := &modelWaiter{Waiter: w, number: m.joined}
+				one := &modelWaiter{Waiter: w, number: m.joined, queue: m.dropped}
 				m.line, m.alive, m.known[w] = append(m.line, one), append(m.alive, one), one
 			},
 			"its command ends": func(t *rapid.T) {
@@ -149,7 +152,7 @@ func TestQueueAgainstModel(t *testing.T) {
 				}
 				m.alive = without(m.alive, w)
 				m.leaves(t, w)
-				m.drop()
+				m.drop(w)
 			},
 			"CLIENT UNBLOCK": func(t *rapid.T) {
 				w := one(t, m.alive)
@@ -313,7 +316,8 @@ func TestQueueAgainstModel(t *testing.T) {
 					t.Fatalf("number %d: given %v, want %v; refused: %v", w.number, given, had, refused)
 				}
 				for _, other := range before {
-					if other.As == w.As && other.Joined.Before(m.now) && other.ends(served, nil) {
+					if other.queue == w.queue && other.As == w.As && other.Joined.Before(m.now) &&
+						other.ends(served, nil) {
 						told(t, other.Waiter, "a waiter was served")
 						m.line = without(m.line, other)
 					}

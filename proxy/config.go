@@ -91,7 +91,6 @@ func (cfg *Config) setDefaults() {
 	}
 	cfg.Locks.Moves = cfg.Upstream.Moves()
 	cfg.Locks.Cluster = cfg.Locks.Cluster || cfg.Upstream.IsCluster()
-	cfg.Locks.CanFence = fenceable
 }
 
 // openFiles is how many files this process may have open. Package os has raised that to what the

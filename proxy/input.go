@@ -3,7 +3,6 @@ package proxy
 import (
 	"errors"
 	"net"
-	"os"
 	"syscall"
 	"time"
 
@@ -174,5 +173,3 @@ func (in *input) hasRoom() bool {
 	in.start, in.end = 0, len(unread)
 	return true
 }
-
-func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

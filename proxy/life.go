@@ -55,7 +55,7 @@ func New(cfg Config) *Server {
 		},
 	})
 	s.prober = cfg.Upstream.Client(cfg.Upstream.Initial)
-	cfg.Locks.InUse = cfg.Upstream.InUse
+	cfg.Locks.InUse, cfg.Locks.CanFence = cfg.Upstream.InUse, fenceable
 	s.locks = lockcmd.New(cfg.Locks, s.id, cfg.Upstream.Client, cfg.Logger)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.warnOfFiles()

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"os"
 	"syscall"
 )
 
@@ -12,6 +13,9 @@ func onSocket(control syscall.RawConn, call func(fd uintptr)) error {
 	}
 	return control.Control(call)
 }
+
+// isTimeout reports whether a deadline has ended a read or an accept.
+func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 
 func btoi(b bool) int {
 	if b {

@@ -79,7 +79,7 @@ func (ps *places) placeStep(c Client, r script.Request, keep time.Duration) (Rep
 	if p.reply.Err != nil {
 		return p.reply, nil
 	}
-	return Reply{}, ps.takeOver(c, r, keep, lockOf(p.w, p.reply.Int))
+	return Reply{}, ps.takeOver(c, r, keep, p)
 }
 
 // takePlace puts a client into the line, unless another LOCK has done so meanwhile.
@@ -170,11 +170,23 @@ func (ps *places) leave() (list []*held.Lock) {
 	return list
 }
 
+// back has a place kept further whose lock its client was refused, and reports whether that is so.
+func (ps *places) back(p *place) bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.of[p.id] != nil {
+		return false
+	}
+	ps.of[p.id] = p
+	p.advance()
+	return true
+}
+
 // takeOver gives a client the lock that its place has taken. If the place has lost that lock, the
-// client asks as if it had no place.
-func (ps *places) takeOver(
-	c Client, r script.Request, keep time.Duration, from *held.Lock,
-) *Step {
+// client asks as if it had no place. If Redis refuses it, the place goes on: an owner's next LOCK
+// would find the lock, and keep the place's lease.
+func (ps *places) takeOver(c Client, r script.Request, keep time.Duration, p *place) *Step {
+	from := lockOf(p.w, p.reply.Int)
 	lock := &held.Lock{Request: r, As: c.As, Token: from.Token}
 	call := ps.Scripts.TakeOver(lock.ID(), lock.Token, r)
 	a := script.Attempt{Token: lock.Token, Given: 1, Exclusive: !r.Shared, Renewed: true,
@@ -182,7 +194,9 @@ func (ps *places) takeOver(
 	return &Step{Asks: Script{call}, Finish: func(answer script.Answer, err error) (Reply, *Step) {
 		switch done, err := call.Ints(1, answer, err); {
 		case err != nil:
-			ps.releases.startRelease(from, func() {})
+			if failure.MayHaveRun(err) || !ps.back(p) {
+				ps.releases.startRelease(from, func() {})
+			}
 			return ps.failed(c, lockRequests{r}, script.Attempt{}, err)
 		case done[0] == 0:
 			return ps.placeStep(c, r, keep)

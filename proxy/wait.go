@@ -127,6 +127,7 @@ func (w *waker) stopReading(c *client) {
 
 // await returns once wake has been called.
 func (w *waker) await() {
+	loopguard.MayWait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for !w.woken {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/script"
 )
@@ -117,6 +118,7 @@ func (b *batcher) submit(c *queuedCall) {
 
 // sendLate sends what is queued shortInFlight from now, if anything is then.
 func (b *batcher) sendLate() {
+	loopguard.MayWait()
 	time.Sleep(shortInFlight)
 	b.mu.Lock()
 	b.late = false

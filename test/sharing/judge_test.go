@@ -87,6 +87,24 @@ func TestVisitsWithALogin(t *testing.T) {
 	}
 }
 
+// A login that comes together with another waits until Redis has judged that one, and is judged then.
+func TestLoginBehindALogin(t *testing.T) {
+	server := testredis.Start(t)
+	p := sharing(t, server, 1)
+	server.Ask("ACL", "SETUSER", "ann", "on", ">pw", "~*", "+@all")
+	awaitVisits(t, p, "AUTH ann pw")
+	for range 10 {
+		c := proxytest.Dial(t, p.Addr)
+		c.WriteRaw("AUTH ann pw\r\nAUTH ann pw\r\nPING\r\n")
+		for _, want := range []string{"+OK\r\n", "+OK\r\n", "+PONG\r\n"} {
+			if got := c.Reply(); got != want {
+				t.Fatalf("%q, want %q", got, want)
+			}
+		}
+		c.Close()
+	}
+}
+
 // A client that has a connection of its own is logged in there.
 func TestLoginOfAClientWithAConnection(t *testing.T) {
 	server := testredis.Start(t)

@@ -182,8 +182,8 @@ func (x *exchange) endIfGone(asked time.Time) {
 }
 
 // patience is how much longer the upstream may take for the client, which has closed. Redis runs
-// all that a client has sent before it closes its side. But a request that blocks is not to take what
-// others wait for, and session locks are not to last.
+// all that a client has sent before it closes its side. But a request that blocks is not to take
+// what others wait for, and session locks are not to last.
 func (x *exchange) patience() time.Duration {
 	if x.in.start < x.in.end && !x.pipe.Blocks() && x.client.holder.ShortestLease() == 0 {
 		return passthrough.Linger

@@ -32,7 +32,7 @@ func (u *Upstream) Client(id Identity) *redis.Client {
 		ReadTimeout:           -1, // the context's
 		DisableIdentity:       true,
 		PoolSize:              64, // most of them while replicas confirm locks
-		MaxIdleConns:          16, // otherwise a busy user's would be closed and opened all the time
+		MaxIdleConns:          16, // fewer of a busy user would be closed and opened all the time
 		ConnMaxIdleTime:       30 * time.Second,
 		ContextTimeoutEnabled: true,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {

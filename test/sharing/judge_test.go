@@ -87,7 +87,8 @@ func TestVisitsWithALogin(t *testing.T) {
 	}
 }
 
-// A login that comes together with another waits until Redis has judged that one, and is judged then.
+// A login that comes together with another waits until Redis has judged that one, and is judged
+// then.
 func TestLoginBehindALogin(t *testing.T) {
 	server := testredis.Start(t)
 	p := sharing(t, server, 1)

@@ -10,9 +10,9 @@ import (
 	"lockproxy/internal/test/virtualtest"
 )
 
-// While FENCE checks its token, what is behind the upstream fails for one of its requests: a node of
-// a cluster is lost, or the Redis behind another proxy. The client is told, and neither a transaction
-// nor a watch is left on its connection.
+// While FENCE checks its token, what is behind the upstream fails for one of its requests: a node
+// of a cluster is lost, or the Redis behind another proxy. The client is told, and neither a
+// transaction nor a watch is left on its connection.
 func TestFenceLeavesNothingBehindAFailure(t *testing.T) {
 	const lost = "UPSTREAM connection to a node was lost before the reply"
 	virtualtest.Run(t, func(t *testing.T) {

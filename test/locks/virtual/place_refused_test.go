@@ -24,7 +24,7 @@ func TestATakeoverThatIsRefused(t *testing.T) {
 			time.Sleep(time.Second)
 			store.Refuse("NOPERM it may not", "EVAL", "EVALSHA")
 			c.Expect(ask, "-NOPERM …")
-			time.Sleep(10 * time.Millisecond) // nothing else that the proxy tries is allowed, either
+			time.Sleep(10 * time.Millisecond) // nor is anything that the proxy tries allowed
 			store.Answer(nil, "EVAL", "EVALSHA")
 			token := proxytest.Token(t, c.Do(ask))
 			began := time.Now()

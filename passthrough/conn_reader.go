@@ -47,10 +47,22 @@ type consumer interface {
 	connEnded(err error) // is called once; it can wait
 }
 
+// telling tells those whose answers a consumer has got, once it has done so.
+type telling struct {
+	consumer
+	replies *demux
+}
+
+func (t telling) Consume(data []byte, it *eventloop.Iteration) error {
+	err := t.consumer.Consume(data, it)
+	t.replies.tellWaiters(it)
+	return err
+}
+
 // init makes a connReader of conn. A goroutine reads buf bytes at first.
 func (r *connReader) init(conn net.Conn, to consumer, buf int, loops *eventloop.Loops) {
 	r.rw, r.to, r.ended = upstream.Raw(conn), to, make(chan struct{})
-	r.Conn, r.Bytes, r.To, r.Buffer = conn, r.rw, to, buf
+	r.Conn, r.Bytes, r.To, r.Buffer = conn, r.rw, telling{to, &r.replies}, buf
 	r.atOnce, _ = r.rw.(nonWaiting)
 	switch rw := r.atOnce.(type) {
 	case *socket.Socket:

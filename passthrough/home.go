@@ -57,11 +57,10 @@ const (
 
 // Consume gives the client what was read. Redis, which has limits for it, keeps what follows until
 // the client has read that: see clientWriter.waitBelow.
-func (h *home) Consume(data []byte, it *eventloop.Iteration) (err error) {
+func (h *home) Consume(data []byte, _ *eventloop.Iteration) (err error) {
 	defer panics.Contain(&err)
 	for len(data) > 0 && err == nil {
 		data, err = h.deliver(data)
-		h.replies.tellWaiters(it)
 	}
 	return err
 }

@@ -186,7 +186,7 @@ func (j *judge) becomesLocked(phase judgePhase) {
 }
 
 // Consume is for eventloop.Reader. It gives the client its verdict, and resets the judge.
-func (j *judge) Consume(data []byte, it *eventloop.Iteration) (err error) {
+func (j *judge) Consume(data []byte, _ *eventloop.Iteration) (err error) {
 	s := &j.pool.judges
 	for n := 0; len(data) > 0 && err == nil; data = data[n:] {
 		s.mu.Lock()
@@ -203,7 +203,6 @@ func (j *judge) Consume(data []byte, it *eventloop.Iteration) (err error) {
 		default:
 			n, err = j.wasReset(phase, data)
 		}
-		j.replies.tellWaiters(it)
 	}
 	return err
 }

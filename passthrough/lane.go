@@ -229,8 +229,8 @@ func (l *lane) wakeWaiting() {
 	l.room.Broadcast()
 }
 
-// distribute gives each session its part of what was read in the iteration it.
-func (l *lane) distribute(data []byte, it *eventloop.Iteration) (err error) {
+// distribute gives each session its part of what was read.
+func (l *lane) distribute(data []byte) (err error) {
 	for len(data) > 0 {
 		if !l.replies.opening() && l.replies.atPush(data) {
 			n, err := l.replies.dropPush(data)
@@ -256,7 +256,6 @@ func (l *lane) distribute(data []byte, it *eventloop.Iteration) (err error) {
 		n, done, err := l.current.client.deliverFromLane(&l.replies, data, limit)
 		l.answered += done
 		l.current.replies -= done
-		l.replies.tellWaiters(it)
 		if err != nil {
 			return err
 		}
@@ -303,8 +302,8 @@ func (l *lane) batchOpened() {
 }
 
 // Consume is for eventloop.Reader.
-func (l *lane) Consume(data []byte, it *eventloop.Iteration) error {
-	err := l.distribute(data, it)
+func (l *lane) Consume(data []byte, _ *eventloop.Iteration) error {
+	err := l.distribute(data)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.silence.answered(l.current.replies > 0 || l.out.replies > 0 || l.spans.Len() > 0)

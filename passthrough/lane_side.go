@@ -54,7 +54,7 @@ func (s *laneSide) noteLocked(way Way) {
 	s.scripts = s.scripts || way == Scripts
 }
 
-// chooseLocked says by which lane a request can go now. It changes nothing. mu is held.
+// chooseLocked returns the lane by which a request can go now. It changes nothing. mu is held.
 func (s *laneSide) chooseLocked(r *Request) (to laneChoice) {
 	c, way := s.c, r.Way
 	free := c.route == byLane || c.route == byHome && c.pending.empty() && !c.within

@@ -34,8 +34,8 @@ func newListenerWith(jobs *background.Jobs, deadlocks string) *Listener {
 		search.New(jobs, deadlocks, qs, registry, nil, nil), nil)
 }
 
-// Whoever waits, one user subscribes; another one if that is refused, or its login is no longer
-// valid.
+// One of the users that wait subscribes. Another one does if Redis refuses that, or if its login is
+// no longer valid.
 func TestAnotherUserSubscribes(t *testing.T) {
 	l, _ := newTestListener()
 	for _, user := range []string{"a", "b"} {

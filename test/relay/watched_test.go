@@ -12,9 +12,9 @@ import (
 	"lockproxy/proxy"
 )
 
-// What a client sends while its request waits for an upstream connection, or for an answer, is
-// answered, too, though nothing follows. An event loop would see to that; none reads a client whose
-// connection begins with a PROXY header, or that comes by a Unix socket.
+// Requests that a client sends while one of its waits for an upstream connection, or for an answer,
+// are answered, too, though nothing follows. An event loop would see to that; none reads a client
+// whose connection begins with a PROXY header, or that comes by a Unix socket.
 func TestRequestsBehindOneThatWaits(t *testing.T) {
 	server := testredis.Start(t)
 	link := testredis.StartLink(t, server.Addr())

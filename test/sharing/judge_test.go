@@ -2,6 +2,7 @@ package sharing_test
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -307,7 +308,7 @@ func TestHomelessClientOfDeletedUser(t *testing.T) {
 	p := sharing(t, server, 1)
 	admin := proxytest.Dial(t, server.Addr())
 	for _, c := range homeless(t, p, admin, "ACL DELUSER ann") {
-		c.Send("GET none")
+		io.WriteString(c.Conn, "GET none\r\n") // fails if the client has been closed before
 		if got, err := c.TryReply(); err == nil && got[0] != '-' {
 			t.Errorf("it is served: %q", got)
 		}

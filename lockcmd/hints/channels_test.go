@@ -4,7 +4,10 @@ package hints
 
 import (
 	"bufio"
+	"fmt"
+	"io"
 	"net"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -276,18 +279,29 @@ func TestWaitsThatMayNotBeHeard(t *testing.T) {
 	})
 }
 
-// A message that is longer than any of a proxy is ignored, and the next one is not.
+// A message that is longer than any of a proxy is ignored without being kept, and the next one is
+// not ignored.
 func TestLongMessages(t *testing.T) {
+	const pieces, most = 32, 16 << 20
+	piece := []byte(strings.Repeat("f", maxReply))
 	inBubble(t, false, func(u *upstream) {
 		u.waits("job")
 		u.want("job")
 		u.opened()
 		u.says("%0")
 		u.serves(0, agrees)
-		text := strings.Repeat("f", 2*maxReply)
-		if _, err := u.Write([]byte(">3\r\n$7\r\nmessage\r\n$16\r\n" + own + "\r\n$2097152\r\n" +
-			text + "\r\n")); err != nil {
-			t.Fatal(err)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		fmt.Fprintf(u, ">3\r\n$7\r\nmessage\r\n$16\r\n%s\r\n$%d\r\n", own, pieces*len(piece))
+		for range pieces {
+			if _, err := u.Write(piece); err != nil {
+				t.Fatal(err)
+			}
+		}
+		io.WriteString(u, "\r\n")
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > most {
+			t.Errorf("%d MB of memory for a message of %d MB", n>>20, pieces*len(piece)>>20)
 		}
 		u.says(">2", "$10", "invalidate", "*1", "$3", "job")
 		u.follows("job", false, false)

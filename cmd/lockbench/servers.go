@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -102,6 +103,7 @@ func install(ctx context.Context) error {
 // findProxies makes the paths of the proxies absolute. If there is none, it builds one from the
 // source in which lockbench runs.
 func (l *lab) findProxies() error {
+	commit := ""
 	if len(l.proxies) == 0 {
 		path := filepath.Join(l.dir, "lockproxy")
 		source := printed("go", "list", "-m", "-f", "{{.Dir}}", "lockproxy")
@@ -112,9 +114,7 @@ func (l *lab) findProxies() error {
 				"or name a built one with --proxy", err, bytes.TrimSpace(out))
 		}
 		l.proxies = []proxyBinary{{viaLockproxy, path}}
-		if commit := printed("git", "describe", "--always", "--dirty"); commit != "" {
-			l.versions.add(viaLockproxy, commit)
-		}
+		commit = printed("git", "describe", "--always", "--dirty")
 	}
 	for i, p := range l.proxies {
 		path, err := filepath.Abs(p.path)
@@ -125,7 +125,8 @@ func (l *lab) findProxies() error {
 			return fmt.Errorf("--proxy: %w", err)
 		}
 		l.proxies[i].path = path
-		l.versions.add(p.name, strings.TrimPrefix(printed(path, "--version"), "lockproxy "))
+		l.versions.add(p.name,
+			cmp.Or(commit, strings.TrimPrefix(printed(path, "--version"), "lockproxy ")))
 	}
 	for _, p := range []struct{ name, program, flag string }{{viaHAProxy, "haproxy", "-v"},
 		{viaTwemproxy, "nutcracker", "-V"}, {"Redis", "redis-server", "--version"}} {

@@ -172,6 +172,22 @@ func TestNotPromisedNoticeByPausedProxy(t *testing.T) {
 	w.shows("exclusion")
 }
 
+// An UNLOCK has no answer since it is still on its way. Its client asks again as the same owner, and
+// has the lock by the same token until that UNLOCK comes.
+func TestNotPromisedLockBehindALateUnlock(t *testing.T) {
+	w := newWitness(t, processes.None)
+	a, elsewhere, b := w.dial(0), w.dial(1), w.dial(1)
+	token := a.lock("job", 600, "OWNER", "anna")
+	w.relay.Set(badlink.State{HoldUp: true})
+	a.Send("UNLOCK", "job", fmt.Sprint(token))
+	testwait.Until(t, "the UNLOCK is on its way", w.relay.Holding)
+	if again := elsewhere.lock("job", 600, "OWNER", "anna"); again != token {
+		t.Errorf("the owner is given %d, not %d", again, token)
+	}
+	w.relay.Release()
+	testwait.Until(t, "another client gets the lock", func() bool { return b.lock("job", 600) != 0 })
+}
+
 // A proxy gets a lock for a waiter and dies before it says so: the lock stays until its timeout.
 func TestNotPromisedLockOfKilledProxy(t *testing.T) {
 	w := newWitness(t, processes.None)

@@ -24,9 +24,11 @@ type conn struct{ client, conn int }
 
 // grantsOf returns the locks that were given, without regard to faults: one for each token, and
 // another when a lock that had ended is given with the same token again, by data that came back or
-// to an owner whose connections Redis does not know to be closed.
+// to an owner whose connections Redis does not know to be closed. An owner cannot rely on that
+// behind an UNLOCK or a RELOCK without an answer, which may still be on its way.
 func grantsOf(ops []history.Op) []grant {
 	byToken := map[int64]int{}        // the last grant of each
+	late := map[int64]int64{}         // what such a request leaves of the lock, by token
 	open := map[int64]map[conn]bool{} // connections that have a session lock, by token
 	var grants []grant
 	for _, o := range ops { // ordered by Call
@@ -34,6 +36,9 @@ func grantsOf(ops []history.Op) []grant {
 			until := o.Call + o.Timeout
 			if o.Session {
 				until = forever
+			}
+			if left, ok := late[o.Result]; ok {
+				until = min(until, o.Call+left)
 			}
 			i, again := byToken[o.Result]
 			if again = again && o.Call < grants[i].to; again {
@@ -55,6 +60,9 @@ func grantsOf(ops []history.Op) []grant {
 			continue
 		}
 		g := &grants[i]
+		if o.Outcome == history.Unknown && (o.Kind == history.Unlock || o.Kind == history.Relock) {
+			late[o.Token] = o.Timeout // none for UNLOCK
+		}
 		switch {
 		case o.Kind == history.Relock && o.Shared && o.Call < g.to &&
 			(o.Outcome == history.OK && o.Result == 1 || o.Outcome == history.Unknown):

@@ -388,6 +388,31 @@ func TestOwnerAsksAgainBeforeRelease(t *testing.T) {
 	}
 }
 
+// An owner's UNLOCK, or its RELOCK with a shorter timeout, has no answer, and it asks again: that
+// request can come after the answer.
+func TestOwnerAsksAgainBehindALateRequest(t *testing.T) {
+	owned := func(o *history.Op) { o.Owner = "me" }
+	unanswered := func(o *history.Op) { o.Return, o.Outcome, o.Result = 0, history.Unknown, 0 }
+	short := func(o *history.Op) { o.Timeout = ms(300) }
+	unlock, relock := did(1, history.Unlock, 100, 110, 10, 1), did(1, history.Relock, 100, 110, 10, 1)
+	for _, c := range []struct {
+		release history.Op
+		at      int64 // when another client is given the lock
+		broken  bool
+	}{
+		{with(unlock, unanswered), 1100, false}, {unlock, 1100, true},
+		{with(relock, short, unanswered), 1600, false},
+		{with(relock, short, unanswered), 1100, true}, {with(relock, short), 1600, true},
+	} {
+		ops := []history.Op{with(took(1, 0, 10, 10, 5000), owned), c.release,
+			with(took(1, 1000, 1010, 10, 5000), owned), took(2, c.at, c.at+10, 20, 5000)}
+		got := check.Check(history.History{Ops: ops}, check.DefaultBounds()).Violations
+		if len(got) > 0 != c.broken {
+			t.Errorf("behind %+v, at %d: %v", c.release, c.at, got)
+		}
+	}
+}
+
 // A client hangs up after its machine has vanished: its proxy does not know, and renews the session
 // lock that it is given until it does.
 func TestHangsUpAfterItsMachineVanished(t *testing.T) {

@@ -32,7 +32,8 @@ func (c *checker) fifo(key string, ops []history.Op) {
 			began := max(a.Call, a.Sent)
 			if b.Proxy != a.Proxy || !c.wellBefore(began, b.Call, a.Proxy) ||
 				c.messageLate(a, b, a.Call-margin, max(a.Return, b.Return)) ||
-				c.broken(a.Call, b.Call, breaksArrival) {
+				c.broken(a.Call, b.Call, breaksArrival) ||
+				a.Place > 0 && c.broken(a.Call, a.Return, breaksLeases) { // it had its turn
 				continue
 			}
 			c.checked("fifo")

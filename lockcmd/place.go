@@ -182,13 +182,14 @@ func (ps *places) back(p *place) bool {
 	return true
 }
 
-// takeOver gives a client the lock that its place has taken. If the place has lost that lock, the
-// client asks as if it had no place. If Redis refuses it, the place goes on: an owner's next LOCK
-// would find the lock, and keep the place's lease.
+// takeOver gives a client the lock that its place has taken. If the place has lost that lock, or
+// its owner was given it by another LOCK, too, the client asks as if it had no place. If Redis
+// refuses it, the place goes on: an owner's next LOCK would find the lock, and keep the place's
+// lease.
 func (ps *places) takeOver(c Client, r script.Request, keep time.Duration, p *place) *Step {
 	from := lockOf(p.w, p.reply.Int)
 	lock := &held.Lock{Request: r, As: c.As, Token: from.Token}
-	call := ps.Scripts.TakeOver(lock.ID(), lock.Token, r)
+	call := ps.Scripts.TakeOver(lock.ID(), lock.Token, from.Connection, r)
 	a := script.Attempt{Token: lock.Token, Given: 1, Exclusive: !r.Shared, Renewed: true,
 		AskedAt: time.Now()}
 	return &Step{Asks: Script{call}, Finish: func(answer script.Answer, err error) (Reply, *Step) {
@@ -199,6 +200,7 @@ func (ps *places) takeOver(c Client, r script.Request, keep time.Duration, p *pl
 			}
 			return ps.failed(c, lockRequests{r}, script.Attempt{}, err)
 		case done[0] == 0:
+			ps.releases.startRelease(from, func() {}) // of its owner it is one connection
 			return ps.placeStep(c, r, keep)
 		}
 		if err := ps.notConfirmed(&answer, call.Confirm); err != nil {

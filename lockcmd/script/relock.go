@@ -35,9 +35,10 @@ func (m *Maker) Share(u Release, timeout time.Duration) *Call {
 		m.Proxy, string(u.How), strconv.Itoa(u.Id.DB), m.slotTag(u.Id.Key))
 }
 
-// TakeOver is Relock that makes the lock of a place in the line that of a request.
-func (m *Maker) TakeOver(id names.Lock, token int64, r Request) *Call {
-	return m.relock(id, strconv.FormatInt(token, 10), r.Timeout, listOf(r), "take")
+// TakeOver is Relock that makes the lock of a place in the line that of a request, unless another
+// connection was given it, too.
+func (m *Maker) TakeOver(id names.Lock, token int64, place string, r Request) *Call {
+	return m.relock(id, strconv.FormatInt(token, 10), r.Timeout, listOf(r), "take", place)
 }
 
 // OthersShare and OtherExcludes are what Exclude's script returns if others share the lock, and if

@@ -11,13 +11,14 @@ purpose    "extend"; "renew" to never shorten it: a renewal may run after a RELO
            whereby a shared one becomes exclusive if nobody else shares it; or "take", whereby the
            lock of a place in the line becomes its client's. The first request is that of the
            holder then, and for "share" those of the waiters here are behind it
-wanted, proxy, how, db, tag  for "share", as for unlock.lua. For "exclude", wanted is 1 if the holder
-           waits until nobody else shares the lock: then nobody else is let in
+wanted, proxy, how, db, tag  for "share", as for unlock.lua. For "exclude", wanted is 1 if the
+           holder waits until nobody else shares the lock: then nobody else is let in. For "take" it
+           is the place: the lock is not the place's alone if its owner's LOCK has found it since
 
-Returns 1, or 0 if the token does not hold the lock. For "share" it returns what unlock.lua does for
-a holder that leaves others; for "exclude" the new token, or the old one if the lock is exclusive
-already, or -1 if others share the lock, or -2 if one of them waits for the same. WRONGTYPE if a key
-holds something else.
+Returns 1, or 0 if the token does not hold the lock, or for "take" not for the place alone. For
+"share" it returns what unlock.lua does for a holder that leaves others; for "exclude" the new token,
+or the old one if the lock is exclusive already, or -1 if others share the lock, or -2 if one of them
+waits for the same. WRONGTYPE if a key holds something else.
 ]]
 local given, timeout, unit, retention, purpose, wanted, proxy, how, db, tag = unpack(words)
 retention = tonumber(retention)
@@ -48,6 +49,7 @@ if h and purpose == 'exclude' then
   return tonumber(new)
 end
 if h and purpose == 'take' then
+  if h.connections ~= wanted then return 0 end
   check_rights()
   local r = requests[1]
   h.connections, h.request, h.client, h.session = r.connection, r.request, r.client, r.session
@@ -92,6 +94,7 @@ if purpose == 'share' then
   return redis.error_reply(type(first) == 'table' and first.err or tostring(first))
 end
 if purpose == 'renew' and at <= expires then return 1 end
+if purpose == 'take' and connections ~= wanted then return 0 end
 write_lock(text, at + guard - now)
 if purpose == 'take' then
   write_given(requests[1], token, at, text, grace_end(), waiting, retention)

@@ -202,6 +202,51 @@ func TestALockIsTakenOverFromAPlace(t *testing.T) {
 	})
 }
 
+// An owner's LOCK has found the lock that its place has taken. Another LOCK for that place does not
+// take the lock from the connection that was given it, and does not shorten it.
+func TestALockOfAPlaceThatItsOwnerHas(t *testing.T) {
+	for _, shared := range []string{"", " SHARED"} {
+		t.Run("job"+shared, func(t *testing.T) { placeThatItsOwnerHas(t, shared) })
+	}
+}
+
+func placeThatItsOwnerHas(t *testing.T, shared string) {
+	virtualtest.Run(t, func(t *testing.T) {
+		withTwo(t, func(t *testing.T, dial func(int) *proxytest.Conn) {
+			a, x, y, other := dial(0), dial(0), dial(0), dial(1)
+			place := "LOCK job 2 PLACE 20 OWNER me" + shared
+			taken := func(held string) (token int64) {
+				a.Lock("job 60")
+				x.Expect(place, "$-1\r\n")
+				a.Expect("UNLOCK job", ":1\r\n")
+				time.Sleep(time.Second)
+				token = y.Lock("job " + held + " OWNER me" + shared)
+				if again := proxytest.Token(t, x.Do(place)); again != token {
+					t.Errorf("its owner has the token %d, and was given %d", token, again)
+				}
+				return token
+			}
+
+			token := taken("600")
+			time.Sleep(100 * time.Second) // the place is over
+			other.Expect("LOCK job 60", "$-1\r\n")
+			y.Expect(proxytest.Unlock("job", token), ":1\r\n")
+			other.Expect("LOCKINFO job", "$-1\r\n")
+
+			// The lock ends with the last of the connections that were given it.
+			place += " SESSION"
+			taken("600 SESSION")
+			x.Close()
+			time.Sleep(100 * time.Second)
+			other.Expect("LOCK job 60", "$-1\r\n")
+			y.Expect("PING", "+PONG\r\n")
+			y.Close()
+			time.Sleep(time.Second)
+			other.Lock("job 60")
+		})
+	})
+}
+
 // An owner whose place closes a cycle is told so when it asks, once.
 func TestPlacesInACycle(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {

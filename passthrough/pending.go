@@ -35,6 +35,28 @@ func (q *pendingQueue) uncounted(e *pendingReply) bool {
 		e.Count == 0
 }
 
+// databases is Pipe.Databases.
+func (q *pendingQueue) databases() []int {
+	list := []int{q.DB}
+	add := func(e *Expect) {
+		switch {
+		case e.Effect == commands.Reset:
+			list = append(list, q.initial.DB)
+		case e.Effect == commands.Select && e.Change != nil:
+			list = append(list, e.Change.DB)
+		}
+	}
+	for i := range q.queued {
+		add(&q.queued[i].Expect)
+	}
+	for i, all := 0, q.entries.All(); i < len(all) && q.effects > 0; i++ {
+		if all[i].kind == relayed {
+			add(&all[i].Expect)
+		}
+	}
+	return list
+}
+
 // skipUncounted records an uncounted request, which gets no entry.
 func (q *pendingQueue) skipUncounted(e *pendingReply) {
 	q.set(skipNext, false)

@@ -355,3 +355,11 @@ func (p *Pipe) State() (s State, settled bool) {
 	defer p.c.mu.Unlock()
 	return p.c.pending.State, p.c.pending.effects == 0
 }
+
+// Databases are those in which the next request can run: that of State, and then, in order, those
+// of SELECTs that have no reply yet, or stand in a transaction.
+func (p *Pipe) Databases() []int {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return p.c.pending.databases()
+}

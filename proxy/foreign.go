@@ -34,10 +34,15 @@ func (x *exchange) observeForeign(cmd *command, args [][]byte) func(resp.Head) {
 	if !x.observesForeign(cmd, args) {
 		return nil
 	}
-	state, _ := x.pipe.State()
+	state, settled := x.pipe.State()
+	db := state.DB
+	if !settled { // it runs behind a SELECT that has no reply yet
+		list := x.pipe.Databases()
+		db = list[len(list)-1]
+	}
 	by := foreign.Client{Addr: x.client.holder.Addr, Name: state.Name, Library: state.LibName}
 	if state.LibVer != "" {
 		by.Library += " " + state.LibVer
 	}
-	return x.server.locks.ObserveForeign(state.DB, by, cmd.Foreign, args, &cmd.Keys)
+	return x.server.locks.ObserveForeign(db, by, cmd.Foreign, args, &cmd.Keys)
 }

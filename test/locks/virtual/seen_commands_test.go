@@ -60,6 +60,32 @@ func TestLockTopAndLogOfForeignLocks(t *testing.T) {
 	})
 }
 
+// A foreign lock is known in the database in which it was taken, also if the SELECT has no reply
+// yet when it is asked for.
+func TestForeignLockBehindASelect(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		_, p := virtualtest.StartBoth(t)
+		first, waiter := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+		first.Send("SELECT 1", "SET theirs one NX PX 60000")
+		for range 2 {
+			first.WantReply("+OK\r\n")
+		}
+		first.Expect("LOCKLOG", "*1\r\n…")
+		first.Expect("SELECT 0", "+OK\r\n")
+		first.Expect("LOCKLOG", "*0\r\n")
+
+		waiter.Expect("SELECT 1", "+OK\r\n")
+		waiter.Send("LOCK theirs 60 WAIT 0")
+		time.Sleep(time.Second)
+		began := time.Now()
+		first.Send("SELECT 1", "DEL theirs")
+		proxytest.Token(t, waiter.Reply())
+		if took := time.Since(began); took > 0 {
+			t.Errorf("the waiter has the lock after %v", took)
+		}
+	})
+}
+
 // A wait that ends without the lock is no event of LOCKLOG, whose events are of holders.
 func TestLockLogHasHolders(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {

@@ -16,7 +16,8 @@ import (
 // Relayed commands that may end a client's session lock. Requests are examined only while clients
 // have session locks.
 
-// maxTouched bounds the session locks that are remembered for one transaction.
+// maxTouched bounds the session locks that are remembered of one request, and the requests of one
+// transaction. If there are more, all session locks are verified.
 const maxTouched = 64
 
 // lockEnds notices when what a client asks for may end session locks.
@@ -70,23 +71,32 @@ func (e *lockEnds) watch(
 // touch returns a request if it may end session locks. Within a transaction EXEC ends them, so it
 // is remembered until then.
 func (e *lockEnds) touch(cmd *command, args [][]byte) (list touches) {
-	state, settled := e.pipe.State()
-	t := touch{db: state.DB,
-		why: fmt.Sprintf("%s by %s", strings.ToUpper(cmd.Name), e.client.holder.Addr)}
-	for _, i := range cmd.Keys.Positions(args, nil) {
-		id := names.Lock{DB: state.DB, Key: string(args[i])}
-		if len(t.keys) < maxTouched && e.server.locks.Has(id) {
-			t.keys = append(t.keys, id.Key)
+	why := fmt.Sprintf("%s by %s", strings.ToUpper(cmd.Name), e.client.holder.Addr)
+	all, found := touches{{why: why}}, 0
+	if list = all; cmd.Keys.Any() {
+		list = nil
+		at := cmd.Keys.Positions(args, nil)
+		for _, db := range e.pipe.Databases() {
+			t := touch{db: db, why: why}
+			for i := 0; i < len(at) && found <= maxTouched; i++ {
+				if id := (names.Lock{DB: db, Key: string(args[at[i]])}); e.server.locks.Has(id) {
+					t.keys = append(t.keys, id.Key)
+					found++
+				}
+			}
+			if t.keys != nil {
+				list = append(list, t)
+			}
+		}
+		if found > maxTouched {
+			list = all
 		}
 	}
-	if t.keys != nil || !cmd.Keys.Any() {
-		list = touches{t}
-	}
-	if settled && !state.Has(passthrough.InMulti) {
+	if state, settled := e.pipe.State(); settled && !state.Has(passthrough.InMulti) {
 		e.touched = nil
 	}
-	if len(e.touched) < maxTouched {
-		e.touched = append(e.touched, list...)
+	if e.touched = append(e.touched, list...); len(e.touched) > maxTouched {
+		e.touched = all
 	}
 	return list
 }

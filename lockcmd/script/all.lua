@@ -23,7 +23,7 @@ for i = 1, #KEYS / 2 do
   if lock.err then return lock end
   if lock.own then
     held = held or own > 0 and token ~= lock.token
-    own = own + 1
+    own, wait = own + 1, math.max(wait, lock.wait)
   elseif lock.wait then
     held, wait = true, math.max(wait, lock.wait)
     if lock.foreign then foreign[#foreign + 1] = i end

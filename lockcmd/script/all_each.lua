@@ -5,14 +5,14 @@ KEYS, ARGV  see read.lua and take.lua
 Returns what is to be known of the lock, and what all.lua may do with it:
 own      whether it is its owner's already
 token    that of its owner, or one that it can be given; nil if it can't
-wait     ms until another may take it, if it is neither its owner's nor can be taken; else nil
+wait     ms until another may take it, if it is its owner's or can't be taken; else nil
 foreign  whether a foreign client holds it
 ]]
 local lock = {own = own, foreign = kind ~= nil}
 local since = told > 0 and told or now
 local behind = not held and not kind and behind_until(since)
 if own then
-  lock.token = tonumber(token)
+  lock.token, lock.wait = tonumber(token), free_at - now
 elseif kind or held and not reserved or behind then
   lock.wait = (foreign_until or held and free_at or behind) - now
 else

@@ -9,6 +9,7 @@ import (
 
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/virtualtest"
+	"lockproxy/lockcmd/search"
 )
 
 // Clients that wait for many locks ask by connections of the proxy's own, once theirs have been
@@ -39,4 +40,30 @@ func TestPollsOfManyLocksShareConnections(t *testing.T) {
 			t.Errorf("%d connections were opened for %d scripts", opened, scripts)
 		}
 	})
+}
+
+// A LOCKALL whose owner has some of its locks already waits until these end, and polls no more
+// often than for another's, where deadlocks are not refused.
+func TestALockAllForOwnLocksPollsSeldom(t *testing.T) {
+	for _, owner := range []string{"me", "other"} {
+		t.Run(owner, func(t *testing.T) {
+			virtualtest.Run(t, func(t *testing.T) {
+				store := virtualtest.StartStore(t)
+				p := proxytest.Start(t, store.URL(), deadlockMode(search.Off))
+				a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+				a.Lock("one 12.1 OWNER " + owner)
+				before := store.Scripts()
+				b.Send("LOCKALL 60 2 one two WAIT 0 OWNER me")
+				time.Sleep(10 * time.Second)
+				if n := store.Scripts() - before; n < 30 || n > 60 {
+					t.Errorf("%d scripts in 10 s", n)
+				}
+				began := time.Now()
+				proxytest.Token(t, b.Reply())
+				if took := time.Since(began); took > 2110*time.Millisecond {
+					t.Errorf("it has the locks after %v more", took)
+				}
+			})
+		})
+	}
 }

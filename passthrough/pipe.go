@@ -36,7 +36,7 @@ type Pipe struct {
 	failedWay Way   // for what
 	// until when failed counts, if it is of Enter; zero for others
 	failedUntil time.Time
-	atHome      bool // Route may have chosen the home, since Flush
+	atHome      bool // Route may have chosen the home, or something goes there, since Flush
 	lingering   *time.Timer
 	login       [][]string // what logInAgain sent last
 	numbers     bool       // the client has asked for what shows numbers: EXEC may, too
@@ -279,6 +279,7 @@ func (p *Pipe) enqueueLocked(e pendingReply, raw []byte, it *eventloop.Iteration
 		!p.c.home.writesAtOnce()):
 		return false // it could not be sent at once
 	}
+	p.atHome = true // others can have chosen the home since Route: see asideLocked
 	p.c.expectLocked(e)
 	if e.call() != nil {
 		p.homes.queueCallLocked(e.answer)

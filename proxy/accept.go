@@ -58,8 +58,11 @@ func newSession(s *Server, raw net.Conn) *session {
 	sess.requests = dispatcher{common: all, in: in, x: x, locks: &sess.locks,
 		delayed: delayer{locks: &sess.locks}, ends: lockEnds{common: all}}
 	pipe.Waiter, c.holder.LockLost, c.holder.Login = sess, sess.locks.lockLost, sess.locks.login
-	if _, isTCP := raw.(*net.TCPConn); isTCP && c.readsDirectly() {
+	switch _, isTCP := raw.(*net.TCPConn); {
+	case isTCP && c.readsDirectly():
 		c.reg = s.loops.Load().NewRegistration(sess, c.socket.Raw())
+	case c.socket != nil: // the session's goroutine reads it, but not while it waits for a connection
+		c.reg = s.loops.Load().NewHangup(c.socket.Raw())
 	}
 	return sess
 }

@@ -67,6 +67,10 @@ func serve(t *testing.T, s *Server) (addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serveOn(t, s, ln)
+}
+
+func serveOn(t *testing.T, s *Server, ln net.Listener) (addr string) {
 	served := make(chan struct{})
 	go func() { // ends with Close, and is waited for
 		defer close(served)
@@ -86,7 +90,12 @@ type talker struct {
 
 func talk(t *testing.T, addr, name string) *talker {
 	t.Helper()
-	nc, err := net.Dial("tcp", addr)
+	return talkBy(t, "tcp", addr, name)
+}
+
+func talkBy(t *testing.T, network, addr, name string) *talker {
+	t.Helper()
+	nc, err := net.Dial(network, addr)
 	if err != nil {
 		t.Fatal(err)
 	}

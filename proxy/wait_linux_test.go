@@ -4,6 +4,9 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/netip"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,9 +20,19 @@ import (
 )
 
 // A reset within a moment of a token releases the lock, although the session's goroutine waits for
-// a connection to Redis for the next request. If a busy machine lets more than a moment pass
-// between the token and the reset, the test tries again.
+// a connection to Redis for the next request, and whoever reads the client otherwise. If a busy
+// machine lets more than a moment pass between the token and the reset, the test tries again.
 func TestResetWhileARequestWaitsForAConnection(t *testing.T) {
+	for _, by := range []struct{ name, network, addr, header string }{
+		{"a loop reads", "tcp", "127.0.0.1:0", ""},
+		{"a PROXY header", "tcp", "127.0.0.1:0", "PROXY TCP4 192.0.2.1 192.0.2.2 1000 2000\r\n"},
+		{"a Unix socket", "unix", filepath.Join(t.TempDir(), "s"), ""},
+	} {
+		t.Run(by.name, func(t *testing.T) { resetDuringDial(t, by.network, by.addr, by.header) })
+	}
+}
+
+func resetDuringDial(t *testing.T, network, at, header string) {
 	redis, err := upstream.Parse(testredis.Start(t).URL())
 	if err != nil {
 		t.Fatal(err)
@@ -33,24 +46,36 @@ func TestResetWhileARequestWaitsForAConnection(t *testing.T) {
 		}
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	}
-	s := New(Config{Upstream: redis, MaxClients: 100, UpstreamConns: 4,
-		Locks: lockcmd.Config{MaxTimeout: time.Hour, FenceRetention: time.Hour}})
+	cfg := Config{Upstream: redis, MaxClients: 100, UpstreamConns: 4,
+		Locks: lockcmd.Config{MaxTimeout: time.Hour, FenceRetention: time.Hour}}
+	if header != "" {
+		cfg.ProxyProtocolFrom = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	}
+	s := New(cfg)
 	s.pool.Spares = 0
-	addr := serve(t, s)
-	next := talk(t, addr, "the next")
-	next.say("LOCK job 600\r\nUNLOCK job\r\nGET k")
+	ln, err := net.Listen(network, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := serveOn(t, s, ln)
+	next := talkBy(t, network, addr, "the next")
+	next.say(header + "LOCK job 600\r\nUNLOCK job\r\nGET k")
 	for _, want := range []string{":", ":1", "$-1"} {
 		next.hear(want)
 	}
+	first := s.list()[0]
 	for range 50 {
 		dials, goOn = make(chan struct{}), make(chan struct{})
-		dying := talk(t, addr, "the dying client")
+		dying := talkBy(t, network, addr, "the dying client")
 		holds.Store(true)
-		dying.say("LOCK job 600\r\nBLPOP list 0")
-		dying.hear(":")
+		dying.say(header + "LOCK job 600\r\nBLPOP list 0")
+		if conn, ok := dying.Conn.(*net.TCPConn); ok {
+			dying.hear(":")
+			conn.SetLinger(0)
+		} // a Unix socket that closes with the token unread sends a reset
 		testwait.For(t, "a connection is opened", dials)
-		sess := sessionOf(t, s, dying)
-		dying.Conn.(*net.TCPConn).SetLinger(0)
+		list := s.list()
+		sess := list[slices.IndexFunc(list, func(one *session) bool { return one != first })]
 		dying.Close()
 		testwait.Until(t, "the reset came more than a moment ago", func() bool {
 			return sess.client.reg.ClosedFor() > 2*resetWithin

@@ -273,6 +273,9 @@ func (l *loop) control(op int, r *Registration) error {
 		Events: unix.EPOLLIN | unix.EPOLLPRI | unix.EPOLLRDHUP | unix.EPOLLET,
 		Fd:     r.number, Pad: r.generation,
 	}
+	if r.handler == nil {
+		event.Events = unix.EPOLLRDHUP | unix.EPOLLET // the kernel adds errors
+	}
 	var closed, refused error
 	err = epoll.Control(func(epfd uintptr) {
 		closed = r.conn.Control(func(fd uintptr) {

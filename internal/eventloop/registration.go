@@ -47,7 +47,7 @@ const (
 // methods do nothing on nil.
 type Registration struct {
 	loops   *Loops
-	handler Handler
+	handler Handler // nil: see NewHangup
 	conn    syscall.RawConn
 
 	reader  atomic.Int32
@@ -66,6 +66,12 @@ func (ls *Loops) NewRegistration(handler Handler, conn syscall.RawConn) *Registr
 		return nil
 	}
 	return &Registration{loops: ls, handler: handler, conn: conn}
+}
+
+// NewHangup returns a Registration of a connection that a goroutine always reads: Park returns
+// false. The loop learns only when the peer has closed, for ClosedFor.
+func (ls *Loops) NewHangup(conn syscall.RawConn) *Registration {
+	return ls.NewRegistration(nil, conn)
 }
 
 // Register makes the kernel watch conn from now on; otherwise the first Park does. A goroutine that
@@ -91,7 +97,7 @@ func (r *Registration) Unseen() {
 // false the goroutine reads on: something has arrived that the Handler leaves to it, the peer has
 // closed, Wake was called, or the kernel can't watch conn.
 func (r *Registration) Park() bool {
-	if r == nil || r.woken.Load() {
+	if r == nil || r.handler == nil || r.woken.Load() {
 		return false
 	}
 	r.Register()

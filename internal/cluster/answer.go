@@ -74,18 +74,18 @@ func (p *part) mayGoElsewhere(kind redirection) bool {
 // redirect sends what n has not run to another node. false says that the client gets the node's
 // error. A script's can be its own: it must not lead where no node is.
 func (a *answers) redirect(n *node, p *part, kind redirection, slot int, addr string) bool {
-	c := a.c
+	c, doubted := a.c, false
 	if kind == moved || kind == ask {
-		switch {
-		case p.req.script && slot != p.slot, p.doubted && !c.nodes.knows(addr):
+		doubted = p.req.script && !c.nodes.knows(addr)
+		if p.req.script && slot != p.slot || doubted && p.doubtedAt == n.addr {
 			return false
-		case p.req.script && !c.nodes.knows(addr):
-			c.nodes.learnFrom(n)
-			kind, p.doubted = tryAgain, true
+		}
+		if doubted {
+			c.nodes.learnFrom(n, p)
 		}
 		p.slot = slot
 	}
-	if kind == moved {
+	if kind == moved && !doubted {
 		known := c.nodes.slots != nil && c.nodes.slots.master(slot) == addr
 		c.nodes.applyMap(c.cluster.slotMoved(slot, addr))
 		if !known {
@@ -107,8 +107,8 @@ func (a *answers) redirect(n *node, p *part, kind redirection, slot int, addr st
 			" while this large request was on its way: it was not run, try again"))
 		return true
 	}
-	late := kind != moved || p.tries > promptTries
-	if (kind == ask || !late && c.nodes.slots == nil) && c.order.inTurn(p) {
+	late := kind != moved || p.tries > promptTries || doubted
+	if (kind == ask && !doubted || !late && c.nodes.slots == nil) && c.order.inTurn(p) {
 		p.asking = kind == ask
 		c.nodes.at(addr).push(p)
 	} else {

@@ -81,7 +81,7 @@ func newConn(cl *Cluster, o Options) *Conn {
 	c.readBy.cond, c.writeBy.cond = c.replies.readable, c.room
 	c.in = requestReader{c: c, framer: resp.NewFramer(limits)}
 	c.nodes = nodeSet{c: c, slots: cl.slots.Load(), byAddr: map[string]*node{},
-		closing: closingTimeout}
+		others: map[string]bool{}, closing: closingTimeout}
 	c.order = slotOrder{c: c, holds: map[int]*slotHold{}}
 	c.answers, c.tx.c, c.subs.c = answers{c: c, slot: -1}, c, c
 	c.subs.shards, c.subs.told = map[string]*node{}, map[string]bool{}

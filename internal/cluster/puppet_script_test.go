@@ -70,4 +70,46 @@ func TestScriptAtANewNode(t *testing.T) {
 	p.replies("+1")
 }
 
+// A script follows a node's MOVED to a node that was a replica, with the requests behind it: the node
+// that says so has run none of them.
+func TestScriptsAtANewMaster(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1")
+	p.send("EVAL script 1 06S", "GET 06S")
+	a := p.at("a:1")
+	a.hears("EVAL script 1 06S", "GET 06S")
+	a.says("-MOVED 0 b:1")
+	a.hears("CLUSTER NODES")
+	a.says("-MOVED 0 b:1")
+	a.says(nodesReply("id b:1@2 master")...)
+	b := p.at("b:1")
+	b.hears("EVAL script 1 06S")
+	b.says("+1")
+	b.hears("GET 06S")
+	b.says("+2")
+	p.replies("+1", "+2")
+}
+
+// A node that has named an unknown one does not say whom it knows, and another names the same.
+func TestScriptWhoseNodeDoesNotSayWhomItKnows(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1", "c:1")
+	p.send("EVAL script 1 06S")
+	a := p.at("a:1")
+	a.hears("EVAL script 1 06S")
+	p.refreshed("c:1", false)
+	a.hears("PING")
+	a.says("-MOVED 0 b:1")
+	a.hears("CLUSTER NODES")
+	c := p.at("c:1")
+	c.hears("EVAL script 1 06S")
+	c.says("-MOVED 0 b:1")
+	c.hears("CLUSTER NODES")
+	c.says(nodesReply("id b:1@2 master")...)
+	c.hears("EVAL script 1 06S")
+	c.says("-MOVED 0 b:1")
+	b := p.at("b:1")
+	b.hears("EVAL script 1 06S")
+	b.says("+1")
+	p.replies("+1")
+}
+
 func nodesReply(text string) []string { return []string{"$" + strconv.Itoa(len(text)), text} }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 	"strings"
 
@@ -72,12 +73,17 @@ func (s *nodeSet) knows(addr string) bool {
 	return s.slots != nil && slices.Contains(s.slots.nodes(), addr) || s.others[addr]
 }
 
-// learnFrom asks n for the nodes that the map does not have: those that serve no slot yet.
-func (s *nodeSet) learnFrom(n *node) {
-	r := s.c.ownRequest(nodesCommand)
+// learnFrom asks n for the nodes that the map does not have, since it has named such a node in
+// answer to p: those that serve no slot yet, or have since the map was made.
+func (s *nodeSet) learnFrom(n *node, p *part) {
+	r, known := s.c.ownRequest(nodesCommand), false
+	r.onAnswer = func(_ *node, h resp.Head) { // not if n is lost
+		p.doubtedAt, known = n.addr, !h.IsError()
+	}
 	r.finish = func(replies [][]byte) []byte {
-		v, _ := resp.ParseValue(replies[0])
-		s.others = parseNodes(string(v.Text), n.addr)
+		if v, _ := resp.ParseValue(replies[0]); known {
+			maps.Copy(s.others, parseNodes(string(v.Text), n.addr))
+		}
 		return nil
 	}
 	n.push(&r.one)

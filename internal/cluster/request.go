@@ -55,8 +55,9 @@ type part struct {
 	confirms int
 	streamed bool // some of the reply was delivered before its end came
 	asking   bool // ASKING goes before it
-	// doubted says that its script has named a node that was not known; see learnFrom.
-	doubted bool
+	// doubtedAt is the node that was asked whom it knows, since its answer to the script named a node
+	// that was not known, and has said so; "" if there was none. See learnFrom.
+	doubtedAt string
 }
 
 // newRequest is a request of one part.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidwall/redcon"
 
+	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
 	"lockproxy/passthrough"
 )
@@ -58,11 +59,12 @@ func newSession(s *Server, raw net.Conn) *session {
 	sess.requests = dispatcher{common: all, in: in, x: x, locks: &sess.locks,
 		delayed: delayer{locks: &sess.locks}, ends: lockEnds{common: all}}
 	pipe.Waiter, c.holder.LockLost, c.holder.Login = sess, sess.locks.lockLost, sess.locks.login
-	switch _, isTCP := raw.(*net.TCPConn); {
-	case isTCP && c.readsDirectly():
-		c.reg = s.loops.Load().NewRegistration(sess, c.socket.Raw())
-	case c.socket != nil: // the session's goroutine reads it, but not while it waits for a connection
-		c.reg = s.loops.Load().NewHangup(c.socket.Raw())
+	if c.socket != nil {
+		var handler eventloop.Handler // nil: the session's goroutine reads, unless it waits for Redis
+		if _, isTCP := raw.(*net.TCPConn); isTCP && c.readsDirectly() {
+			handler = sess
+		}
+		c.reg = s.loops.Load().NewRegistration(handler, c.socket.Raw())
 	}
 	return sess
 }

@@ -319,21 +319,6 @@ func (l *loop) run() {
 // now is the time for spin.
 func now() time.Duration { return time.Duration(monotonic.Now()) }
 
-// yield is called between two looks of a loop that spins. Other programs that wait for this
-// processor run first, such as the client and Redis: they need not wake another processor, or wait
-// until the loop sleeps. If Go runs on a single processor, its scheduler has to look at the
-// connections of goroutines as well. For that sleep is true, and the loop is woken at once.
-func (l *loop) yield() (sleep bool) {
-	syscall.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-	if l.bell < 0 {
-		return false
-	}
-	one := uint64(1)
-	_, _, errno := syscall.RawSyscall(unix.SYS_WRITE, uintptr(l.bell),
-		uintptr(unsafe.Pointer(&one)), unsafe.Sizeof(one))
-	return errno == 0
-}
-
 // hangups are the events that end reading in the loop: see event.
 const hangups = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR | unix.EPOLLPRI
 

@@ -47,7 +47,7 @@ const (
 // methods do nothing on nil.
 type Registration struct {
 	loops   *Loops
-	handler Handler // nil: see NewHangup
+	handler Handler // nil: see NewRegistration
 	conn    syscall.RawConn
 
 	reader  atomic.Int32
@@ -60,18 +60,14 @@ type Registration struct {
 }
 
 // NewRegistration returns a Registration of conn, for handler. The kernel watches conn from the
-// first Park on. If conn is nil the Handler learns of everything by Notify.
+// first Park on. If conn is nil the Handler learns of everything by Notify. If handler is nil a
+// goroutine always reads conn: Park returns false, and from Register on the loop learns only when
+// the peer has closed, for ClosedFor.
 func (ls *Loops) NewRegistration(handler Handler, conn syscall.RawConn) *Registration {
 	if ls == nil {
 		return nil
 	}
 	return &Registration{loops: ls, handler: handler, conn: conn}
-}
-
-// NewHangup returns a Registration of a connection that a goroutine always reads: Park returns
-// false. The loop learns only when the peer has closed, for ClosedFor.
-func (ls *Loops) NewHangup(conn syscall.RawConn) *Registration {
-	return ls.NewRegistration(nil, conn)
 }
 
 // Register makes the kernel watch conn from now on; otherwise the first Park does. A goroutine that

@@ -25,10 +25,11 @@ type conn struct{ client, conn int }
 // grantsOf returns the locks that were given, without regard to faults: one for each token, and
 // another when a lock that had ended is given with the same token again, by data that came back or
 // to an owner whose connections Redis does not know to be closed. An owner cannot rely on that
-// behind an UNLOCK or a RELOCK without an answer, which may still be on its way.
+// behind an UNLOCK or a RELOCK without an answer, which may still be on its way. A session lock is
+// renewed behind a RELOCK.
 func grantsOf(ops []history.Op) []grant {
 	byToken := map[int64]int{}        // the last grant of each
-	late := map[int64]int64{}         // what such a request leaves of the lock, by token
+	late := map[int64]int64{}         // the least that such a request leaves of the lock, by token
 	open := map[int64]map[conn]bool{} // connections that have a session lock, by token
 	var grants []grant
 	for _, o := range ops { // ordered by Call
@@ -37,7 +38,7 @@ func grantsOf(ops []history.Op) []grant {
 			if o.Session {
 				until = forever
 			}
-			if left, ok := late[o.Result]; ok {
+			if left, ok := late[o.Result]; ok && (left == 0 || !o.Session) {
 				until = min(until, o.Call+left)
 			}
 			i, again := byToken[o.Result]
@@ -61,7 +62,9 @@ func grantsOf(ops []history.Op) []grant {
 		}
 		g := &grants[i]
 		if o.Outcome == history.Unknown && (o.Kind == history.Unlock || o.Kind == history.Relock) {
-			late[o.Token] = o.Timeout // none for UNLOCK
+			if left, ok := late[o.Token]; !ok || o.Timeout < left {
+				late[o.Token] = o.Timeout // none for UNLOCK
+			}
 		}
 		switch {
 		case o.Kind == history.Relock && o.Shared && o.Call < g.to &&

@@ -394,21 +394,30 @@ func TestOwnerAsksAgainBehindALateRequest(t *testing.T) {
 	owned := func(o *history.Op) { o.Owner = "me" }
 	unanswered := func(o *history.Op) { o.Return, o.Outcome, o.Result = 0, history.Unknown, 0 }
 	short := func(o *history.Op) { o.Timeout = ms(300) }
+	session := func(o *history.Op) { o.Session = true }
 	unlock, relock := did(1, history.Unlock, 100, 110, 10, 1), did(1, history.Relock, 100, 110, 10, 1)
+	late, lateShort := with(relock, unanswered), with(relock, short, unanswered)
+	late.Timeout = ms(2000)
+	again := with(took(1, 1000, 1010, 10, 5000), owned)
 	for _, c := range []struct {
-		release history.Op
-		at      int64 // when another client is given the lock
-		broken  bool
+		releases []history.Op
+		again    history.Op
+		at       int64 // when another client is given the lock
+		broken   bool
 	}{
-		{with(unlock, unanswered), 1100, false}, {unlock, 1100, true},
-		{with(relock, short, unanswered), 1600, false},
-		{with(relock, short, unanswered), 1100, true}, {with(relock, short), 1600, true},
+		{[]history.Op{with(unlock, unanswered)}, again, 1100, false},
+		{[]history.Op{unlock}, again, 1100, true},
+		{[]history.Op{lateShort}, again, 1600, false}, {[]history.Op{lateShort}, again, 1100, true},
+		{[]history.Op{with(relock, short)}, again, 1600, true},
+		{[]history.Op{lateShort, late}, again, 1600, false},
+		{[]history.Op{with(unlock, unanswered)}, with(again, session), 2000, false},
+		{[]history.Op{lateShort}, with(again, session), 2000, true}, // it is renewed
 	} {
-		ops := []history.Op{with(took(1, 0, 10, 10, 5000), owned), c.release,
-			with(took(1, 1000, 1010, 10, 5000), owned), took(2, c.at, c.at+10, 20, 5000)}
+		ops := append([]history.Op{with(took(1, 0, 10, 10, 5000), owned)}, c.releases...)
+		ops = append(ops, c.again, took(2, c.at, c.at+10, 20, 5000))
 		got := check.Check(history.History{Ops: ops}, check.DefaultBounds()).Violations
 		if len(got) > 0 != c.broken {
-			t.Errorf("behind %+v, at %d: %v", c.release, c.at, got)
+			t.Errorf("behind %+v, %+v, at %d: %v", c.releases, c.again, c.at, got)
 		}
 	}
 }

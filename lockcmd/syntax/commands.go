@@ -53,8 +53,11 @@ func (c *Spec) IsHelp(args [][]byte) bool {
 }
 
 // Waits reports whether a LOCK, LOCKALL, ONCE, RELOCK or LOCKINFO with these arguments can wait for
-// others. args begin with the name.
+// others. args begin with the name. Too few of them wait for nothing.
 func (c *Spec) Waits(args [][]byte) bool {
+	if c.CheckArity(args) != nil {
+		return false
+	}
 	options := 3
 	switch c.Name {
 	case "lock", "once", "lockinfo", "relock":
@@ -67,7 +70,7 @@ func (c *Spec) Waits(args [][]byte) bool {
 	default:
 		return false
 	}
-	for _, arg := range args[min(options, len(args)):] {
+	for _, arg := range args[min(options, len(args)):] { // LOCK HELP has fewer
 		if len(arg) == 4 && strings.EqualFold(string(arg), "wait") {
 			return true
 		}

@@ -4,10 +4,12 @@ package virtual_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"lockproxy/internal/test/proxytest"
 	"lockproxy/internal/test/virtualtest"
+	"lockproxy/lockcmd/syntax"
 )
 
 // outOfRange is the reply to a lock command whose timeout is arg.
@@ -52,5 +54,25 @@ func TestLockErrors(t *testing.T) {
 		if got := c.Do("KEYS *lockproxy*"); got != "*0\r\n" {
 			t.Errorf("refused locks left %q", got)
 		}
+	})
+}
+
+// Any number of words behind the name of a lock command is answered, whatever they are, and its
+// connection goes on.
+func TestAnyNumberOfWords(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		_, p := virtualtest.StartBoth(t)
+		c := proxytest.Dial(t, p.Addr)
+		for _, spec := range syntax.Specs {
+			for _, word := range []string{"1", "-1", "", "x", "WAIT", "HELP"} {
+				for n := range spec.MinArgs + 4 {
+					words := append([]string{spec.Name}, slices.Repeat([]string{word}, n)...)
+					if got := c.DoWords(words...); got == "" {
+						t.Errorf("%q is not answered", words)
+					}
+				}
+			}
+		}
+		c.Expect("PING", "+PONG\r\n")
 	})
 }

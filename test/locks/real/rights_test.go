@@ -93,6 +93,7 @@ func TestLockAllWithoutTheRightToOne(t *testing.T) {
 	other.Expect("UNLOCK may:free", ":1\r\n")
 	for _, key := range []string{"may:over", "may:free", "may:new"} {
 		c.Expect("LOCKALL 300 2 "+key+" not", "-NOPERM …")
+		c.Expect("LOCKALL 300 2 not "+key, "-NOPERM …")
 		other.Expect("LOCKINFO "+key, "$-1\r\n")
 		token := other.Lock(key + " 300")
 		if key == "may:free" && token <= last {

@@ -216,3 +216,34 @@ func TestLockAfterAProxyThatTrackedItAndHasEnded(t *testing.T) {
 		}
 	})
 }
+
+// A reader that has come behind another proxy's writer is not let in when one of the readers before
+// it leaves, though the writer in front of it here has given up.
+func TestReaderBehindAWriterElsewhereWhenAReaderLeaves(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		store := virtualtest.StartStore(t)
+		a, b := proxytest.Start(t, store.URL(), nil), proxytest.Start(t, store.URL(), nil)
+		dial := func(p *proxytest.Proxy) *proxytest.Conn { return proxytest.Dial(t, p.Addr) }
+		holder, w1, r1, r2, w2, r3, far := dial(a), dial(a), dial(a), dial(a), dial(a), dial(a), dial(b)
+		token := holder.Lock("doc 600")
+		for i, c := range []*proxytest.Conn{w1, r1, r2, w2} {
+			c.Send("LOCK doc 600 WAIT 0" + []string{"", " SHARED", " SHARED", ""}[i])
+			time.Sleep(100 * time.Millisecond)
+		}
+		holder.Expect(proxytest.Unlock("doc", token), ":1\r\n")
+		token = proxytest.Token(t, w1.Reply())
+		far.Send("LOCK doc 600 WAIT 0")
+		time.Sleep(time.Second)
+		w1.Expect(proxytest.Unlock("doc", token), ":1\r\n")
+		one := proxytest.Token(t, r1.Reply())
+		two := proxytest.Token(t, r2.Reply())
+		r3.Send("LOCK doc 600 SHARED WAIT 5")
+		time.Sleep(time.Second)
+		w2.Close()
+		time.Sleep(time.Second)
+		r1.Expect(proxytest.Unlock("doc", one), ":1\r\n")
+		r3.WantReply("$-1\r\n")
+		r2.Expect(proxytest.Unlock("doc", two), ":1\r\n")
+		proxytest.Token(t, far.Reply())
+	})
+}

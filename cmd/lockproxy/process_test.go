@@ -49,7 +49,9 @@ func (p *process) said() string { return p.log.String() }
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
 	p := spawn(t, nil, args...)
-	p.waitFor("serving")
+	if p.waitFor("serving"); p.hasEnded() {
+		t.Fatalf("it does not serve:\n%s", p.said())
+	}
 	return p
 }
 

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"syscall"
 	"testing"
 
 	"lockproxy/internal/test/testwait"
@@ -89,7 +90,7 @@ func TestRunOnceWhileTheProxyIsAway(t *testing.T) {
 		script := regexp.MustCompile(` flags=bU? [^\n]* cmd=eval(sha)? `)
 		return script.MatchString(s.redis.Ask("CLIENT", "LIST"))
 	})
-	s.proxy.cmd.Process.Kill()
+	s.proxy.signal(syscall.SIGKILL) // and its address is free
 	s.redis.Ask("CLIENT", "UNPAUSE")
 	start(t, "--listen", s.addr, "--upstream", s.redis.URL())
 	run.wantStatus(0, "")

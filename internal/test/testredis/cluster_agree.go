@@ -104,8 +104,12 @@ const gossipAfter = 20
 // with the last time: on a busy machine that takes long.
 func (c *Cluster) gossip() {
 	for _, s := range c.alive() {
-		if strings.Contains(s.Ask("CLUSTER", "NODES"), handshake) {
+		nodes := s.Ask("CLUSTER", "NODES")
+		if strings.Contains(nodes, handshake) {
 			continue
+		}
+		if master := masterAbove(nodes); master != "" {
+			s.Ask("CLUSTER", "REPLICATE", master)
 		}
 		for _, other := range c.alive() {
 			if other != s {
@@ -113,6 +117,20 @@ func (c *Cluster) gossip() {
 			}
 		}
 	}
+}
+
+// masterAbove is the master of the master of the node that has answered CLUSTER NODES, if that is a
+// replica by now. A replica that hears of that before it hears who has taken the slots stays with it.
+func masterAbove(nodes string) string {
+	masters, mine := map[string]string{}, ""
+	for line := range strings.SplitSeq(nodes, "\n") {
+		if fields := strings.Fields(line); len(fields) >= 8 && strings.Contains(fields[2], "slave") {
+			if masters[fields[0]] = fields[3]; strings.Contains(fields[2], "myself") {
+				mine = fields[3]
+			}
+		}
+	}
+	return masters[mine]
 }
 
 // talkUntil is waitFor what the nodes tell each other.

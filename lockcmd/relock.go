@@ -107,11 +107,15 @@ func (l *locking) exclude(client Client, id names.Lock, o syntax.Relock, t *watc
 		}
 		lock := &held.Lock{Request: r, As: client.As}
 		given := err == nil && done[0] > 0 && done[0] != o.Proof.Token()
+		var missing error
 		if given {
-			lock.Token = done[0]
+			lock.Token, missing = done[0], l.notConfirmed(&answer, c.Confirm)
+		}
+		// A session that must not keep the exclusive lock has lost its own, and is told.
+		l.renewals.Unlocked(h, id, o.Proof, o.Proof.Token(), given && missing == nil)
+		if given {
 			l.releases.endExcluded(h, id, o.Proof)
 		}
-		l.renewals.Unlocked(h, id, o.Proof, o.Proof.Token(), given)
 		switch {
 		case err != nil:
 			lock.Owner = "" // it may be released: its client cannot know the token
@@ -133,8 +137,8 @@ func (l *locking) exclude(client Client, id names.Lock, o syntax.Relock, t *watc
 			return reply, nil
 		}
 		a := script.Attempt{Token: lock.Token, Given: 1, Exclusive: true, AskedAt: asked}
-		if err := l.notConfirmed(&answer, c.Confirm); err != nil {
-			return l.failed(client, lockRequests{r}, a, err)
+		if missing != nil {
+			return l.failed(client, lockRequests{r}, a, missing)
 		}
 		return l.acquired(h, []*held.Lock{lock}, a), nil
 	}}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,4 +91,39 @@ func TestDurableSessionLockInTime(t *testing.T) {
 			t.Errorf("lost after %v", took)
 		}
 	})
+}
+
+// Replicas do not confirm that a shared lock has become exclusive: its client has no lock any more,
+// and a session is told so.
+func TestRelockExclusiveIsNotConfirmed(t *testing.T) {
+	replicas := func(n int) virtualtest.Answer {
+		return func(client *server.Peer, args []string) {
+			if ms, _ := strconv.Atoi(args[1]); n == 0 {
+				time.Sleep(time.Duration(ms) * time.Millisecond)
+			}
+			client.WriteInt(n)
+		}
+	}
+	for _, session := range []string{"", " SESSION"} {
+		virtualtest.Run(t, func(t *testing.T) {
+			store := virtualtest.StartStore(t)
+			store.Answer(replicas(1), "WAIT")
+			p := proxytest.Start(t, store.URL(), proxytest.WithReplicas(1))
+			holder, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+			holder.Expect("HELLO 3", "%…")
+			token := holder.Lock("doc 60 SHARED" + session)
+			store.Answer(replicas(0), "WAIT")
+			got := holder.Do(relock("doc", token, "60 EXCLUSIVE"))
+			lost := fmt.Sprintf(">3\r\n$8\r\nlocklost\r\n$3\r\ndoc\r\n:%d\r\n", token)
+			if session != "" && got == lost {
+				got, lost = holder.Reply(), ""
+			}
+			if !strings.HasPrefix(got, "-NOREPLICAS ") || session != "" && lost != "" {
+				t.Errorf("%q, %q is still to come", got, lost)
+			}
+			store.Answer(replicas(1), "WAIT")
+			other.Lock("doc 60")
+			holder.Expect(proxytest.Unlock("doc", token), ":0\r\n")
+		})
+	}
 }

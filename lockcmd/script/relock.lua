@@ -43,8 +43,11 @@ if h and purpose == 'exclude' then
     return -1
   end
   check_rights()
-  local new = next_token()
-  write_given(requests[1], new, at, text, grace_end(), join(list), retention)
+  local new, r = next_token(), requests[1]
+  -- The lock stays its owner's, with its note, also if another connection asks.
+  local note = string.match(h.client, '^[^|!]*(![^|]*)') or ''
+  r.owner, r.client = h.owner, string.gsub(r.client, '^([^|!]*)!?[^|]*', '%1' .. note)
+  write_given(r, new, at, text, grace_end(), join(list), retention)
   write_lock(text, at + guard - now)
   return tonumber(new)
 end

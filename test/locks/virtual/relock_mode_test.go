@@ -113,6 +113,38 @@ func TestASharedLockBecomesExclusive(t *testing.T) {
 	})
 }
 
+// A lock that becomes exclusive through another connection, or through one with many locks, stays
+// its owner's, with its note.
+func TestAnExclusiveLockStaysItsOwners(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		withTwo(t, func(t *testing.T, dial func(int) *proxytest.Conn) {
+			a, b := dial(0), dial(1)
+			b.Expect("CLIENT SETNAME a!b", "+OK\r\n")
+			for i := range 70 {
+				a.Lock(fmt.Sprintf("other:%d 60", i))
+			}
+			for i, asks := range []*proxytest.Conn{a, b} {
+				key := fmt.Sprintf("doc:%d", i)
+				token := a.Lock(key + " 60 SHARED OWNER me NOTE why")
+				exclusive := proxytest.Token(t, asks.Do(relock(key, token, "60 EXCLUSIVE")))
+				if info := b.Do("LOCKINFO " + key); !strings.Contains(info, "\r\nwhy\r\n") ||
+					i == 1 && !strings.Contains(info, "\r\na!b\r\n") {
+					t.Errorf("LOCKINFO %q", info)
+				}
+				if again := a.Lock(key + " 60 OWNER me"); again != exclusive {
+					t.Errorf("its owner was given %d, and has %d", again, exclusive)
+				}
+			}
+			// A connection's name is no note.
+			token := b.Lock("plain 60 SHARED")
+			proxytest.Token(t, a.Do(relock("plain", token, "60 EXCLUSIVE")))
+			if info := a.Do("LOCKINFO plain"); !strings.Contains(info, "\r\nnote\r\n$-1\r\n") {
+				t.Errorf("LOCKINFO %q", info)
+			}
+		})
+	})
+}
+
 // A session lock lasts as long as its connection, whatever it becomes; MAX counts from its LOCK.
 func TestSessionLocksChangeTheirMode(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {

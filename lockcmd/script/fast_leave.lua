@@ -35,9 +35,10 @@ do
         local asks = string.match(words, '^none connection (%S+)') or ''
         local has = string.sub(holder, 34, 34 + #asks)
         local by = string.match(words, '^none token %d+ %d+ (%S+)')
-        -- Another proxy must be told of its session that ends.
-        local elsewhere = by and string.sub(holder, 32, 32) == '1'
-          and string.sub(holder, 34, 34 + #by) ~= by .. '-'
+        -- Another proxy must be told of its session that ends. Each connection of an owner can have
+        -- one.
+        local elsewhere = by and (string.find(holder, '^%S*,', 34)
+          or string.sub(holder, 32, 32) == '1' and string.sub(holder, 34, 34 + #by) ~= by .. '-')
         local may = redis.acl_check_cmd -- as in fast_share.lua
         local allowed = not may or may('ZREM', KEYS[2], '-') and may('ZADD', KEYS[2], 0, '-')
           and may('PEXPIRE', KEYS[2], 1) and may('SET', KEYS[1], '-')

@@ -112,9 +112,10 @@ elseif proof ~= proof_of_holder() then
   return {0, 0, 0}
 end
 
--- A session may have it, which must be told. While others share the lock its key need not change,
--- so a proxy that tracks it learns nothing.
-if by == 'force' or by == 'revoke' or by == 'token' and leaves and leaves.session == '1' then
+-- A session may have it, which must be told: that of any of the owner's connections. While others
+-- share the lock its key need not change, so a proxy that tracks it learns nothing.
+if by == 'force' or by == 'revoke' or by == 'token' and leaves
+  and (leaves.session == '1' or string.find(leaves.connections, ',', 1, true)) then
   local names = {leaves and leaves.connections or not shared and connections or nil}
   if shared and not leaves then
     find_holder(function(h) names[#names + 1] = h.connections end)

@@ -1,0 +1,47 @@
+//go:build !race
+
+package virtual_test
+
+import (
+	"testing"
+	"time"
+
+	"lockproxy/internal/test/proxytest"
+	"lockproxy/internal/test/virtualtest"
+)
+
+// closedAtOnce fails unless a session is told now that it has lost a lock, and not by its next
+// renewal.
+func closedAtOnce(t *testing.T, c *proxytest.Conn) {
+	t.Helper()
+	began := time.Now()
+	c.Closed()
+	if took := time.Since(began); took > 100*time.Millisecond {
+		t.Errorf("its session is told after %v", took)
+	}
+}
+
+// An owner releases a shared lock by its token. Its session at another connection is told, also if
+// the owner's last LOCK was without SESSION, and whether or not others wait.
+func TestAnOwnerReleasesItsSharedSession(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		withTwo(t, func(t *testing.T, dial func(int) *proxytest.Conn) {
+			for _, waits := range []bool{false, true} {
+				a, b, reader, writer := dial(0), dial(1), dial(0), dial(1)
+				token := a.Lock("doc 600 SHARED SESSION OWNER me")
+				reader.Lock("doc 900 SHARED")
+				b.Lock("doc 600 SHARED OWNER me")
+				if waits {
+					writer.Send("LOCK doc 600 WAIT 0")
+					time.Sleep(time.Second)
+				}
+				b.Expect(proxytest.Unlock("doc", token), ":1\r\n")
+				closedAtOnce(t, a)
+				reader.Expect("UNLOCK doc", ":1\r\n")
+				if waits {
+					proxytest.Token(t, writer.Reply())
+				}
+			}
+		})
+	})
+}

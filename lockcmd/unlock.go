@@ -98,6 +98,10 @@ func (l *releases) observeRelease(r *unlockCall, a script.Answer, answer []int64
 			l.sessions.Released(lock, lossByRelease(r))
 		}
 	}
+	if r.proof.Kind == "force" && answer[0] != 0 {
+		// The registry can have a session's lock as the only holder's, which is shared since.
+		l.sessions.VerifySessions(r.id.DB, []string{r.id.Key}, lossByRelease(r))
+	}
 }
 
 // endOffer ends the offer of a script that answers as unlock.lua. It calls ended before waiters are

@@ -21,6 +21,27 @@ func closedAtOnce(t *testing.T, c *proxytest.Conn) {
 	}
 }
 
+// A client forces a lock that a session has made shared, through its own proxy or another: the
+// session is told.
+func TestForceOfALockThatASessionHasShared(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		withTwo(t, func(t *testing.T, dial func(int) *proxytest.Conn) {
+			for asks := range 2 {
+				a, b, admin := dial(0), dial(1), dial(0)
+				token := a.Lock("doc 600 SESSION")
+				by := a
+				if asks == 1 {
+					by = b
+				}
+				by.Expect(relock("doc", token, "600 SHARED"), ":1\r\n")
+				b.Lock("doc 600 SHARED")
+				admin.Expect("UNLOCK doc FORCE", ":1\r\n")
+				closedAtOnce(t, a)
+			}
+		})
+	})
+}
+
 // An owner releases a shared lock by its token. Its session at another connection is told, also if
 // the owner's last LOCK was without SESSION, and whether or not others wait.
 func TestAnOwnerReleasesItsSharedSession(t *testing.T) {

@@ -243,7 +243,9 @@ func (rs lockRequests) locks(as names.Identity, token int64) (list []*held.Lock)
 // acquired records locks that h has acquired by one command, and makes the reply.
 func (l *locking) acquired(h *held.Holder, list []*held.Lock, a script.Attempt) Reply {
 	for _, lock := range list {
-		lock.Shared = lock.Shared && !a.Exclusive
+		if lock.Shared = lock.Shared && !a.Exclusive; lock.Shared && a.Renewed {
+			l.seen.registry.KeepID(lock)
+		}
 		l.recordAcquired(h, lock, a)
 	}
 	reply := valueReply(resp.Int(a.Token))

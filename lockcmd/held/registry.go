@@ -110,6 +110,17 @@ func (s *registryShard) visit(id names.Lock, f func(*Lock)) {
 	}
 }
 
+// KeepID gives a shared lock that its owner was given again the ID by which it is known here, if
+// it was exclusive before: with two IDs, the release of one would look like the loss of the other.
+func (r *Registry) KeepID(lock *Lock) {
+	s := r.lock(lock.ID())
+	defer s.mu.Unlock()
+	if old := s.locks[ID{lock.ID(), 0}]; old != nil && old.Token == lock.Token {
+		lock.Shared = false
+		lock.converted.Store(true)
+	}
+}
+
 // Has reports whether a lock is registered and has not expired.
 func (r *Registry) Has(id names.Lock) bool {
 	s := r.lock(id)

@@ -66,3 +66,45 @@ func TestAnOwnerReleasesItsSharedSession(t *testing.T) {
 		})
 	})
 }
+
+// A session has made its lock shared, and its owner has asked for it again: it is one lock still,
+// and its session is not told when it gives the lock up itself.
+func TestAnOwnerAsksAgainForWhatItHasShared(t *testing.T) {
+	for _, again := range []string{" SESSION", ""} {
+		for _, ends := range []string{"UNLOCK", "RELOCK"} {
+			virtualtest.Run(t, func(t *testing.T) {
+				_, p := virtualtest.StartBoth(t)
+				a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+				token := a.Lock("doc 600 SESSION OWNER me")
+				a.Lock("other 600 SESSION")
+				a.Expect(relock("doc", token, "600 SHARED"), ":1\r\n")
+				if got := a.Lock("doc 600 SHARED OWNER me" + again); got != token {
+					t.Errorf("its owner was given %d, and has %d", got, token)
+				}
+				if ends == "UNLOCK" {
+					a.Expect(proxytest.Unlock("doc", token), ":1\r\n")
+				} else {
+					proxytest.Token(t, a.Do(relock("doc", token, "600 EXCLUSIVE")))
+				}
+				time.Sleep(time.Hour)
+				b.Expect("LOCK other 600", "$-1\r\n")
+				a.Expect("PING", "+PONG\r\n")
+			})
+		}
+	}
+}
+
+// An owner has its session's lock, which that has made shared, at two connections of one proxy. If
+// one releases it, the other is told.
+func TestAnOwnerReleasesWhatItHasShared(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		_, p := virtualtest.StartBoth(t)
+		a, b, reader := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+		token := a.Lock("doc 600 SESSION OWNER me")
+		a.Expect(relock("doc", token, "600 SHARED"), ":1\r\n")
+		reader.Lock("doc 900 SHARED")
+		b.Lock("doc 600 SHARED OWNER me")
+		b.Expect(proxytest.Unlock("doc", token), ":1\r\n")
+		closedAtOnce(t, a)
+	})
+}

@@ -71,6 +71,9 @@ func (ps *places) placeStep(c Client, r script.Request, keep time.Duration) (Rep
 	p.w.Keep(time.Now().Add(keep))
 	switch {
 	case p.step != nil:
+		if err, _ := p.w.Outage(time.Now()); err != nil {
+			return errorReply(err), nil
+		}
 		return valueReply(resp.Null), nil
 	case p.reply.Err == nil && held > 0:
 		return errorReply(failure.HeldOffError(held)), nil

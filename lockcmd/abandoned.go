@@ -20,7 +20,21 @@ import (
 // tokens, and those of LOCKs with unknown outcomes. It is called when the client is disconnected,
 // and again when its upstream connections have ended, since a LOCK may reach the upstream until
 // then.
-func (l *releases) Gone(h *held.Holder) { l.releaseAbandoned(h.Leave(l.seen.registry)...) }
+func (l *releases) Gone(h *held.Holder) {
+	loopguard.MayWait()
+	list := h.Leave(l.seen.registry)
+	if len(list) == 0 {
+		return
+	}
+	over, end := l.patience()
+	defer end()
+	l.releaseAbandoned(over, list...)
+}
+
+// patience is over after the clients' patience.
+func (l *releases) patience() (over context.Context, end func()) {
+	return context.WithTimeout(l.Timers.Ctx, l.Clients.Patience())
+}
 
 // failed releases the lock of a LOCK that failed with err if it may have taken the lock. An OWNER's
 // is left alone: it may be an older one that its client knows of.
@@ -52,16 +66,13 @@ const (
 	lateRelease       = time.Minute
 )
 
-// releaseAbandoned releases locks, all at once. It returns when they are released, or after
-// the clients' patience. Failures are tried again until the locks end: to repeat a release does no
-// harm.
-func (l *releases) releaseAbandoned(list ...*held.Lock) {
+// releaseAbandoned releases locks, all at once. It returns when they are released, or when patience
+// is over. Failures are tried again until the locks end: to repeat a release does no harm.
+func (l *releases) releaseAbandoned(patience context.Context, list ...*held.Lock) {
 	loopguard.MayWait()
 	if len(list) == 0 {
 		return
 	}
-	patience, end := context.WithTimeout(l.Timers.Ctx, l.Clients.Patience())
-	defer end()
 	room := make(chan struct{}, min(len(list), maxReleasing))
 	enter := func() bool {
 		select {

@@ -127,7 +127,9 @@ func help() Reply {
 
 // Close ends what runs in the background and waits for its end. No command may be running.
 func (l *Locks) Close() {
-	l.releases.releaseAbandoned(l.places.leave()...)
+	over, end := l.releases.patience()
+	l.places.leave(over)
+	end()
 	l.common.Timers.Close()
 	l.common.Clients.Close()
 	if n := l.unreleased.Load(); n > 0 && l.releases.seen.hasServed() {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"lockproxy/internal/loopguard"
 	"lockproxy/internal/names"
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/failure"
@@ -40,6 +41,7 @@ type place struct {
 	places *places
 	id     placeID
 	w      *queue.Waiter
+	sleep  *Step // of its turn: it asks for nothing
 
 	// Guarded by places.mu:
 	step  *Step  // nil once it no longer waits
@@ -103,7 +105,7 @@ func (ps *places) takePlace(id placeID, r script.Request, keep time.Duration) er
 	p := &place{places: ps, id: id, w: w, later: func() {}}
 	h := &held.Holder{Connection: r.Connection, Addr: r.Client}
 	t := ps.newTurn(Client{Holder: h, As: id.as, Waker: p}, w.Wait, 0)
-	t.by, t.silent = oneLock{ps.waits, w}, true
+	t.by, t.silent, p.sleep = oneLock{ps.waits, w}, true, t.sleep
 	pause := notPolled
 	if at.ForeignTurn {
 		pause = queue.IdlePause()
@@ -160,17 +162,40 @@ func (p *place) advance() {
 	}
 }
 
-// leave ends all places, with the proxy, and returns the locks that they have.
-func (ps *places) leave() (list []*held.Lock) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	for _, p := range ps.of {
-		if p.reply.Int != 0 {
-			list = append(list, lockOf(p.w, p.reply.Int))
+// leave ends all places, with the proxy, and releases the locks that they have. The answer to a
+// question can give a place its lock: so it waits for the answers, until over.
+func (ps *places) leave(over context.Context) {
+	loopguard.MayWait()
+	for asking := true; asking && over.Err() == nil; {
+		var list []*held.Lock
+		list, asking = ps.endQuiet()
+		ps.releases.releaseAbandoned(over, list...)
+		if asking {
+			time.Sleep(5 * time.Millisecond)
 		}
 	}
-	clear(ps.of)
-	return list
+}
+
+// endQuiet ends the places that ask for nothing now, and returns their locks. asking says that
+// others are left.
+func (ps *places) endQuiet() (list []*held.Lock, asking bool) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for id, p := range ps.of {
+		for p.step != nil && p.step == p.sleep {
+			p.w.Keep(time.Now())
+			p.advance()
+		}
+		switch {
+		case p.step != nil:
+			asking = true
+			continue
+		case p.reply.Int != 0:
+			list = append(list, lockOf(p.w, p.reply.Int))
+		}
+		delete(ps.of, id)
+	}
+	return list, asking
 }
 
 // back has a place kept further whose lock its client was refused, and reports whether that is so.

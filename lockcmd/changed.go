@@ -21,6 +21,7 @@ type watching struct {
 	look  func(t *watching, last bool) *Step // asks
 	over  moment
 	ask   moment // when it asks, unless it is woken before
+	since moment // when the upstream was asked that has been silent since
 	woke  bool   // since it last asked
 }
 
@@ -65,6 +66,31 @@ func (t *watching) end(reply Reply) (Reply, *Step) {
 	return reply, nil
 }
 
+// answerBy is until when the answer to a question that is sent now is waited for: the end of the
+// wait, but a healthy upstream has had time to answer. Zero is forever.
+func (t *watching) answerBy() time.Time {
+	by := t.w.AnswerBy(time.Now(), false)
+	if t.over.IsZero() || t.over.After(by) {
+		by = t.over.Time
+	}
+	return by
+}
+
+// silence is err, or for the last question for how long the upstream has been silent.
+func (t *watching) silence(err error, asked time.Time, last bool) error {
+	switch {
+	case !failure.IsSilence(err):
+		t.since = moment{}
+		return err
+	case t.since.IsZero():
+		t.since = moment{asked}
+	}
+	if last {
+		return failure.SilentError(time.Since(t.since.Time))
+	}
+	return err
+}
+
 // changedStep is LOCKINFO … CHANGED: it ends as soon as the lock's holder has another token than
 // the client knows.
 func (l *queries) changedStep(c Client, key string, o syntax.Info) *Step {
@@ -72,10 +98,11 @@ func (l *queries) changedStep(c Client, key string, o syntax.Info) *Step {
 	return watch(l.queues.Of(id), c, o.Wait, func(t *watching, last bool) *Step {
 		info := l.infoCall(key)
 		before, _ := l.listener.Follows(c.As, key)
-		return &Step{Asks: Script{&info}, Finish: func(
+		asked := time.Now()
+		return &Step{Asks: Script{&info}, Until: t.answerBy(), Finish: func(
 			answer script.Answer, err error,
 		) (Reply, *Step) {
-			err = answer.Failure(err)
+			err = t.silence(answer.Failure(err), asked, last)
 			changed := err == nil && holdersToken(answer.Value) != o.Token
 			if changed || last || err != nil && !l.isTransient(err) {
 				return t.end(l.infoReply(id, answer.Value, err))

@@ -79,3 +79,33 @@ func TestChangedAnswersForAnotherHolder(t *testing.T) {
 		})
 	})
 }
+
+// The wait of a LOCKINFO … CHANGED ends while Redis, or only the link to it, is silent: the client
+// is told that nobody knows the holder. Afterwards its connection serves it as before.
+func TestChangedEndsWhileRedisIsSilent(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		store := virtualtest.StartStore(t)
+		link := proxytest.LinkTo(t, store)
+		p := proxytest.Start(t, "redis://"+link.Addr(), nil)
+		holder, standby := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+		for i := range 20 {
+			token := holder.Lock("job 600 SHARED")
+			standby.Send(fmt.Sprintf("LOCKINFO job CHANGED %d WAIT 5", token))
+			time.Sleep(time.Duration(i) * 300 * time.Millisecond)
+			arrived := standby.Arrived()
+			link.Freeze()
+			time.Sleep(9 * time.Second)
+			if !standby.Arrived() {
+				t.Errorf("%d: its wait goes on", i)
+			}
+			link.Thaw()
+			time.Sleep(5 * time.Second)
+			if got := standby.Reply(); !arrived && !strings.HasPrefix(got, "-UPSTREAM ") {
+				t.Errorf("%d: %q", i, got)
+			}
+			standby.Expect("PING", "+PONG\r\n")
+			holder.Expect(proxytest.Unlock("job", token), ":1\r\n")
+			standby.Expect(fmt.Sprintf("LOCKINFO job CHANGED %d WAIT 5", token), "$-1\r\n")
+		}
+	})
+}

@@ -48,6 +48,7 @@ func parseRedirect(line []byte, asked string) (kind redirection, slot int, addr 
 
 // nodeErrors begin the errors of a node that has not run a script and names no other node.
 var nodeErrors = []string{"TRYAGAIN Multiple keys request during rehashing of slot",
+	"TRYAGAIN Slot is being trimmed",
 	"CLUSTERDOWN Hash slot not served", "CLUSTERDOWN The cluster is down"}
 
 // canBeNodes reports whether an error in answer to a script with keys in slot can be the node's. If

@@ -76,7 +76,7 @@ func (p *part) mayGoElsewhere(kind redirection) bool {
 func (a *answers) redirect(n *node, p *part, kind redirection, slot int, addr string) bool {
 	c, doubted := a.c, false
 	if kind == moved || kind == ask {
-		doubted = p.req.script && !c.nodes.knows(addr)
+		doubted = p.req.script && !c.nodes.believes(n, p, kind, addr)
 		if p.req.script && slot != p.slot || doubted && p.doubtedAt == n.addr {
 			return false
 		}

@@ -23,6 +23,7 @@ type Cluster struct {
 	// replaced is called before a map is used in which a replica has become a master; nil for none.
 	replaced atomic.Pointer[func(master string)]
 	channels atomic.Pointer[string] // see nodeSet.channelNode; nil if no map has come yet
+	own      atomic.Pointer[asker]  // how Follow asks; nil unless its last try was answered
 
 	mu         sync.Mutex          // guards what follows
 	conns      map[*Conn]bool      // the open ones

@@ -81,7 +81,7 @@ func newConn(cl *Cluster, o Options) *Conn {
 	c.readBy.cond, c.writeBy.cond = c.replies.readable, c.room
 	c.in = requestReader{c: c, framer: resp.NewFramer(limits)}
 	c.nodes = nodeSet{c: c, slots: cl.slots.Load(), byAddr: map[string]*node{},
-		others: map[string]bool{}, closing: closingTimeout}
+		others: map[string]map[string]bool{}, closing: closingTimeout}
 	c.order = slotOrder{c: c, holds: map[int]*slotHold{}}
 	c.answers, c.tx.c, c.subs.c = answers{c: c, slot: -1}, c, c
 	c.subs.shards, c.subs.told = map[string]*node{}, map[string]bool{}
@@ -313,13 +313,17 @@ func (c *Conn) ownRequest(raw []byte) *request {
 	return r
 }
 
-// refreshMap starts a refresh of the map, unless one is under way. mu is held.
+// refreshMap starts a refresh of the map, unless one is under way. The client may lack the right to
+// ask, so the login that Follow asks with is used while it works. mu is held.
 func (c *Conn) refreshMap() {
 	if c.err != nil || !c.cluster.beginRefresh() {
 		return
 	}
-	login := c.settings.login()
+	dial, login := c.Dial, c.settings.login()
+	if own := c.cluster.own.Load(); own != nil {
+		dial, login = own.dial, own.login
+	}
 	c.goroutines.Go(func() { // ends after askTimeout for each node, or with ctx; Wait waits for it
-		c.cluster.refresh(c.ctx, c.Dial, login, refreshGap)
+		c.cluster.refresh(c.ctx, dial, login, refreshGap)
 	})
 }

@@ -14,11 +14,11 @@ import (
 // guards it.
 type nodeSet struct {
 	c      *Conn
-	slots  *slotMap         // nil if not known
-	others map[string]bool  // addresses of more nodes, see learnFrom
-	byAddr map[string]*node // those that have not ended
-	dflt   *node            // the default node; nil until one is needed
-	failed error            // why the last connection could not be opened
+	slots  *slotMap                   // nil if not known
+	others map[string]map[string]bool // by the asked node; the masters that it knows, see learnFrom
+	byAddr map[string]*node           // those that have not ended
+	dflt   *node                      // the default node; nil until one is needed
+	failed error                      // why the last connection could not be opened
 	// identified says that the numbers of all connections are to be learned.
 	identified bool
 	closing    time.Duration // how long a node that is no master any more can take to say so

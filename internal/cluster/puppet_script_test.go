@@ -1,9 +1,12 @@
 package cluster
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The key 06S of these tests is in slot 0, next to having no slot.
@@ -113,6 +116,104 @@ func TestScriptWhoseNodeDoesNotSayWhomItKnows(t *testing.T) {
 	b.hears("EVAL script 1 06S")
 	b.says("+1")
 	p.replies("+1")
+}
+
+// replicaAt adds a replica to the map, and returns the masters that OnReplaced is told.
+func (p *puppets) replicaAt(addr string) (promoted chan string) {
+	m := *p.cl.slots.Load()
+	m.ids, m.replicas = []string{"id"}, []string{addr}
+	p.cl.update(&m, 1, time.Now())
+	promoted = make(chan string, 10)
+	p.cl.OnReplaced(func(master string) { promoted <- master })
+	return promoted
+}
+
+// A script that names a replica changes nobody's map, and is answered as it says. What a node has
+// said about an earlier script does not count.
+func TestScriptThatNamesAReplica(t *testing.T) {
+	p := newPuppets(t, "a:1", "r:1")
+	promoted := p.replicaAt("r:1")
+	before := p.cl.slots.Load()
+	a := p.opens("a:1")
+	p.conn.mu.Lock()
+	p.conn.nodes.others["a:1"] = map[string]bool{"r:1": true}
+	p.conn.mu.Unlock()
+	p.send("EVAL script 1 06S")
+	a.hears("EVAL script 1 06S")
+	a.says("-MOVED 0 r:1")
+	a.hears("CLUSTER NODES")
+	a.says(nodesReply("id a:1@2 myself,master - 0 0 1\nid r:1@2 slave id 0 0 1")...)
+	a.hears("EVAL script 1 06S")
+	a.says("-MOVED 0 r:1")
+	p.replies("-MOVED 0 r:1")
+	if len(promoted) > 0 || p.cl.slots.Load() != before || len(p.calls["r:1"]) > 0 {
+		t.Error("a script has had a replica taken for a master")
+	}
+}
+
+// Before a script is sent to a replica that has become a master, OnReplaced is told of that.
+func TestScriptAtAPromotedReplica(t *testing.T) {
+	p := newPuppets(t, "a:1", "r:1")
+	promoted := p.replicaAt("r:1")
+	p.send("EVAL script 1 06S")
+	a := p.at("a:1")
+	a.hears("EVAL script 1 06S")
+	a.says("-MOVED 0 r:1")
+	a.hears("CLUSTER NODES")
+	a.says(nodesReply("id a:1@2 myself,slave id 0 0 2\nid r:1@2 master - 0 0 2")...)
+	a.hears("EVAL script 1 06S")
+	a.says("-MOVED 0 r:1")
+	r := p.at("r:1")
+	if len(promoted) != 1 {
+		t.Errorf("OnReplaced was told %d times before the replica was asked", len(promoted))
+	}
+	r.hears("EVAL script 1 06S")
+	r.says("+1")
+	p.replies("+1")
+}
+
+// A client that may not ask a node whom it knows gets no redirection. Once the map has the master,
+// it is followed.
+func TestScriptOfAUserWithFewRights(t *testing.T) {
+	for reply, asked := range map[string][]string{
+		"-ASK 0 b:1":   {"ASKING", "EVAL script 1 06S"},
+		"-MOVED 0 b:1": {"EVAL script 1 06S"},
+	} {
+		p := newPuppets(t, "a:1", "b:1")
+		p.send("EVAL script 1 06S")
+		a := p.at("a:1")
+		refuses := func() {
+			a.hears("EVAL script 1 06S")
+			a.says(reply)
+			a.hears("CLUSTER NODES")
+			a.says("-NOPERM this user has no permissions to run 'cluster|nodes'")
+		}
+		for range maxTries + 1 {
+			refuses()
+		}
+		got, err := p.in.ReadString('\n')
+		if !strings.HasPrefix(got, "-TRYAGAIN ") {
+			t.Errorf("%q, %v", got, err)
+		}
+		p.send("EVAL script 1 06S")
+		refuses()
+		a.hears("EVAL script 1 06S")
+		p.cl.slots.Store(allAt("a:1").with(1, "b:1"))
+		a.says(reply)
+		p.at("b:1").hears(asked...)
+	}
+}
+
+// Only lines that name a master count, and no guess at an address is one where a replica is.
+func TestMastersInClusterNodes(t *testing.T) {
+	got := slices.Sorted(maps.Keys(parseNodes("id 10.0.0.1:1@2,a myself,master - 0 0 1\n"+
+		"id 10.0.0.2:2@3 master - 0 0 1\nid :3@4 master,fail - 0 0 1\n"+
+		"id 10.0.0.1:4@5 slave id 0 0 1\nid 10.0.0.2:4@5 master - 0 0 1\n"+
+		"id 10.0.0.2:5@6,r slave,fail id 0 0 1\nid 10.0.0.2:6@7 handshake", "10.0.0.1:1")))
+	want := []string{"10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3", "10.0.0.2:2", "10.0.0.2:4", "a:1"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v, not %v", got, want)
+	}
 }
 
 func nodesReply(text string) []string { return []string{"$" + strconv.Itoa(len(text)), text} }

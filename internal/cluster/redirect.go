@@ -69,43 +69,56 @@ func lineOf(raw []byte) []byte { return bytes.TrimRight(raw[1:], "\r\n") }
 
 var nodesCommand = resp.AppendCommand(nil, "CLUSTER", "NODES")
 
-// knows reports whether there is a node at addr.
-func (s *nodeSet) knows(addr string) bool {
-	return s.slots != nil && slices.Contains(s.slots.nodes(), addr) || s.others[addr]
+// believes reports whether a redirection to addr, which is n's answer to the script p, can be n's
+// own: addr is a master in the newest map, or in n's answer to learnFrom. A MOVED changes the map
+// for all clients, so n has to have said so since it first answered p.
+func (s *nodeSet) believes(n *node, p *part, kind redirection, addr string) bool {
+	m := s.c.cluster.slots.Load()
+	return m != nil && slices.Contains(m.masters, addr) ||
+		s.others[n.addr][addr] && (kind == ask || p.doubtedAt == n.addr)
 }
 
-// learnFrom asks n for the nodes that the map does not have, since it has named such a node in
-// answer to p: those that serve no slot yet, or have since the map was made.
+// learnFrom asks n for the masters that the map does not have, since its answer to p named such a
+// master: those that serve no slot yet, or have become masters since the map was made. A user can
+// lack the right to ask. Then the map, which is refreshed, may know more at p's next try.
 func (s *nodeSet) learnFrom(n *node, p *part) {
 	r, known := s.c.ownRequest(nodesCommand), false
-	r.onAnswer = func(_ *node, h resp.Head) { // not if n is lost
-		p.doubtedAt, known = n.addr, !h.IsError()
-	}
+	r.onAnswer = func(_ *node, h resp.Head) { known = !h.IsError() } // not if n is lost
 	r.finish = func(replies [][]byte) []byte {
 		if v, _ := resp.ParseValue(replies[0]); known {
-			maps.Copy(s.others, parseNodes(string(v.Text), n.addr))
+			p.doubtedAt, s.others[n.addr] = n.addr, parseNodes(string(v.Text), n.addr)
 		}
 		return nil
 	}
 	n.push(&r.one)
 }
 
-// parseNodes reads the reply to CLUSTER NODES of the node at asked: lines of an ID, ip:port@port,
-// from Redis 7.0 on with a comma and the host, and more.
+// parseNodes reads the masters in the reply to CLUSTER NODES of the node at asked: lines of an ID,
+// ip:port@port, from Redis 7.0 on with a comma and the host, flags, and more. Without a host, the
+// address can be the port at the host of asked, unless another node is known to be there.
 func parseNodes(text, asked string) map[string]bool {
-	addrs := map[string]bool{}
+	masters, replicas := map[string]bool{}, map[string]bool{}
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
-		if len(fields) < 2 {
+		if len(fields) < 3 {
 			continue
 		}
 		at, names, _ := strings.Cut(fields[1], ",")
 		at, _, _ = strings.Cut(at, "@")
-		if i := strings.LastIndexByte(at, ':'); i >= 0 {
-			host, _, _ := strings.Cut(names, ",")
-			addrs[nodeAddr(at[:i], at[i+1:], asked)] = true
+		i := strings.LastIndexByte(at, ':')
+		if i < 0 {
+			continue
+		}
+		host, _, _ := strings.Cut(names, ",")
+		addrs, master := replicas, slices.Contains(strings.Split(fields[2], ","), "master")
+		if master {
+			addrs = masters
+		}
+		addrs[nodeAddr(at[:i], at[i+1:], asked)] = true
+		if master || host != "" {
 			addrs[nodeAddr(host, at[i+1:], asked)] = true
 		}
 	}
-	return addrs
+	maps.DeleteFunc(masters, func(addr string, _ bool) bool { return replicas[addr] })
+	return masters
 }

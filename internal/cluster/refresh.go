@@ -31,6 +31,12 @@ const (
 // with the reply to what the node would have been asked.
 type Dialer func(ctx context.Context, addr string, setup [][]string) (net.Conn, error)
 
+// asker is how nodes are asked for the map.
+type asker struct {
+	dial  Dialer
+	login [][]string // what each node is sent first
+}
+
 var errNoNode = errors.New("no node is known")
 
 // Follow refreshes the map every second until ctx ends, and calls report with the outcome. login is
@@ -43,7 +49,13 @@ func (cl *Cluster) Follow(
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		if cl.beginRefresh() {
-			report(cl.refresh(ctx, dial, login, 0))
+			err := cl.refresh(ctx, dial, login, 0)
+			own := &asker{dial, login}
+			if err != nil {
+				own = nil
+			}
+			cl.own.Store(own)
+			report(err)
 		}
 		select {
 		case <-tick.C:

@@ -3,9 +3,12 @@ package cluster
 import (
 	"bufio"
 	"context"
+	"errors"
+	"io"
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -117,4 +120,61 @@ func TestOldEpochIsNotBelieved(t *testing.T) {
 			t.Errorf("step %d: %s serves the slots", i, got)
 		}
 	}
+}
+
+// A Conn asks for the map with the login of Follow as long as that works, since the client may lack
+// the right.
+func TestRefreshByTheLoginOfFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl, asked, refused := New([]string{"a:1"}), make(chan string), false
+		dial := func(_ context.Context, addr string, setup [][]string) (net.Conn, error) {
+			by := "client"
+			if len(setup) > 0 && setup[0][1] == "own" {
+				by = "own"
+			}
+			asked <- by
+			if by == "client" || refused {
+				return nil, errors.New("NOPERM")
+			}
+			here, there := net.Pipe()
+			go func() { // ends with the connection
+				in := bufio.NewReader(there)
+				wire.ReadCommand(in)
+				wire.ReadCommand(in)
+				io.WriteString(there, "$0\r\n\r\n*1\r\n*3\r\n:0\r\n:16383\r\n"+
+					"*2\r\n$1\r\na\r\n:1\r\n")
+				there.Close()
+			}()
+			return here, nil
+		}
+		c := newConn(cl, Options{Dial: dial, Setup: [][]string{{"AUTH", "poor", "pw"}}})
+		defer c.Wait()
+		defer c.Close()
+		refresh := func(want string) {
+			t.Helper()
+			c.mu.Lock()
+			c.refreshMap()
+			c.mu.Unlock()
+			if got := <-asked; got != want {
+				t.Errorf("%s asks instead of %s", got, want)
+			}
+			synctest.Wait()
+		}
+		refresh("client")
+		ctx, cancel := context.WithCancel(t.Context())
+		followed := make(chan bool)
+		go func() {
+			cl.Follow(ctx, dial, [][]string{{"AUTH", "own", "pw"}}, func(error) {})
+			close(followed)
+		}()
+		<-asked
+		synctest.Wait()
+		refresh("own")
+		refused = true
+		<-asked // Follow's, a second later
+		synctest.Wait()
+		refresh("client")
+		cancel()
+		<-followed
+	})
 }

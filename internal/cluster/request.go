@@ -55,8 +55,8 @@ type part struct {
 	confirms int
 	streamed bool // some of the reply was delivered before its end came
 	asking   bool // ASKING goes before it
-	// doubtedAt is the node that was asked whom it knows, since its answer to the script named a node
-	// that was not known, and has said so; "" if there was none. See learnFrom.
+	// doubtedAt is the node that has said which masters it knows, since its answer to the script
+	// named an unknown one; "" if there was none. See learnFrom.
 	doubtedAt string
 }
 

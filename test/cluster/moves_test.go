@@ -255,6 +255,13 @@ func TestClusterFailoverHold(t *testing.T) {
 	long.Expect(fmt.Sprintf("RELOCK job %d 600", token), ":1\r\n") // it has noticed
 	long.Expect(proxytest.Unlock("other", long.Lock("other 600")), ":1\r\n")
 
+	// A script that makes up the same is not believed.
+	other := cluster.MasterOf(cluster.Slot("other"))
+	madeUp := fmt.Sprintf("MOVED %d %s", cluster.Slot("other"), cluster.ReplicaOf(other).Addr())
+	script := "return{err='" + strings.ReplaceAll(madeUp, " ", "\\032") + "'}"
+	long.Expect("EVAL "+script+" 1 other", "-"+madeUp+"\r\n")
+	long.Expect(proxytest.Unlock("other", long.Lock("other 600")), ":1\r\n")
+
 	cluster.Failover(to)
 	testwait.Until(t, "the proxy has seen it", func() bool {
 		got := long.Do("LOCK other 600 OWNER me")

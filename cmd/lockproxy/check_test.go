@@ -204,6 +204,9 @@ func TestCheckNamesMissingRightsOfACluster(t *testing.T) {
 		"WARN rights user app lacks +spublish, for ")
 	wantLines(t, check(t, 0, "--upstream", url, "--lock", "app:x"),
 		"WARN rights user app lacks +ssubscribe, for ")
+	acl("-asking", "-cluster|nodes")
+	wantLines(t, check(t, 0, "--upstream", url, "--lock", "app:x"), "WARN rights user app lacks "+
+		"+asking +cluster|nodes, for locks whose slot is moving to another node")
 }
 
 func TestCheckJudgesClocks(t *testing.T) {

@@ -65,6 +65,8 @@ var rights = []right{
 	{"spublish", []string{"waking waiters at other proxies at once"}, works,
 		[]any{"SPUBLISH", wakeChannel, ""}},
 	{"ssubscribe", []string{"being woken at once by other proxies"}, works, nil},
+	{"asking", moving, works, []any{"EVAL", askingScript, "0"}},
+	{"cluster|nodes", moving, works, []any{"CLUSTER", "NODES"}},
 	{"subscribe", linking, works, nil},
 	{"pubsub|channels", linking, works, []any{"PUBSUB", "CHANNELS", wakeChannel}},
 	{"client|tracking", []string{"being told at once of changes by other clients"}, works,
@@ -83,8 +85,19 @@ var (
 	locking = []string{"LOCK", "UNLOCK", "RELOCK", "LOCKINFO"}
 	sharing = []string{"LOCK SHARED", "LOCK LIMIT"}
 	fencing = []string{"FENCE"}
+	moving  = []string{"locks whose slot is moving to another node"}
 	linking = []string{"links to the other proxies on the live page"}
 )
+
+// askingScript tries ASKING, to which a connection to the whole cluster answers by itself outside
+// of scripts. Releases of Redis differ in what they say to a script that lacks a right.
+const askingScript = `
+local said = redis.pcall('ASKING')
+local text = said.err or ''
+if string.find(text, 'permission') or string.find(text, "can't run") then
+	return redis.error_reply("NOPERM this user can't run this command")
+end
+return redis.status_reply('OK')`
 
 // Purpose is what a user's rights are for.
 type Purpose struct {
@@ -212,7 +225,7 @@ func (p *Purpose) needs(r right) bool {
 		return p.Fsync
 	case "publish", "subscribe":
 		return !p.Cluster
-	case "spublish", "ssubscribe":
+	case "spublish", "ssubscribe", "asking", "cluster|nodes":
 		return p.Cluster
 	}
 	return true

@@ -2,7 +2,11 @@ package cluster
 
 // A node's answer becomes the reply, or sends the request to another node.
 
-import "lockproxy/internal/resp"
+import (
+	"slices"
+
+	"lockproxy/internal/resp"
+)
 
 // promptTries is how often a request follows a MOVED at once. The nodes disagree if that is not
 // enough, and are given time.
@@ -32,7 +36,10 @@ func (a *answers) answered(n *node, p *part, h resp.Head, reply []byte) {
 	if p.req.onAnswer != nil {
 		p.req.onAnswer(n, h)
 	}
-	if !h.IsError() || p.streamed || !a.intercepted(n, p, lineOf(reply)) {
+	if fails := h.IsError() && !p.streamed; !fails || !a.intercepted(n, p, lineOf(reply)) {
+		if !fails || !isRedirect(lineOf(reply)) {
+			a.c.order.ran(n, p)
+		}
 		if p.slot >= 0 && p.req == a.c.replies.newest {
 			a.c.replies.answeredBy = answerer{n, p.slot}
 		}
@@ -56,6 +63,13 @@ func (a *answers) intercepted(n *node, p *part, line []byte) bool {
 	}
 	if p.req.script && !canBeNodes(kind, line, p.slot) {
 		return false
+	}
+	p.refused, p.movedBy = nil, nil
+	if kind == down || kind == moved && p.req.script {
+		p.refused = slices.Concat([]byte("-"), line, []byte("\r\n"))
+	}
+	if kind == moved {
+		p.movedBy = n
 	}
 	return kind != notRedirected && a.redirect(n, p, kind, slot, addr)
 }

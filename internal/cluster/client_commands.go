@@ -147,7 +147,9 @@ func unblockRights(c *Conn, q *query) {
 		return
 	}
 	words := append([][]byte{[]byte("CLIENT"), []byte("UNBLOCK"), []byte("0")}, q.args[2:]...)
-	c.send(newRequest(resp.AppendCommand(nil, words...), Slot(q.args[1])), nil)
+	r := newRequest(resp.AppendCommand(nil, words...), Slot(q.args[1]))
+	r.keyless = true
+	c.send(r, nil)
 }
 
 // namedBy is the connections whose numbers are q's arguments from and on, before to. If one is no

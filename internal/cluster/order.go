@@ -115,6 +115,30 @@ func (o *slotOrder) overtaken(p *part) bool {
 	return false
 }
 
+// ran is called when n has run p. Earlier requests for the slot that wait since a node has refused
+// them would run behind p: the client gets the refusal. A node that says MOVED runs no later
+// request with keys in the slot, so it was the script that said so.
+func (o *slotOrder) ran(n *node, p *part) {
+	h := o.holds[p.slot]
+	if h == nil || p.req.internal {
+		return
+	}
+	behind := func(other *part) bool {
+		return other.refused != nil && other.req.turn < p.req.turn &&
+			(other.movedBy == nil || other.movedBy == n && !p.req.keyless)
+	}
+	var refused []*part
+	for _, other := range h.waiting {
+		if behind(other) {
+			refused = append(refused, other)
+		}
+	}
+	h.waiting = slices.DeleteFunc(h.waiting, behind)
+	for _, other := range refused {
+		o.c.answers.partDone(other, other.refused)
+	}
+}
+
 // giveUp is called when p was tried often enough. Requests that wait behind it are tried only once.
 func (o *slotOrder) giveUp(p *part) {
 	if h := o.holds[p.slot]; h != nil && o.inTurn(p) {
@@ -184,7 +208,11 @@ func (o *slotOrder) settle(slot int) {
 
 // probe sends the first of what waits for a slot. The rest follows when it is answered.
 func (o *slotOrder) probe(slot int, h *slotHold) {
-	if h.owed == 0 {
+	switch {
+	case h.owed > 0:
+	case len(h.waiting) == 0: // see ran
+		o.settle(slot)
+	default:
 		first := h.waiting[0]
 		h.waiting, h.late = h.waiting[1:], false
 		o.c.nodes.forSlot(slot).push(first)

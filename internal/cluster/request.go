@@ -13,6 +13,7 @@ type request struct {
 	hooks
 	caching    []byte   // CLIENT CACHING for it, which each node is sent; nil if none
 	script     bool     // it runs a script, or is DEBUG: an error can be its own
+	keyless    bool     // it has a slot, but its node runs it whoever serves that
 	internal   bool     // the Conn's own: it is not in the replyQueue
 	copies     bool     // it is about the copies of events
 	sharded    bool     // it is SSUBSCRIBE or SUNSUBSCRIBE
@@ -55,6 +56,10 @@ type part struct {
 	confirms int
 	streamed bool // some of the reply was delivered before its end came
 	asking   bool // ASKING goes before it
+	// refused is the answer of a node that may run later requests all the same: CLUSTERDOWN, or a
+	// script's MOVED, which it can have made up. See slotOrder.ran.
+	refused []byte
+	movedBy *node // the node that has said MOVED last; nil if its last answer was another
 	// doubtedAt is the node that has said which masters it knows, since its answer to the script
 	// named an unknown one; "" if there was none. See learnFrom.
 	doubtedAt string

@@ -78,7 +78,9 @@ func bySlot(c *Conn, q *query) {
 			slot = int(n)
 		}
 	}
-	c.send(newRequest(q.raw, slot), nil)
+	r := newRequest(q.raw, slot)
+	r.keyless = true
+	c.send(r, nil)
 }
 
 // quit ends the Conn behind all earlier requests.

@@ -293,6 +293,7 @@ func (t *transaction) exec(q *query) {
 		return
 	}
 	r := newRequest(q.raw, t.slot)
+	r.keyless = true // or it can be
 	r.intercept = func(n *node, p *part, line []byte) bool {
 		kind, slot, addr := parseRedirect(line, n.addr)
 		if kind == notRedirected && !(t.moved && bytes.HasPrefix(line, []byte("EXECABORT"))) {

@@ -151,3 +151,36 @@ func TestPushWithinAReply(t *testing.T) {
 	b.says("+4")
 	p.replies("+4")
 }
+
+// ASKING comes right before the MULTI that it is for, which a node remembers until EXEC. CLIENT
+// CACHING, which would have to come there too, is left out.
+func TestAskingAndCaching(t *testing.T) {
+	p := newPuppets(t, "a:1", "b:1")
+	p.send("CLIENT CACHING YES")
+	a := p.at("a:1")
+	a.hears("CLIENT CACHING YES")
+	a.says("+OK")
+	p.replies("+OK")
+	p.send("MULTI", "INCR k", "EXEC", "GET k")
+	a.hears("CLIENT CACHING YES", "MULTI", "INCR k", "EXEC", "GET k")
+	ask := "-ASK " + slotK + " b:1"
+	a.says("+OK", "+OK", ask, "-EXECABORT", ask)
+	b := p.at("b:1")
+	b.hears("ASKING", "MULTI", "INCR k", "EXEC")
+	b.hears("ASKING", "GET k")
+	b.says("+OK", "+OK", "+QUEUED", "*1", ":1", "+OK", "+1")
+	p.replies("+OK", "+QUEUED", "*1", ":1", "+1")
+
+	p.send("WATCH k")
+	a.hears("WATCH k")
+	a.says(ask)
+	b.hears("ASKING", "WATCH k")
+	b.says("+OK", "+OK")
+	p.replies("+OK")
+	p.send("CLIENT CACHING YES", "MULTI", "INCR k", "EXEC")
+	a.hears("CLIENT CACHING YES")
+	a.says("+OK")
+	b.hears("ASKING", "MULTI", "INCR k", "EXEC")
+	b.says("+OK", "+OK", "+QUEUED", "*1", ":2")
+	p.replies("+OK", "+OK", "+QUEUED", "*1", ":2")
+}

@@ -29,6 +29,7 @@ type transaction struct {
 	guarded bool     // a WATCH was in force, which only its node knows
 	void    bool     // that WATCH was not sent yet, or has ended, so EXEC does nothing
 	moved   bool     // a node has said that a key is another's
+	askAt   string   // the node that its node has named in an ASK; "" if none
 	caching []byte   // CLIENT CACHING for it; nil if none
 	sending bool     // what its node is sent now belongs to it
 	paused  bool     // its node does not know of it, see giveWay
@@ -48,6 +49,8 @@ type watched struct {
 	node *node // nil until it is sent
 	slot int
 	more bool // another WATCH was sent to the same node
+	// asking says that an ASK has led to the node, which refuses what comes without ASKING.
+	asking bool
 }
 
 // restsOn reports whether n has an open transaction, or something watched.
@@ -96,6 +99,7 @@ func multi(c *Conn, q *query) {
 	if t.node == nil {
 		t.node = c.nodes.defaultNode()
 	}
+	c.tx.ask()
 	r, first := t.send(q.raw, noRedirects), t.node
 	r.finish = func(replies [][]byte) []byte {
 		t.begun = true
@@ -176,7 +180,9 @@ func (t *transaction) enqueue(q *query) {
 		if kind == notRedirected {
 			return false
 		}
-		t.moved = true
+		if t.moved = true; kind == ask {
+			t.askAt = addr
+		}
 		if kind == moved && t.slot < 0 { // by a command whose keys the proxy doesn't see
 			t.slot = slot
 			t.c.nodes.applyMap(t.c.cluster.slotMoved(slot, addr))
@@ -232,20 +238,26 @@ func (t *transaction) elsewhere() bool {
 		(t.c.order.holds[t.slot] != nil || t.c.nodes.forSlot(t.slot) != t.node)
 }
 
-// begin sends the transaction so far to n.
+// begin sends the transaction so far to n. ASKING is remembered until EXEC.
 func (t *transaction) begin(n *node) {
-	t.node, t.moved = n, false
-	if t.caching != nil {
+	switch { // each must come right before MULTI
+	case t.askAt == n.addr:
+		n.sendOwn(askingCommand)
+	case t.caching != nil:
 		n.sendOwn(t.caching)
 	}
+	t.node, t.moved, t.askAt = n, false, ""
 	n.sendOwn(multiCommand)
 	if t.watches && t.key != nil {
 		n.sendOwn(resp.AppendCommand(nil, []byte("WATCH"), t.key))
 	}
 	for _, raw := range t.raws {
 		r := t.c.ownRequest(raw)
-		r.intercept = func(_ *node, _ *part, line []byte) bool {
-			t.moved = t.moved || isRedirect(line)
+		r.intercept = func(n *node, _ *part, line []byte) bool {
+			kind, _, addr := parseRedirect(line, n.addr)
+			if t.moved = t.moved || kind != notRedirected; kind == ask {
+				t.askAt = addr
+			}
 			return false
 		}
 		n.push(&r.one)
@@ -302,6 +314,9 @@ func (t *transaction) exec(q *query) {
 		if kind == moved || kind == ask {
 			t.slot = slot
 		}
+		if kind == ask {
+			t.askAt = addr
+		}
 		p.slot = t.slot
 		p.tries++
 		dealt := true
@@ -311,6 +326,9 @@ func (t *transaction) exec(q *query) {
 		case t.lost || p.tries > maxTries:
 			c.order.giveUp(p)
 			dealt = c.answers.notFollowed(p, kind)
+		case t.askAt != "" && c.order.inTurn(p):
+			r.beforeSend = t.begin
+			c.nodes.at(t.askAt).push(p)
 		default:
 			r.beforeSend = t.begin
 			c.order.wait(p, true) // later requests may not overtake it

@@ -19,6 +19,7 @@ func watch(c *Conn, q *query) {
 		c.replies.answer(tryAgainReply)
 	default:
 		w.more = true
+		c.tx.ask()
 		(&transaction{c: c, node: w.node}).send(q.raw, c.tx.watchRefused)
 	}
 }
@@ -47,6 +48,12 @@ func (tx *txState) firstWatch(q *query, slot int) {
 		}
 		p.tries++
 		tx.watched.node = nil
+		tx.watched.asking = kind == ask && c.order.inTurn(p)
+		if tx.watched.asking {
+			p.asking = true
+			c.nodes.at(addr).push(p)
+			return true
+		}
 		c.order.wait(p, true) // later reads may not overtake it
 		if kind == moved {
 			c.nodes.applyMap(c.cluster.slotMoved(at, addr))
@@ -55,6 +62,15 @@ func (tx *txState) firstWatch(q *query, slot int) {
 		return true
 	}
 	c.send(r, nil)
+}
+
+// ask has the node that watches serve what comes next, if it does so only behind ASKING. CLIENT
+// CACHING could not come next, too.
+func (tx *txState) ask() {
+	if tx.watched.asking {
+		tx.caching = nil
+		tx.watched.node.sendOwn(askingCommand)
+	}
 }
 
 // watchRefused answers a WATCH that a node has refused.

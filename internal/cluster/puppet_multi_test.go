@@ -184,3 +184,18 @@ func TestAskingAndCaching(t *testing.T) {
 	b.says("+OK", "+OK", "+QUEUED", "*1", ":2")
 	p.replies("+OK", "+OK", "+QUEUED", "*1", ":2")
 }
+
+// Behind a MULTI that is refused, a script runs at once: it leads nobody to a replica.
+func TestScriptBehindAMultiThatIsRefused(t *testing.T) {
+	p := newPuppets(t, "a:1", "r:1")
+	promoted := p.replicaAt("r:1")
+	before := p.cl.slots.Load()
+	p.send("MULTI", "EVAL script 0", "EXEC")
+	a := p.at("a:1")
+	a.hears("MULTI", "EVAL script 0", "EXEC")
+	a.says("-NOPERM multi", "-MOVED 0 r:1", "-ERR EXEC without MULTI")
+	p.replies("-NOPERM multi", "-MOVED 0 r:1", "-ERR EXEC without MULTI")
+	if len(promoted) > 0 || p.cl.slots.Load() != before {
+		t.Error("a script has had a replica taken for a master")
+	}
+}

@@ -26,6 +26,7 @@ type transaction struct {
 	size    int      // bytes of raws
 	lost    bool     // raws does not have all of them
 	begun   bool     // its MULTI is answered
+	refused bool     // with an error: what follows runs at once, and a script's error is its own
 	guarded bool     // a WATCH was in force, which only its node knows
 	void    bool     // that WATCH was not sent yet, or has ended, so EXEC does nothing
 	moved   bool     // a node has said that a key is another's
@@ -102,8 +103,8 @@ func multi(c *Conn, q *query) {
 	c.tx.ask()
 	r, first := t.send(q.raw, noRedirects), t.node
 	r.finish = func(replies [][]byte) []byte {
-		t.begun = true
-		if isError(replies[0]) && c.tx.open == t {
+		t.begun, t.refused = true, isError(replies[0])
+		if t.refused && c.tx.open == t {
 			c.tx.open = nil
 			if t.node != first { // which has begun it
 				t.abandon()
@@ -177,7 +178,7 @@ func (t *transaction) enqueue(q *query) {
 	}
 	t.send(q.raw, func(n *node, p *part, line []byte) bool {
 		kind, slot, addr := parseRedirect(line, n.addr)
-		if kind == notRedirected {
+		if kind == notRedirected || t.refused {
 			return false
 		}
 		if t.moved = true; kind == ask {

@@ -93,6 +93,21 @@ func TestPollBehindGrant(t *testing.T) {
 	}
 }
 
+// The first waiter polls though its owner seems to have the lock, since it may be told so all the
+// time.
+func TestFirstWhoseOwnerSeemsToHaveTheLockPolls(t *testing.T) {
+	l := newTestLocks()
+	defer l.Close()
+	r := script.Request{Key: "job", Owner: "me", Connection: "c", Number: "1"}
+	w, _ := l.queues.Join(r, names.Identity{}, 0, time.Now())
+	turn, by := (&slowSession{}).turnOf(l, w)
+	w.OwnerMayHold()
+	by.look(turn, false)
+	if !w.Polled || w.State().Checks {
+		t.Errorf("it has polled: %t; it is to check: %t", w.Polled, w.State().Checks)
+	}
+}
+
 // askingError calls ask whenever somebody looks at what it is.
 type askingError struct{ ask func() }
 

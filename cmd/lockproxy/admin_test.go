@@ -55,10 +55,9 @@ func TestAdminAddressInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	p := start(t, "--listen", "127.0.0.1:0", "--upstream", "redis://127.0.0.1:1", "--admin",
+	p := spawn(t, nil, "--listen", "127.0.0.1:0", "--upstream", "redis://127.0.0.1:1", "--admin",
 		ln.Addr().String())
-	<-p.ended
-	if status := p.cmd.ProcessState.ExitCode(); status != exitFailure ||
+	if status := p.status(); status != exitFailure ||
 		!strings.Contains(p.said(), "choose another --admin") {
 		t.Errorf("status %d:\n%s", status, p.said())
 	}

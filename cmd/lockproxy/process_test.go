@@ -197,9 +197,8 @@ func TestSocketFileOfProcess(t *testing.T) {
 	if got := ask(t, nc, err, "PING"); got != "+PONG\r\n" {
 		t.Errorf("PING: %q", got)
 	}
-	second := start(t, args...)
-	<-second.ended
-	if status := second.cmd.ProcessState.ExitCode(); status != exitFailure ||
+	second := spawn(t, nil, args...)
+	if status := second.status(); status != exitFailure ||
 		!strings.Contains(second.said(), "a running process already serves there") {
 		t.Errorf("a second process: status %d\n%s", status, second.said())
 	}

@@ -88,3 +88,37 @@ func TestTurnsWithoutNotifications(t *testing.T) {
 		})
 	}
 }
+
+// A proxy that is far from Redis believes that an owner has a lock which the owner has released
+// through another proxy. The owner waits there again, and is given the lock in its turn.
+func TestTurnOfAnOwnerThatReleasesElsewhere(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		store := virtualtest.StartStore(t)
+		link := proxytest.LinkTo(t, store)
+		link.Away(100 * time.Millisecond)
+		far := proxytest.Start(t, "redis://"+link.Addr(), nil)
+		near := proxytest.Start(t, store.URL(), nil)
+		waiter, elsewhere := proxytest.Dial(t, far.Addr), proxytest.Dial(t, near.Addr)
+		others := []*proxytest.Conn{proxytest.Dial(t, near.Addr), proxytest.Dial(t, near.Addr)}
+		elsewhere.Expect(proxytest.Unlock("job", waiter.Lock("job 60 OWNER me")), ":1\r\n")
+		held := others[0].Lock("job 60")
+		waiter.Send("LOCK job 60 OWNER me WAIT 0")
+		time.Sleep(2 * time.Second) // deadlocks are searched for meanwhile
+		for i := 1; !waiter.Arrived(); i++ {
+			time.Sleep(10 * time.Millisecond)
+			others[(i+1)%2].Expect(proxytest.Unlock("job", held), ":1\r\n")
+			next := others[i%2]
+			next.Send("LOCK job 60 WAIT 0")
+			for !next.Arrived() && !waiter.Arrived() {
+				time.Sleep(time.Millisecond)
+			}
+			if waiter.Arrived() {
+				break
+			}
+			if held = proxytest.Token(t, next.Reply()); i > 2 {
+				t.Fatalf("%d later ones were given the lock before", i)
+			}
+		}
+		proxytest.Token(t, waiter.Reply())
+	})
+}

@@ -60,7 +60,7 @@ func newSession(s *Server, raw net.Conn) *session {
 		delayed: delayer{locks: &sess.locks}, ends: lockEnds{common: all}}
 	pipe.Waiter, c.holder.LockLost, c.holder.Login = sess, sess.locks.lockLost, sess.locks.login
 	if c.socket != nil {
-		var handler eventloop.Handler // nil: the session's goroutine reads, unless it waits for Redis
+		var handler eventloop.Handler // nil: a goroutine reads, unless it waits for Redis
 		if _, isTCP := raw.(*net.TCPConn); isTCP && c.readsDirectly() {
 			handler = sess
 		}

@@ -76,8 +76,8 @@ func TestScriptAtANewNode(t *testing.T) {
 	p.replies("+1")
 }
 
-// A script follows a node's MOVED to a node that was a replica, with the requests behind it: the node
-// that says so has run none of them.
+// A script follows a node's MOVED to a node that was a replica, with the requests behind it: the
+// node that says so has run none of them.
 func TestScriptsAtANewMaster(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
 	p.send("EVAL script 1 06S", "GET 06S")

@@ -120,11 +120,13 @@ func (c *Cluster) gossip() {
 }
 
 // masterAbove is the master of the master of the node that has answered CLUSTER NODES, if that is a
-// replica by now. A replica that hears of that before it hears who has taken the slots stays with it.
+// replica by now. A replica that hears of that, before it hears who has taken the slots, stays with
+// its master.
 func masterAbove(nodes string) string {
 	masters, mine := map[string]string{}, ""
 	for line := range strings.SplitSeq(nodes, "\n") {
-		if fields := strings.Fields(line); len(fields) >= 8 && strings.Contains(fields[2], "slave") {
+		fields := strings.Fields(line)
+		if len(fields) >= 8 && strings.Contains(fields[2], "slave") {
 			if masters[fields[0]] = fields[3]; strings.Contains(fields[2], "myself") {
 				mine = fields[3]
 			}

@@ -224,7 +224,8 @@ func TestReaderBehindAWriterElsewhereWhenAReaderLeaves(t *testing.T) {
 		store := virtualtest.StartStore(t)
 		a, b := proxytest.Start(t, store.URL(), nil), proxytest.Start(t, store.URL(), nil)
 		dial := func(p *proxytest.Proxy) *proxytest.Conn { return proxytest.Dial(t, p.Addr) }
-		holder, w1, r1, r2, w2, r3, far := dial(a), dial(a), dial(a), dial(a), dial(a), dial(a), dial(b)
+		holder, w1, w2, far := dial(a), dial(a), dial(a), dial(b)
+		r1, r2, r3 := dial(a), dial(a), dial(a)
 		token := holder.Lock("doc 600")
 		for i, c := range []*proxytest.Conn{w1, r1, r2, w2} {
 			c.Send("LOCK doc 600 WAIT 0" + []string{"", " SHARED", " SHARED", ""}[i])

@@ -99,7 +99,8 @@ func TestAnOwnerAsksAgainForWhatItHasShared(t *testing.T) {
 func TestAnOwnerReleasesWhatItHasShared(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {
 		_, p := virtualtest.StartBoth(t)
-		a, b, reader := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+		a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+		reader := proxytest.Dial(t, p.Addr)
 		token := a.Lock("doc 600 SESSION OWNER me")
 		a.Expect(relock("doc", token, "600 SHARED"), ":1\r\n")
 		reader.Lock("doc 900 SHARED")

@@ -182,7 +182,7 @@ func (ps *places) endQuiet() (list []*held.Lock, asking bool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for id, p := range ps.of {
-		for p.step != nil && p.step == p.sleep {
+		if p.step != nil && p.step == p.sleep { // a release can be about to give it the lock
 			p.w.Keep(time.Now())
 			p.advance()
 		}

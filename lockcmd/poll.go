@@ -48,14 +48,14 @@ type oneLock struct {
 func (l oneLock) look(t *turn, paused bool) (Reply, *Step) {
 	w, at := l.w, l.w.State()
 	switch {
-	case at.Checks && w.TakeOwnerHolds() && !at.First:
+	case at.Checks && w.TakeOwnerHolds() && !at.First: // the first polls, which finds the same
 		return l.check(t, func(err error) (Reply, *Step) {
 			if err != nil && !l.isTransient(err) {
 				return t.leave(err)
 			}
 			return t.stay()
 		})
-	case at.First && (paused || at.PollNow || at.Checks): // a poll finds what a check finds
+	case at.First && (paused || at.PollNow || at.Checks):
 		return l.pollOrPause(t, func(pause time.Duration, err error) (Reply, *Step) {
 			if err != nil || w.State().Ended {
 				return t.leave(err)

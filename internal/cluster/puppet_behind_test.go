@@ -75,7 +75,8 @@ func TestHoldThatWasEmptied(t *testing.T) {
 	p.at("a:1").hears("GET 06S")
 }
 
-// A later request that its node runs whoever serves the slot says nothing about an earlier script.
+// CLUSTER COUNTKEYSINSLOT runs at any node: its answer does not show that the script before it has
+// made up its MOVED.
 func TestScriptThatIsMovedBeforeAKeylessRequest(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1")
 	p.cl.slots.Store(allAt("a:1").with(1, "b:1"))

@@ -95,7 +95,7 @@ func TestScriptsAtANewMaster(t *testing.T) {
 	p.replies("+1", "+2")
 }
 
-// A node that has named an unknown one does not say whom it knows, and another names the same.
+// A node names an unknown node, and does not answer CLUSTER NODES. Another node names the same one.
 func TestScriptWhoseNodeDoesNotSayWhomItKnows(t *testing.T) {
 	p := newPuppets(t, "a:1", "b:1", "c:1")
 	p.send("EVAL script 1 06S")
@@ -128,8 +128,8 @@ func (p *puppets) replicaAt(addr string) (promoted chan string) {
 	return promoted
 }
 
-// A script that names a replica changes nobody's map, and is answered as it says. What a node has
-// said about an earlier script does not count.
+// A script's MOVED to a replica changes nobody's map, and its client is given it. The node's answer
+// about an earlier script does not count.
 func TestScriptThatNamesAReplica(t *testing.T) {
 	p := newPuppets(t, "a:1", "r:1")
 	promoted := p.replicaAt("r:1")
@@ -172,8 +172,8 @@ func TestScriptAtAPromotedReplica(t *testing.T) {
 	p.replies("+1")
 }
 
-// A client that may not ask a node whom it knows gets no redirection. Once the map has the master,
-// it is followed.
+// A client without the right to CLUSTER NODES gets no redirection. The redirection is followed once
+// the map has the master.
 func TestScriptOfAUserWithFewRights(t *testing.T) {
 	for reply, asked := range map[string][]string{
 		"-ASK 0 b:1":   {"ASKING", "EVAL script 1 06S"},

@@ -13,7 +13,7 @@ type request struct {
 	hooks
 	caching    []byte   // CLIENT CACHING for it, which each node is sent; nil if none
 	script     bool     // it runs a script, or is DEBUG: an error can be its own
-	keyless    bool     // it has a slot, but its node runs it whoever serves that
+	keyless    bool     // any node runs it, though it has a slot
 	internal   bool     // the Conn's own: it is not in the replyQueue
 	copies     bool     // it is about the copies of events
 	sharded    bool     // it is SSUBSCRIBE or SUNSUBSCRIBE

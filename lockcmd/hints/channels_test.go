@@ -170,6 +170,7 @@ func TestWaitsAreHeardApart(t *testing.T) {
 			u.says("*3", "$10", "ssubscribe", "$"+strconv.Itoa(len(channel)), channel, ":1")
 			u.Close()
 		}
+		time.Sleep(minRetry)
 		synctest.Wait()
 		if len(u.calls) != 3 || conns["HELLO 3"] == nil {
 			t.Errorf("%d are opened again, of %q", len(u.calls), first)

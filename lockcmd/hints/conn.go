@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// The pauses before a connection is opened again that fails again and again. One that has
-	// lasted for the longest of them is opened again at once.
+	// The pauses before a connection is opened again that fails again and again. One that was open
+	// for longer than its pause, and for the shortest of them, has not failed.
 	minRetry = 20 * time.Millisecond
 	maxRetry = time.Second
 	// beatEvery is how often a connection without anything to do asks for a sign of life: an
@@ -149,28 +149,21 @@ func (c *conn) startLocked() {
 // serve keeps a connection until nobody needs it, or the upstream refuses it.
 func (c *conn) serve(ctx context.Context) {
 	loopguard.MayWait()
-	for failures := 0; ; {
-		began := time.Now()
-		err := c.connect(ctx)
+	for pause := time.Duration(0); ; {
+		lasted, err := c.connect(ctx)
 		if c.ended(ctx, err) {
 			return
 		}
 		c.l.Log.Debug("the connection that hears of changes of locks is lost", "error", err)
-		if failures++; time.Since(began) >= maxRetry {
-			failures = 0
+		if lasted >= max(pause, minRetry) {
+			pause = 0
+			continue
 		}
-		pauseAfter(ctx, failures)
-	}
-}
-
-// pauseAfter pauses before a connection is opened again, unless it has failed for the first time.
-func pauseAfter(ctx context.Context, failures int) {
-	if failures < 2 {
-		return
-	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(min(minRetry<<min(failures-2, 16), maxRetry)):
+		pause = min(max(2*pause, minRetry), maxRetry)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
 	}
 }
 
@@ -235,16 +228,17 @@ func (c *conn) refuseLocked(channels, tracking bool) {
 	}
 }
 
-// connect opens the connection, and serves it until it ends.
-func (c *conn) connect(ctx context.Context) error {
+// connect opens the connection, and serves it until it ends. lasted is how long it was open.
+func (c *conn) connect(ctx context.Context) (lasted time.Duration, err error) {
 	dialing, cancel := context.WithTimeout(ctx, c.l.Clients.Patience())
 	nc, err := c.l.Clients.Client(c.as).Options().Dialer(dialing, "", "")
 	cancel()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	stop := context.AfterFunc(ctx, func() { nc.Close() })
 	defer stop()
+	began := time.Now()
 	c.begin()
 	ended := make(chan struct{})
 	var writing sync.WaitGroup
@@ -253,7 +247,7 @@ func (c *conn) connect(ctx context.Context) error {
 	close(ended)
 	nc.Close()
 	writing.Wait()
-	return err
+	return time.Since(began), err
 }
 
 // begin asks a new connection for all that is needed.

@@ -332,6 +332,40 @@ func TestConnectionWithoutAnswers(t *testing.T) {
 	})
 }
 
+// A connection that is lost again and again is opened again at once, as long as each was of use.
+// Only behind those that end as soon as they are open is there a pause, of a second at most.
+func TestConnectionsThatAreLost(t *testing.T) {
+	inBubble(t, false, func(u *upstream) {
+		lost := func(after time.Duration) (pause time.Duration) {
+			u.connected("a")
+			time.Sleep(after)
+			u.Conn.Close()
+			began := time.Now()
+			call := <-u.calls
+			u.calls <- call
+			return time.Since(began)
+		}
+		u.want("a")
+		for range 20 {
+			if pause := lost(600 * time.Millisecond); pause > 0 {
+				t.Errorf("behind a connection that was of use is a pause of %v", pause)
+			}
+		}
+		var pauses []time.Duration
+		for range 8 {
+			pauses = append(pauses, lost(0))
+		}
+		if pauses[0] > minRetry || !slices.IsSorted(pauses) || pauses[7] != maxRetry {
+			t.Errorf("the pauses behind others are %v", pauses)
+		}
+		if pause := lost(maxRetry); pause > 0 {
+			t.Errorf("behind them is a pause of %v, though one was of use", pause)
+		}
+		u.connected("a")
+		u.Conn.Close()
+	})
+}
+
 // An error that passes ends the connection, and the next one asks again. A sign of life that is
 // refused is one.
 func TestErrorsThatPass(t *testing.T) {

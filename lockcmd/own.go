@@ -214,9 +214,10 @@ func (t *turn) lateAnswer(c *tryCall, failed error, others []*queue.Waiter) {
 	t.Timers.After(0, func(ctx context.Context) {
 		select {
 		case <-late.Answered:
-			// That the upstream is far may be new.
-			t.Clients.Ways.Took(c.lockRequests[0].Key, time.Since(c.askedAt))
 			answer, err := late.Late.Answer()
+			if err == nil { // that the upstream is far may be new
+				t.Clients.Ways.Took(c.lockRequests[0].Key, time.Since(c.askedAt))
+			}
 			a, err := t.finishTry(c, answer, false, err)
 			list := t.w.Lead.SettleLate(a, others, err, failure.MayHaveRun(err))
 			t.releases.startAbandoned(queue.Ends{Abandoned: list})

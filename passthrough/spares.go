@@ -247,11 +247,14 @@ func (p *Pool) findHome(
 	return found, err
 }
 
-// dialHome opens a connection for a home.
+// dialHome opens a connection for a home. It tells OnDial, unless only the login that a client has
+// sent is refused, or the caller has given up before the time of a connection had passed.
 func (p *Pool) dialHome(ctx context.Context, setup upstream.Setup) (net.Conn, error) {
 	conn, err := p.Upstream.Dial(ctx, setup)
-	if !upstream.IsLoginDemand(err) || loginOf(setup.Identity) == loginOf(p.Upstream.Initial) {
-		p.OnDial(err) // otherwise only the login that a client has sent is refused
+	refused := upstream.IsLoginDemand(err) && loginOf(setup.Identity) != loginOf(p.Upstream.Initial)
+	cause := context.Cause(ctx)
+	if !refused && (err == nil || cause == nil || cause == context.DeadlineExceeded) {
+		p.OnDial(err)
 	}
 	return conn, err
 }

@@ -2,9 +2,11 @@ package proxy
 
 import (
 	"context"
+	"time"
 
 	"lockproxy/internal/eventloop"
 	"lockproxy/internal/resp"
+	"lockproxy/lockcmd/failure"
 	"lockproxy/passthrough"
 )
 
@@ -27,6 +29,22 @@ type exchange struct {
 func (x *exchange) route(way passthrough.Way, it *eventloop.Iteration) error {
 	x.awaitJudgement(it)
 	return x.pipe.Route(x.ctx, way, it)
+}
+
+// routeUntil is route that gives up at a time, with a failure.LateError. A zero time is never. An
+// event loop does not wait.
+func (x *exchange) routeUntil(
+	way passthrough.Way, until time.Time, it *eventloop.Iteration,
+) error {
+	if it != nil || until.IsZero() {
+		return x.route(way, it)
+	}
+	if x.pipe.AwaitsJudgement() && !x.awaitUntil(x.pipe.Barrier(), until) {
+		return failure.LateError{}
+	}
+	ctx, cancel := context.WithDeadlineCause(x.ctx, until, failure.LateError{})
+	defer cancel()
+	return x.pipe.Route(ctx, way, nil)
 }
 
 // send is passthrough.Pipe.Send.

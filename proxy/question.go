@@ -189,7 +189,7 @@ func (s *lockSession) ask(q *question, it *eventloop.Iteration) bool {
 	if q.again && it == nil {
 		s.pipe.Flush(nil)
 	}
-	if err := s.x.route(way, it); err != nil {
+	if err := s.x.routeUntil(way, q.Until, it); err != nil {
 		if it == nil {
 			q.end(script.Answer{}, err)
 		}

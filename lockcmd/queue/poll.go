@@ -218,20 +218,19 @@ func (w *Wait) PollEnded() {
 }
 
 // AnswerBy is until when a script that is sent now for w must be answered: a healthy upstream has
-// had time to answer. opens says that it goes by a new connection, which takes longer: then w's end
-// counts, too. Without an answer it is asked again, by a new connection, and has longer each time,
-// since how far the upstream is may not be known yet.
+// had time to answer. opens says that it goes by a new connection, which takes longer. Without an
+// answer it is asked again, by a new connection, and has longer each time, since how far the
+// upstream is may not be known yet. But it does not have longer than w lasts.
 func (w *Wait) AnswerBy(now time.Time, opens bool) time.Time {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
 	way := ownTrips * w.queues.ways.RoundTrip(w.Lead.Key)
-	least := now.Add(maxSilence<<min(w.unanswered, 3) + way)
-	until := least
-	if longest := least.Add(maxSilence + way); opens {
-		until = longest
-		if !w.until.IsZero() && w.until.Before(longest) {
-			until = later(w.until, least)
-		}
+	until := now.Add(maxSilence<<min(w.unanswered, 3) + way)
+	if opens {
+		until = until.Add(maxSilence + way)
+	}
+	if !w.until.IsZero() && w.until.Before(until) {
+		until = later(w.until, now.Add(maxSilence+way))
 	}
 	w.mayRunUntil = later(w.mayRunUntil, until)
 	return until

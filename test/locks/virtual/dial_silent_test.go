@@ -2,6 +2,7 @@ package virtual_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -13,6 +14,25 @@ import (
 	"lockproxy/internal/test/virtualtest"
 	"lockproxy/proxy"
 )
+
+type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// dialerThatHangs opens no connection while hangs is true, and is done with those until the test
+// ends.
+func dialerThatHangs(t *testing.T, hangs *atomic.Bool) dialer {
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if !hangs.Load() {
+			return virtualnet.Dial(ctx, network, addr)
+		}
+		select {
+		case <-ctx.Done():
+		case <-over:
+		}
+		return nil, context.DeadlineExceeded
+	}
+}
 
 // A client whose request needs a connection to an upstream that accepts none is answered once
 // --upstream-dial-timeout has passed, and not after a second dial: whether it is new, had a
@@ -27,23 +47,10 @@ func TestOneDialTimeoutForARequest(t *testing.T) {
 			virtualtest.Run(t, func(t *testing.T) {
 				store := virtualtest.StartStore(t)
 				var silent atomic.Bool
-				over := make(chan struct{})
 				p := proxytest.Start(t, store.URL(), func(cfg *proxy.Config) {
 					cfg.DialTimeout, cfg.HomeIdle = bound, 10*time.Second
-					cfg.Upstream.Dialer = func(
-						ctx context.Context, network, addr string,
-					) (net.Conn, error) {
-						if silent.Load() {
-							select {
-							case <-ctx.Done():
-							case <-over:
-							}
-							return nil, context.DeadlineExceeded
-						}
-						return virtualnet.Dial(ctx, network, addr)
-					}
+					cfg.Upstream.Dialer = dialerThatHangs(t, &silent)
 				})
-				t.Cleanup(func() { close(over) })
 				c := proxytest.Dial(t, p.Addr)
 				c.Expect("SET k v", "+OK\r\n")
 				if before == "own" {
@@ -84,4 +91,54 @@ func TestFailureToConnectIsForgotten(t *testing.T) {
 		c.Expect("GET k", "$-1\r\n")
 		late.Expect("GET k", "$-1\r\n")
 	})
+}
+
+// A shared connection that is lost and hangs while it is opened again keeps a free lock from nobody:
+// those that wait for it are asked for by other connections.
+func TestWaitersConnectionHangsWhileItIsOpened(t *testing.T) {
+	for _, command := range []string{
+		"LOCK a 60 WAIT 0", "LOCKALL 60 2 a b WAIT 0", "LOCK a 60 SHARED WAIT 0",
+	} {
+		virtualtest.Run(t, func(t *testing.T) {
+			store := virtualtest.StartStore(t)
+			var hangs atomic.Bool
+			opened := make(chan net.Conn, 100)
+			p := proxytest.Start(t, store.URL(), func(cfg *proxy.Config) {
+				cfg.Dedicated, cfg.DialTimeout = false, time.Minute
+				dial := dialerThatHangs(t, &hangs)
+				cfg.Upstream.Dialer = func(
+					ctx context.Context, network, addr string,
+				) (net.Conn, error) {
+					nc, err := dial(ctx, network, addr)
+					if err == nil {
+						opened <- nc
+					}
+					return nc, err
+				}
+			})
+			holder := proxytest.Dial(t, proxytest.Start(t, store.URL(), nil).Addr)
+			token := holder.Lock("a 600")
+			first, second := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+			first.Send(command)
+			proxytest.AwaitWaiters(t, p, "a", 1)
+			second.Send("LOCK a 60 WAIT 0")
+			proxytest.AwaitWaiters(t, p, "a", 2)
+			time.Sleep(10 * time.Second)
+			hangs.Store(true)
+			for len(opened) > 0 {
+				(<-opened).Close()
+			}
+			time.Sleep(time.Millisecond)
+			holder.Expect(fmt.Sprint("UNLOCK a ", token), ":1\r\n")
+			time.Sleep(500 * time.Millisecond)
+			hangs.Store(false)
+			freed := time.Now()
+			got := first.Reply()
+			if took := time.Since(freed); got[0] != ':' || took > 3*time.Second {
+				t.Errorf("%s: %q after %v", command, got, took)
+			}
+			store.Ask("DEL", "a")
+			proxytest.Token(t, second.Reply())
+		})
+	}
 }

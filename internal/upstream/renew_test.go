@@ -9,11 +9,46 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"lockproxy/internal/slot"
 	"lockproxy/internal/test/testredis"
 	"lockproxy/internal/test/testwait"
 	"lockproxy/internal/test/wire"
 	"lockproxy/internal/upstream"
 )
+
+// A cluster that lets nobody in without a login says so to DialKnown.
+func TestClusterDemandsALogin(t *testing.T) {
+	t.Parallel()
+	c := testredis.StartCluster(t, 2, 0)
+	u, err := upstream.Parse(strings.Replace(c.URL(), "://", "://app:one@", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	masters := []*testredis.Server{c.MasterOf(0), c.MasterOf(slot.Count - 1)}
+	for _, master := range masters {
+		master.Ask("ACL", "SETUSER", "app", "on", ">one", "~*", "&*", "+@all")
+	}
+	following, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	all.Go(func() { u.Follow(following, hclog.NewNullLogger(), func() {}) })
+	defer all.Wait()
+	defer stop()
+	testwait.Until(t, "the cluster is known", func() bool { return !u.LearnsByLogin() })
+	for _, demanded := range []bool{false, true} {
+		for _, master := range masters {
+			if demanded {
+				master.Ask("ACL", "SETUSER", "default", "resetpass", ">secret")
+			}
+		}
+		conn, _, err := u.DialKnown(t.Context(), upstream.Identity{})
+		if upstream.IsLoginDemand(err) != demanded || err != nil && !demanded {
+			t.Errorf("a login is demanded %v: %v", demanded, err)
+		}
+		if err == nil {
+			conn.Close()
+		}
+	}
+}
 
 // The connection of a client to a cluster opens further nodes with the password as it is then, and
 // so do clients for requests of the proxy's own.

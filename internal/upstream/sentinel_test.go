@@ -51,6 +51,8 @@ func TestSentinelsElect(t *testing.T) {
 		{"a", vote{"five", 6}, false, "four"}, // again, with the same epoch
 		{"b", vote{"five", 6}, false, "four"},
 		{"c", vote{"five", 6}, false, "four"}, // b and c have not said anything else for 6
+		{"b", vote{"six", 6}, false, "four"},
+		{"a", vote{"six", 6}, true, "six"}, // now most have said something else for it before
 	} {
 		if moves := s.electLocked(step.from, step.said); moves != step.moves ||
 			s.master.addr != step.master {
@@ -205,6 +207,55 @@ func TestSentinelThatDoesNotServe(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), reason) {
 			t.Errorf("the error is %v, without %q", err, reason)
 		}
+	}
+}
+
+// A Sentinel does not serve either that answers, and takes no second connection on which it would
+// report changes, or ends that one.
+func TestSentinelThatReportsNothing(t *testing.T) {
+	for _, accepts := range []bool{false, true} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var serving sync.WaitGroup
+		serving.Go(func() { // ends with ln
+			for {
+				conn, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				serving.Go(func() { // ends with the listen below
+					defer conn.Close()
+					for in := bufio.NewReader(conn); ; {
+						words, err := wire.ReadCommand(in)
+						switch request := strings.Join(words, " "); {
+						case err != nil, words[0] == "SUBSCRIBE":
+							return
+						case strings.HasPrefix(request, "SENTINEL MASTER "):
+							if !accepts {
+								ln.Close()
+							}
+							io.WriteString(conn, "*2\r\n$12\r\nconfig-epoch\r\n$1\r\n7\r\n")
+						default:
+							io.WriteString(conn, "*2\r\n$1\r\nh\r\n$2\r\n79\r\n")
+						}
+					}
+				})
+			}
+		})
+		addr := ln.Addr().String()
+		u := &Upstream{Network: "tcp", sentinels: newSentinels("g", []string{addr})}
+		f := &follower{upstream: u, log: hclog.NewNullLogger(), replaced: func() {}}
+		ctx, cancel := context.WithDeadline(t.Context(), testwait.Deadline())
+		answered := false
+		err = f.listen(ctx, addr, func() { answered = true })
+		if err == nil || ctx.Err() != nil || !answered {
+			t.Errorf("accepts a second one %v: %v, %v, answered %v", accepts, err, ctx.Err(), answered)
+		}
+		cancel()
+		ln.Close()
+		serving.Wait()
 	}
 }
 

@@ -366,6 +366,21 @@ func TestConnectionsThatAreLost(t *testing.T) {
 	})
 }
 
+// A connection to which nothing can be written is opened again: soon, and not when an answer is
+// missing.
+func TestConnectionThatTakesNothing(t *testing.T) {
+	inBubble(t, false, func(u *upstream) {
+		u.want("a")
+		began := time.Now()
+		<-u.calls
+		u.connected("a")
+		if took := time.Since(began); took > u.Clients.Patience() {
+			t.Errorf("it was opened again after %v", took)
+		}
+		u.Conn.Close()
+	})
+}
+
 // An error that passes ends the connection, and the next one asks again. A sign of life that is
 // refused is one.
 func TestErrorsThatPass(t *testing.T) {

@@ -17,8 +17,7 @@ do
     local line = redis.pcall('ZRANGE', KEYS[2], 0, 0)[1]
     local now = clock[1] .. string.format('%03d', math.floor(clock[2] / 1000))
     if line and #token == 16 and string.sub(line, 48) == ' 0 0 0 shared - 0 - -\n'
-      and string.sub(line, 35, 47) == value and string.sub(line, 21, 33) == value
-      and now < value then
+      and string.sub(line, 35, 47) == value and string.sub(line, 21, 33) == value then
       local at = redis.call('ZSCORE', KEYS[2], token)
       local latest = at
       if at == value then -- the latest of the others

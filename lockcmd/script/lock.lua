@@ -28,7 +28,7 @@ if shares and held and state == 'shared' then
   local h = asker.owner ~= '' and holder_of('@' .. asker.owner) or asked
   if h then
     same = asked and asked.token == h.token
-    if only_finds and not same then return {tonumber(h.token), grace_end() > 0 and 2 or 0, 1, 1} end
+    if only_finds and not same then return {tonumber(h.token), in_grace(), 1, 1} end
     local others, before = without(asker.connection, h.connections)
     local last = string.match(h.connections, '^[^,]+')
     h.connections, h.request = with_asker(others, last, h.session), asker.request
@@ -36,7 +36,7 @@ if shares and held and state == 'shared' then
     h.expires = math.max(h.expires, (expiry(asker.timeout, unit)))
     replace_holder(h)
     write_shared(token, waiting, unit, grace, retention)
-    return {tonumber(h.token), grace_end() > 0 and 2 or 0, same and 0 or before and 2 or 1, 1}
+    return {tonumber(h.token), in_grace(), same and 0 or before and 2 or 1, 1}
   end
 end
 
@@ -66,7 +66,7 @@ if shares then
     local others = waiting_proxies(mode == 'first' and proxy or nil)
     local given, first = share(requests, count_holders(), others, proxy, how, unit, grace_end(),
       retention)
-    if given > 0 then return {first, grace_end() > 0 and 2 or 0, 0, given} end
+    if given > 0 then return {first, in_grace(), 0, given} end
   end
 end
 

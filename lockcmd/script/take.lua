@@ -50,7 +50,7 @@ local only_finds = not same and string.find(asker.connection, 'p%d+$')
 -- Gives the lock once more to its owner, or to a waiter whose grant was lost on its way. It is
 -- never shortened. Returns what LOCK does.
 local give_again = own and function()
-  if only_finds then return {tonumber(token), grace_end() > 0 and 2 or 0, 1} end
+  if only_finds then return {tonumber(token), in_grace(), 1} end
   local at, text = expiry(asker.timeout, unit)
   if at <= expires then at, text = expires, written end
   write_lock(text, at + guard - now)
@@ -59,7 +59,7 @@ local give_again = own and function()
     session = asker.session, state = 'held',
     connection = with_asker(others, connection, session), request = asker.request,
     client = asker.client, waiting = waiting, owner = owner}, retention)
-  return {tonumber(token), grace_end() > 0 and 2 or 0, same and 0 or before and 2 or 1}
+  return {tonumber(token), in_grace(), same and 0 or before and 2 or 1}
 end
 
 -- Whether another proxy has waited longer than this one, which waits since a time.

@@ -61,7 +61,6 @@ local function sharer()
     return nil
   end
   if by == 'request' then return holder_of(request_name(name, of)) end
-  if by ~= 'connection' then return nil end
   local h = has ~= '-' and holder_with(has)
   if h and string.match(h.connections, '^[^,]+') == proof then return h end
   return find_holder(function(h) return string.match(h.connections, '^[^,]+') == proof end)

@@ -65,6 +65,9 @@ local function grace_end()
   return token and now < grace and grace or 0
 end
 
+-- What LOCK answers of the grace period: 2 if there is one now, otherwise 0.
+local function in_grace() return grace_end() > 0 and 2 or 0 end
+
 -- More than each token given out for this lock, and than each that a server whose clock is not
 -- behind can have given out.
 local function next_token()

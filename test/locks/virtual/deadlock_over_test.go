@@ -3,6 +3,8 @@
 package virtual_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,6 +41,46 @@ func TestACycleThatIsOverIsNoDeadlock(t *testing.T) {
 			}
 			annaWaits.Expect(proxytest.Unlock("b", token), ":1\r\n")
 			anna.Expect(proxytest.Unlock("a", a), ":1\r\n")
+		}
+	})
+}
+
+// Two owners at one proxy begin to wait together. The first closes a cycle, and the second another one
+// through it. If the first is refused at first, the second cycle is over, and nobody is refused for
+// it.
+func TestACycleThroughARefusedWaitIsNoDeadlock(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		server, near := virtualtest.StartBoth(t)
+		far := proxytest.Start(t, server.URL(), nil)
+		spared := 0
+		for i := range 24 { // which of the two is looked at first is chosen at random
+			key := func(name string) string { return fmt.Sprint(name, i) }
+			anna, ben := proxytest.Dial(t, near.Addr), proxytest.Dial(t, near.Addr)
+			emil := proxytest.Dial(t, far.Addr)
+			anna.Lock(key("a") + " 600 OWNER anna")
+			ben.Lock(key("b") + " 600 OWNER ben")
+			emil.Lock(key("e") + " 600 OWNER emil")
+			emil.Send(fmt.Sprintf("LOCKALL 600 2 %s %s WAIT 0 OWNER emil", key("a"), key("b")))
+			cara := proxytest.Dial(t, near.Addr) // for whom the proxy looks every 100 ms
+			cara.Send(fmt.Sprintf("LOCK %s 600 WAIT 0 OWNER cara", key("b")))
+			time.Sleep(5050 * time.Millisecond)
+			anna.Send(fmt.Sprintf("LOCK %s 600 WAIT 0 OWNER anna", key("e")))
+			time.Sleep(time.Millisecond)
+			ben.Send(fmt.Sprintf("LOCK %s 600 WAIT 2 OWNER ben", key("a")))
+			if got := anna.Reply(); !strings.HasPrefix(got, "-DEADLOCK ") {
+				t.Errorf("anna: %q", got)
+			}
+			if got := ben.Reply(); got == "$-1\r\n" {
+				spared++
+			} else if !strings.HasPrefix(got, "-DEADLOCK ") {
+				t.Errorf("ben: %q", got)
+			}
+			for _, c := range []*proxytest.Conn{anna, ben, cara, emil} {
+				c.Close()
+			}
+		}
+		if spared == 0 {
+			t.Error("the second was refused each time")
 		}
 	})
 }

@@ -3,6 +3,9 @@
 package virtual_test
 
 import (
+	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -107,5 +110,74 @@ func TestAnOwnerReleasesWhatItHasShared(t *testing.T) {
 		b.Lock("doc 600 SHARED OWNER me")
 		b.Expect(proxytest.Unlock("doc", token), ":1\r\n")
 		closedAtOnce(t, a)
+	})
+}
+
+// One of several sessions that share a lock loses it through another proxy: this one is told, which
+// it is however many there are, and the others have the lock still.
+func TestOneOfManySharedSessionsLosesTheLock(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		withTwo(t, func(t *testing.T, dial func(int) *proxytest.Conn) {
+			var readers []*proxytest.Conn
+			var tokens []int64
+			for range 5 {
+				readers = append(readers, dial(0))
+				tokens = append(tokens, readers[len(tokens)].Lock("doc 600 SHARED SESSION"))
+			}
+			other := dial(1)
+			for i, c := range readers {
+				other.Expect(proxytest.Unlock("doc", tokens[i]), ":1\r\n")
+				closedAtOnce(t, c)
+				for _, left := range readers[i+1:] {
+					left.Expect("PING", "+PONG\r\n")
+				}
+			}
+		})
+	})
+}
+
+// MAX ends one of two sessions of an owner. The other has the lock still, and it has not ended for
+// LOCKLOG.
+func TestMaxEndsOneOfTwoSessions(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		_, p := virtualtest.StartBoth(t)
+		a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+		token := a.Lock("doc 60 SESSION MAX 100 OWNER me")
+		if got := b.Lock("doc 60 SESSION OWNER me"); got != token {
+			t.Errorf("its owner was given %d, and has %d", got, token)
+		}
+		a.Closed()
+		if got := b.Do("LOCKLOG doc"); strings.Contains(got, "lost") {
+			t.Errorf("LOCKLOG: %q", got)
+		}
+		time.Sleep(10 * time.Second)
+		b.Expect(proxytest.Unlock("doc", token), ":1\r\n")
+	})
+}
+
+// MAX ends sessions in time also while Redis is silent, whatever is asked for them then.
+func TestMaxEndsSessionsWhileRedisIsSilent(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		store, p := virtualtest.StartBoth(t)
+		began := time.Now()
+		sessions := map[time.Duration]*proxytest.Conn{}
+		for most := 90; most < 100; most++ {
+			c := proxytest.Dial(t, p.Addr)
+			c.Lock(fmt.Sprintf("doc%d 60 SESSION MAX %d", most, most))
+			sessions[time.Duration(most)*time.Second] = c
+		}
+		time.Sleep(75 * time.Second)
+		store.Pause()
+		var all sync.WaitGroup
+		for most, c := range sessions {
+			all.Go(func() {
+				c.Closed()
+				if took := time.Since(began); took < most || took > most+100*time.Millisecond {
+					t.Errorf("MAX %v has ended the session after %v", most, took)
+				}
+			})
+		}
+		all.Wait()
+		store.Resume()
 	})
 }

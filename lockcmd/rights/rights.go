@@ -72,7 +72,7 @@ var rights = []right{
 	{"client|tracking", []string{"being told at once of changes by other clients"}, works,
 		[]any{"CLIENT", "TRACKING", "OFF"}},
 	{"get", []string{"ONCE"}, works, []any{"GET", probeKey}},
-	{"type", []string{"DONE"}, works, []any{"TYPE", probeKey}},
+	{"getrange", []string{"DONE"}, works, []any{"GETRANGE", probeKey, "0", "0"}},
 	{"scan", []string{"LOCKSCAN"}, works, []any{"SCAN", "0", "COUNT", "1"}},
 	{"watch", fencing, works, []any{"WATCH", probeKey}},
 	{"unwatch", fencing, works, []any{"UNWATCH"}},

@@ -23,7 +23,8 @@ if malformed or kind == 'data' then return redis.error_reply(WRONGTYPE) end
 if not held or state ~= 'held' or given ~= token or foreign_twin() then return {0, 0, 0} end
 local before = redis.pcall('GETRANGE', made, 0, 13)
 if type(before) == 'table' then
-  return redis.error_reply('WRONGTYPE Operation against a key holding the wrong kind of value')
+  return redis.error_reply(string.find(before.err, 'WRONGTYPE', 1, true)
+    and 'WRONGTYPE Operation against a key holding the wrong kind of value' or before.err)
 end
 if timestamp(before) and timestamp(before) > now - guard then
   -- Perhaps a lock. A shared lock's record is no string.

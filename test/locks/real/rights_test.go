@@ -198,6 +198,13 @@ func TestDocumentedRights(t *testing.T) {
 	b.Expect("LOCKALL 300 2 {app:a}1 {app:a}2", "-NOPERM…")
 	b.Expect(fmt.Sprintf("UNLOCKALL %d 2 app:1 app:2", b.Lock("app:1 300")), ":1\r\n")
 	b.Expect("LOCKALL 300 2 app:1 app:2", ":…")
+	admin.Expect("ACL SETUSER app +pttl", "+OK\r\n")
+	done := fmt.Sprintf("DONE app:page %d value", proxytest.Token(t, b.Do("ONCE app:page 300")))
+	b.Expect(done, "-NOPERM…")
+	_, row, _ = strings.Cut(text, "| `+get +pttl` | ONCE; and `")
+	row, _, _ = strings.Cut(row, "`")
+	admin.Expect("ACL SETUSER app "+row, "+OK\r\n")
+	b.Expect(done, ":1\r\n")
 	if log := admin.Do("ACL LOG"); strings.Contains(log, "publish") ||
 		strings.Contains(log, "subscribe") || strings.Contains(log, "hello") {
 		t.Errorf("a command needed more than the documented rights: %q", log)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"lockproxy/internal/resp"
 	"lockproxy/lockcmd/keyname"
@@ -50,8 +51,8 @@ func (l *queries) beginScan(c Client, args [][]byte) *Step {
 }
 
 // heldOf makes LOCKSCAN's reply, of those locks that are held and of a kind that is wanted. It
-// leaves out what is no lock, or the user may not see. Where the upstream does not have the script,
-// a key is asked about by the source.
+// leaves out what is no lock, or the user may not see, and what somebody has written that makes the
+// script fail. Where the upstream does not have the script, a key is asked about by the source.
 func (l *queries) heldOf(
 	locks []string, cursor uint64, want func(kind string) bool,
 ) (Reply, *Step) {
@@ -67,7 +68,8 @@ func (l *queries) heldOf(
 		if h, held := lockinfo.Read(v); err == nil && held && want(h.Kind) {
 			keys.Elems = append(keys.Elems, resp.Bulk(key))
 		}
-		if script.HasCode(said, "NOPERM", "WRONGTYPE") {
+		if script.HasCode(said, "NOPERM", "WRONGTYPE") ||
+			strings.Contains(string(said), "user_script:") {
 			return nil
 		}
 		return err

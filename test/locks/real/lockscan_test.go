@@ -9,6 +9,23 @@ import (
 	"lockproxy/internal/test/proxytest"
 )
 
+// A record that LOCK has not written, and that makes its script fail, keeps no other lock from
+// LOCKSCAN.
+func TestLockScanLeavesOutWhatFails(t *testing.T) {
+	t.Parallel()
+	server, p := proxytest.StartBoth(t)
+	c, direct := proxytest.Dial(t, p.Addr), proxytest.Dial(t, server.Addr())
+	c.Lock("good 300")
+	c.Expect(proxytest.Unlock("bad", c.Lock("bad 300")), ":1\r\n")
+	_, record, _ := strings.Cut(direct.Do("KEYS bad:lockproxy:???"), "\r\nbad")
+	const number = "99999999999999999999999"
+	direct.DoWords("SET", "bad"+strings.TrimSpace(record), "v1 9 "+number+" "+number+
+		" 0 0 0 held c 0 c -\no")
+	direct.Expect("SET bad "+number, "+OK\r\n")
+	c.Expect("LOCKINFO bad", "-ERR…")
+	c.Expect("LOCKSCAN 0 COUNT 1000", "*2\r\n$1\r\n0\r\n*1\r\n$4\r\ngood\r\n")
+}
+
 // LOCKSCAN MATCH finds the locks that KEYS finds with the same pattern.
 func TestLockScanMatchesAsKeys(t *testing.T) {
 	t.Parallel()

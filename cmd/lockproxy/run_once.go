@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 )
 
@@ -30,8 +31,8 @@ func (c *runCommand) refuseLongOnce(ctx context.Context, conn *sessionConn) erro
 }
 
 // keep lets the locks last until --once after the command began, since it has succeeded, and
-// returns the exit status. LOCK by the same owner without SESSION leaves a lock to its timeout, and
-// can be asked again when its answer was lost.
+// returns the exit status. LOCK by the same owner without SESSION leaves a lock to its timeout, which
+// RELOCK can shorten. Both can be asked again when an answer was lost.
 func (c *runCommand) keep(
 	conn *sessionConn, token int64, began time.Time, signals <-chan os.Signal,
 	say func(string, ...any),
@@ -75,10 +76,15 @@ func (c *runCommand) leave(
 	for _, key := range c.Key {
 		rest := seconds(max(c.restOfOnce(began), time.Millisecond))
 		reply, err := conn.ask(ctx, c.named("LOCK", key, rest.decimal())...)
+		if err == nil && reply.Int == token {
+			reply, err = conn.ask(ctx, "RELOCK", key, strconv.FormatInt(token, 10), rest.decimal())
+			held = held && reply.Int == 1
+		} else {
+			held = false
+		}
 		if err != nil {
 			return false, err
 		}
-		held = held && reply.Int == token
 	}
 	return held, nil
 }

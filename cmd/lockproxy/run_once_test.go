@@ -42,6 +42,11 @@ func TestRunOnce(t *testing.T) {
 	s.run("--once", "23h", "-q", "-E", "0", "--", "false").wantStatus(0, "")
 	s.run("--", "true").wantStatus(75, "another client holds the lock")
 	s.do("UNLOCK", "job", "FORCE")
+	s.run("--once", "20", "--", "true").wantStatus(0, "") // less than --timeout
+	if rest, _ := strconv.Atoi(s.field("remaining_ms")); rest > 20_000 {
+		t.Errorf("--once 20 keeps the lock for another %d ms", rest)
+	}
+	s.do("UNLOCK", "job", "FORCE")
 	s.run("--once", "23h", "--", "true").wantStatus(0, "")
 	s.run("--once", "23h", "--shared", "--", "true").wantStatus(125, "can't be used together")
 

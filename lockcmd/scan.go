@@ -69,7 +69,7 @@ func (l *queries) heldOf(
 			keys.Elems = append(keys.Elems, resp.Bulk(key))
 		}
 		if script.HasCode(said, "NOPERM", "WRONGTYPE") ||
-			strings.Contains(string(said), "user_script:") {
+			strings.Contains(string(said), luaTypeError) {
 			return nil
 		}
 		return err
@@ -77,6 +77,9 @@ func (l *queries) heldOf(
 		return valueReply(resp.Array(resp.Bulk(strconv.FormatUint(cursor, 10)), keys)), nil
 	})
 }
+
+// luaTypeError is in what Lua says of a script that has met a value it was not made for.
+const luaTypeError = ": attempt to "
 
 // scanForeign is one step through the locks of foreign clients that were seen in a database. They
 // come in the order of a hash, which stays the same while locks come and go.

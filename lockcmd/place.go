@@ -26,6 +26,9 @@ type places struct {
 // maxPlaces bounds the places of a proxy: with owners' names one client can have many.
 const maxPlaces = 65536
 
+// maxPlaceText bounds what a place keeps of its client, bytes: its key and OWNER. A NOTE is short.
+const maxPlaceText = 1024
+
 // placeID says whose a place is: that of an owner, or of a connection.
 type placeID struct {
 	as                     names.Identity
@@ -48,6 +51,9 @@ type place struct {
 	reply Reply  // then: the lock's token, or a deadlock
 	later func() // cancels the job that goes on next
 }
+
+// placeEnds is the pause before a place is looked at again that was given its lock while it asked.
+const placeEnds = 5 * time.Millisecond
 
 // placeStep is LOCK … PLACE.
 func (ps *places) placeStep(c Client, r script.Request, keep time.Duration) (Reply, *Step) {
@@ -72,6 +78,12 @@ func (ps *places) placeStep(c Client, r script.Request, keep time.Duration) (Rep
 	}
 	p.w.Keep(time.Now().Add(keep))
 	switch {
+	case p.step != nil && p.w.State().Has: // a question of its own ends yet
+		return Reply{}, &Step{Asks: Pause(placeEnds), Finish: func(
+			script.Answer, error,
+		) (Reply, *Step) {
+			return ps.placeStep(c, r, keep)
+		}}
 	case p.step != nil:
 		if err, _ := p.w.Outage(time.Now()); err != nil {
 			return errorReply(err), nil
@@ -97,6 +109,9 @@ func (ps *places) takePlace(id placeID, r script.Request, keep time.Duration) er
 	case len(ps.of) >= maxPlaces:
 		return syntax.UsageError(fmt.Sprintf("ERR this proxy keeps %d places already: "+
 			"ask without PLACE, or through another proxy", maxPlaces))
+	case len(r.Key)+len(r.Owner) > maxPlaceText:
+		return syntax.UsageError(fmt.Sprintf("ERR the key and OWNER have %d bytes, and of a place "+
+			"they can have %d: ask without PLACE", len(r.Key)+len(r.Owner), maxPlaceText))
 	}
 	r.Connection += "p" + r.Number // take.lua knows a place by that
 	r.Session, r.Longest = false, 0
@@ -142,6 +157,9 @@ func (p *place) advance() {
 	// A login that is refused has the place ask by its client's connection, and it has none.
 	for p.step != nil && p.step.Asks != Asks(Turn{}) {
 		p.reply, p.step = p.step.Finish(script.Answer{}, failure.ErrUnanswered)
+	}
+	if p.step != nil && p.step == p.sleep && p.w.State().Ended { // nobody wakes it for that
+		p.reply, p.step = p.step.Finish(script.Answer{}, gone)
 	}
 	has := p.reply.Type == ':'
 	switch {

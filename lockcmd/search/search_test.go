@@ -372,3 +372,26 @@ func TestKeysOfOneUserTakeLittle(t *testing.T) {
 		t.Errorf("two seconds later %d keys are derived", derived())
 	}
 }
+
+// A wait with very many names of the same place is noted once there: to forget it takes about as
+// long as to note it.
+func TestToldWaitsOfOnePlace(t *testing.T) {
+	d := newTestDeadlocks()
+	told, places := &d.told, 0
+	for range 2 {
+		for i := range 32 {
+			w := &wait{key: fmt.Sprint(i), number: int64(len(told.waits)) + 1, at: clock(), size: 1}
+			w.Keys = make([]deadlock.KeyWait, maxSearch)
+			for k := range w.Keys {
+				w.Keys[k].As = []string{"", "", "", ""}
+			}
+			told.add(w)
+		}
+	}
+	for _, waits := range told.as {
+		places += len(waits)
+	}
+	if places != 32 {
+		t.Errorf("%d waits are noted at %d places", places, len(told.as))
+	}
+}

@@ -36,14 +36,14 @@ const (
 
 // told are the waits that other proxies tell of. Deadlocks.mu guards it.
 type told struct {
-	waits map[string]*wait // by their keys
-	as    map[any][]*wait  // by what others wait for; no list is empty
-	size  map[string]int   // of those by each seal
+	waits map[string]*wait           // by their keys
+	as    map[any]map[*wait]struct{} // by what others wait for; no set is empty
+	size  map[string]int             // of those by each seal
 	swept time.Time
 }
 
 func newTold() told {
-	return told{waits: map[string]*wait{}, as: map[any][]*wait{}, size: map[string]int{}}
+	return told{waits: map[string]*wait{}, as: map[any]map[*wait]struct{}{}, size: map[string]int{}}
 }
 
 // add notes a wait, unless a later message has told of it. Made-up waits of a login crowd out those
@@ -70,7 +70,10 @@ func (t *told) add(w *wait) {
 	t.size[w.by] += w.size
 	t.waits[w.key] = w
 	for _, party := range w.Parties() {
-		t.as[party] = append(t.as[party], w)
+		if t.as[party] == nil {
+			t.as[party] = map[*wait]struct{}{}
+		}
+		t.as[party][w] = struct{}{}
 	}
 }
 
@@ -80,7 +83,7 @@ func (t *told) remove(w *wait) {
 		delete(t.size, w.by)
 	}
 	for _, party := range w.Parties() {
-		t.as[party] = slices.DeleteFunc(t.as[party], func(o *wait) bool { return o == w })
+		delete(t.as[party], w)
 		if len(t.as[party]) == 0 {
 			delete(t.as, party)
 		}
@@ -92,7 +95,7 @@ func (d *Deadlocks) toldOf(party any) (list []*wait) {
 	now := clock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, w := range d.told.as[party] {
+	for w := range d.told.as[party] {
 		if now.Sub(w.at) < toldFor {
 			list = append(list, w)
 		}

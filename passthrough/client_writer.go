@@ -155,6 +155,7 @@ func (w *clientWriter) drain() {
 		w.mu.Unlock()
 		_, err := w.conn.Write(piece) // waits; conn counts what is written to it
 		w.mu.Lock()
+		w.queue.written()
 		if err != nil {
 			w.failLocked(err)
 		}

@@ -51,6 +51,7 @@ type overflow struct {
 	all             *unreadTotal
 	mem             []byte
 	inMemory        int64    // bytes of mem that all.inMemory counts
+	taken           int64    // likewise, of what next has returned last: until written
 	file            *os.File // what follows mem; nil for nothing
 	readAt, writeAt int64    // of file
 	spilling        []byte   // what follows: a spill is under way
@@ -169,12 +170,12 @@ type fileRead struct {
 
 // next removes some bytes from the front and returns them, or says where in the file they are: the
 // caller reads some, and calls hasRead. Neither means that a spill must end first, or that the
-// overflow is empty.
+// overflow is empty. Bytes count as kept until written.
 func (o *overflow) next() (b []byte, from *fileRead) {
 	switch {
 	case len(o.mem) > 0:
 		b = o.mem
-		o.dropMemory()
+		o.mem, o.inMemory, o.taken = nil, 0, o.inMemory
 	case o.writeAt > o.readAt:
 		from = &fileRead{o.file, o.readAt, o.writeAt - o.readAt}
 	case o.file != nil: // hasRead closes it when it has been read
@@ -203,6 +204,12 @@ func (o *overflow) clear() (file *os.File) {
 	file = o.file
 	o.file, o.readAt, o.writeAt, o.spilling, o.tail = nil, 0, 0, nil, nil
 	return file
+}
+
+// written says that what next has returned last is not kept any more.
+func (o *overflow) written() {
+	o.all.inMemory.Add(-o.taken)
+	o.taken = 0
 }
 
 func (o *overflow) dropMemory() {

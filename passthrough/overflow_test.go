@@ -31,6 +31,7 @@ func (o *overflow) spillAll() error {
 
 // take is next, after the spill that it waits for, and the reading of the file.
 func (o *overflow) take(buf []byte) ([]byte, error) {
+	defer o.written()
 	b, from := o.next()
 	if b == nil && from == nil {
 		if err := o.spillAll(); err != nil {
@@ -166,6 +167,25 @@ func TestOverflowsWithoutFiles(t *testing.T) {
 	b.empty()
 	if got := all.inMemory.Load(); got != 0 {
 		t.Errorf("%d bytes are still counted", got)
+	}
+}
+
+// Where no file can be made, what is being written to a client counts as kept in memory until it
+// has been written: others are given no room for it.
+func TestWhatIsBeingWrittenIsInMemory(t *testing.T) {
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "not there"))
+	all := &unreadTotal{limit: 1 << 30}
+	a, b := overflow{all: all, openFile: unnamedFile}, overflow{all: all, openFile: unnamedFile}
+	if err := a.put(make([]byte, maxInMemory-overflowMemory)); err != nil {
+		t.Fatal(err)
+	}
+	a.next()
+	if err := b.put(make([]byte, 2*overflowMemory)); err == nil {
+		t.Error("more than there is memory for was taken while the rest was being written")
+	}
+	b.empty()
+	if a.written(); all.inMemory.Load() != 0 {
+		t.Errorf("%d bytes are still counted", all.inMemory.Load())
 	}
 }
 

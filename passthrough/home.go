@@ -106,7 +106,11 @@ func (h *home) deliver(data []byte) (rest []byte, err error) {
 	}
 	h.c.within = r.within() || h.c.pending.Has(Streaming)
 	if change := h.c.pending.pauses; change.made {
-		h.c.pool.sharing.pause(change.lasts)
+		if change.lasts < 0 {
+			h.c.pool.sharing.unpause()
+		} else {
+			h.c.pool.sharing.pause(change.lasts)
+		}
 		h.c.pending.pauses = pauseChange{}
 	}
 	if h.c.end >= ClientGone {

@@ -1,6 +1,7 @@
 package passthrough
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -14,15 +15,18 @@ type sharing struct {
 	paused    atomic.Int64 // until when Redis holds back writes, as monotonic.Now; 0 if it does not
 }
 
-// pause says that Redis holds back writes for d from now on; 0 ends that. On a lane, a write that
-// is held back would delay everything behind it.
+// pause says that Redis holds back writes for d from now on, or for longer if it has been told so
+// before. On a lane, a write that is held back would delay everything behind it.
 func (s *sharing) pause(d time.Duration) {
-	until := int64(0)
-	if d > 0 {
-		until = monotonic.Now() + int64(d)
+	now := monotonic.Now()
+	until := now + min(int64(d), math.MaxInt64-now)
+	for last := s.paused.Load(); last < until && !s.paused.CompareAndSwap(last, until); {
+		last = s.paused.Load()
 	}
-	s.paused.Store(until)
 }
+
+// unpause says that Redis holds back no writes any more.
+func (s *sharing) unpause() { s.paused.Store(0) }
 
 func (s *sharing) allowed() bool {
 	until := s.paused.Load()

@@ -188,7 +188,7 @@ var unknownTo = []string{"ERR unknown command", "ERR unknown subcommand",
 // pauseChange says that a reply has changed the pause of writes.
 type pauseChange struct {
 	made  bool
-	lasts time.Duration // 0 if it is over
+	lasts time.Duration // below 0 if it is over
 }
 
 // neverRan reports whether the command was unknown, and so has changed nothing.
@@ -269,7 +269,7 @@ func (s *State) succeeded(e Expect) {
 	case commands.Pauses:
 		s.pauses = pauseChange{true, time.Duration(e.Count) * time.Millisecond}
 	case commands.Unpauses:
-		s.pauses = pauseChange{made: true}
+		s.pauses = pauseChange{made: true, lasts: -1}
 	case commands.TrackingOff:
 		s.set(tracking, false)
 	case commands.SetName:

@@ -140,6 +140,7 @@ func (d *dispatcher) relay(r passthrough.Request) {
 		state := d.x.awaitState()
 		if !state.Subscribed() &&
 			!state.Has(passthrough.InMulti|passthrough.Untracked|passthrough.Streaming) {
+			d.pipe.AwaitRoom()
 			d.x.reply(d.x.unlessNoAuth(state, nil)) // Redis ignores it
 			return
 		}

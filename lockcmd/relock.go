@@ -96,10 +96,13 @@ func (l *locking) exclude(client Client, id names.Lock, o syntax.Relock, t *watc
 		return refusedStep(failure.HeldOffError(rest))
 	}
 	h, r := client.Holder, client.Exclusive(id, o.Proof, o.Timeout)
-	h.Suspend(id, o.Proof)
+	// The script does nothing once that lock has ended.
+	until := h.Suspend(id, o.Proof)
 	c, asked := l.Scripts.Exclude(id, o.Proof.Value, r, t != nil,
 		l.queues.WaitsAs(id.Key, false, false)), time.Now()
-	return &Step{Asks: Script{c}, Finish: func(answer script.Answer, err error) (Reply, *Step) {
+	return &Step{Asks: Script{c}, Until: until, Finish: func(
+		answer script.Answer, err error,
+	) (Reply, *Step) {
 		done, err := c.Ints(1, answer, err)
 		goesOn := t != nil && err == nil && done[0] == script.OthersShare
 		if t != nil && !goesOn {

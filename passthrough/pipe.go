@@ -222,8 +222,7 @@ func (p *Pipe) change(
 	if to.shares {
 		uses, err := p.lanes.useLane(ctx, to, it)
 		if err != nil {
-			p.failed, p.failedWay = err, r.Way
-			return err
+			return p.fails(ctx, err, r.Way)
 		}
 		if uses {
 			return nil
@@ -238,12 +237,19 @@ func (p *Pipe) change(
 	case it != nil:
 		return ErrWaits
 	case p.failed == nil:
-		p.failed, p.failedWay = p.homes.openHome(ctx, r), r.Way
-		return p.failed
+		return p.fails(ctx, p.homes.openHome(ctx, r), r.Way)
 	default:
 		return p.failed
 	}
 	return nil
+}
+
+// fails keeps why Route fails, unless its caller has given up: that says nothing about the next.
+func (p *Pipe) fails(ctx context.Context, err error, way Way) error {
+	if ctx.Err() != context.DeadlineExceeded {
+		p.failed, p.failedWay = err, way
+	}
+	return err
 }
 
 // Hold says for how long a session stays at its home: see Pin.

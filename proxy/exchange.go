@@ -39,9 +39,6 @@ func (x *exchange) routeUntil(
 	if it != nil || until.IsZero() {
 		return x.route(way, it)
 	}
-	if x.pipe.AwaitsJudgement() && !x.awaitUntil(x.pipe.Barrier(), until) {
-		return failure.LateError{}
-	}
 	ctx, cancel := context.WithDeadlineCause(x.ctx, until, failure.LateError{})
 	defer cancel()
 	return x.pipe.Route(ctx, way, nil)

@@ -58,13 +58,16 @@ const (
 )
 
 // due is when the question must be looked at again, answered or not; zero is never. A confirmation
-// takes ReplicaTimeout at most.
+// takes ReplicaTimeout, and as long as the script before it, if the connection is not silent.
 func (q *question) due() time.Time {
-	if q.phase == confirming {
-		return time.Time{}
+	if q.phase == confirming && !q.Until.IsZero() {
+		return q.confirmAt.Add(q.Call().Confirm.Within + q.confirmAt.Sub(q.askedAt) + confirmSilence)
 	}
 	return q.Until
 }
+
+// confirmSilence is how much longer the answer to a confirmation is waited for.
+const confirmSilence = time.Second
 
 // confirms reports whether replicas may have to confirm what is answered.
 func (q *question) confirms() bool {
@@ -142,6 +145,11 @@ func (s *lockSession) givesUp(q *question) bool {
 		s.pipe.Pin(passthrough.Unpinned)
 	}
 	q.answer = nil
+	if q.phase == confirming { // its outcome is unknown, as that of one whose connection is lost
+		q.end(script.Answer{}, &upstream.Error{Addr: s.server.cfg.Upstream.Addr, Sent: true,
+			Err: failure.ErrUnanswered})
+		return true
+	}
 	q.end(script.Answer{}, failure.LateError{Answered: s.late.Done, Late: lateScript{q.answers[0]}})
 	return true
 }
@@ -152,6 +160,18 @@ func (q *question) unblock(s *lockSession) {
 		q.blocked = false
 		s.server.blocked.end(s.common)
 	}
+}
+
+// passes waits until what the session's home owes has come. It reports false, and ends the
+// question, if its time has passed before.
+func (s *lockSession) passes(q *question) bool {
+	barrier := s.pipe.Barrier()
+	if s.x.awaitUntil(barrier, q.Until) {
+		return true
+	}
+	s.late = barrier
+	q.end(script.Answer{}, failure.LateError{})
+	return false
 }
 
 // ask asks what is to be asked next. In an event loop it reports false if it would have to wait.
@@ -182,8 +202,10 @@ func (s *lockSession) ask(q *question, it *eventloop.Iteration) bool {
 		way = passthrough.Home
 	case call == nil:
 		way = passthrough.Shared // the client reads, not the proxy
-	case it == nil && s.pipe.AwaitsApart() && !s.x.awaitUntil(s.pipe.Barrier(), q.Until):
-		q.end(script.Answer{}, failure.LateError{})
+	case it == nil && s.pipe.AwaitsApart() && !s.passes(q):
+		return true
+	}
+	if it == nil && s.pipe.AwaitsJudgement() && !s.passes(q) {
 		return true
 	}
 	if q.again && it == nil {

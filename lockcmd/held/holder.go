@@ -129,16 +129,21 @@ func (h *Holder) removeLocked(id ID) {
 }
 
 // Suspend stops the renewal of the session locks that an UNLOCK with a proof may release: a renewal
-// after the UNLOCK would take the lock for lost. Renewals.Unlocked must follow.
-func (h *Holder) Suspend(id names.Lock, p script.Proof) {
+// after the UNLOCK would take the lock for lost. Renewals.Unlocked must follow. ends is when one of
+// these locks ends without another renewal; zero if there is none.
+func (h *Holder) Suspend(id names.Lock, p script.Proof) (ends time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.renewed == 0 {
-		return
+		return ends
 	}
 	for _, lock := range h.provenLocked(id, p) {
+		if lock.renewed {
+			ends = time.Now().Add(time.Duration(lock.Until.Load() - monotonic.Now()))
+		}
 		h.setLocked(lock, false)
 	}
+	return ends
 }
 
 // provenLocked returns the locks that an UNLOCK with a proof may release. mu is held.

@@ -142,3 +142,47 @@ func TestWaitersConnectionHangsWhileItIsOpened(t *testing.T) {
 		})
 	}
 }
+
+// A wait that found no connection says nothing of the requests behind it: they are answered as those
+// of others.
+func TestRequestBehindAWaitWithoutAConnection(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		store := virtualtest.StartStore(t)
+		var hangs atomic.Bool
+		opened := make(chan net.Conn, 100)
+		p := proxytest.Start(t, store.URL(), func(cfg *proxy.Config) {
+			cfg.Dedicated, cfg.DialTimeout = false, time.Minute
+			cfg.Upstream.Dialer = func(
+				ctx context.Context, network, addr string,
+			) (net.Conn, error) {
+				for hangs.Load() && ctx.Err() == nil {
+					time.Sleep(10 * time.Millisecond)
+				}
+				nc, err := virtualnet.Dial(ctx, network, addr)
+				if err == nil {
+					opened <- nc
+				}
+				return nc, err
+			}
+		})
+		a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+		a.Expect("SET k v", "+OK\r\n")
+		b.Expect("SET k v", "+OK\r\n")
+		time.Sleep(10 * time.Second)
+		hangs.Store(true)
+		for len(opened) > 0 {
+			(<-opened).Close()
+		}
+		time.Sleep(time.Millisecond)
+		a.WriteRaw("LOCK a 60 WAIT 0.5\r\nGET k\r\n")
+		b.Send("GET k")
+		time.Sleep(6 * time.Second)
+		hangs.Store(false)
+		if got := a.Reply(); !strings.HasPrefix(got, "-UPSTREAM ") {
+			t.Errorf("LOCK: %q", got)
+		}
+		if got, others := a.Reply(), b.Reply(); got != "$1\r\nv\r\n" || others != got {
+			t.Errorf("GET behind it: %q, another client's: %q", got, others)
+		}
+	})
+}

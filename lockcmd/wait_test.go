@@ -476,3 +476,71 @@ func TestRefusedWaitersPause(t *testing.T) {
 		}
 	}
 }
+
+// mutedSession answers no script, within a second.
+type mutedSession struct{ slowSession }
+
+func (s *mutedSession) Eval(*script.Call) (a script.Answer, err error) {
+	time.Sleep(time.Second)
+	return a, failure.LateError{}
+}
+
+// A waiter waits no longer than a minute for an upstream that is silent, but for as long as it wants
+// where another server can take its place.
+func TestHowLongASilentUpstreamIsWaitedFor(t *testing.T) {
+	for _, moves := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			l, end := silentLocks(Config{MaxTimeout: time.Hour, Moves: moves})
+			defer func() { end(); time.Sleep(time.Minute) }()
+			s := &mutedSession{}
+			ctx, hangUp := context.WithCancelCause(t.Context())
+			time.AfterFunc(10*time.Minute, func() { hangUp(failure.ErrGone) })
+			c, began := clientOf(&s.holder), time.Now()
+			reply, step := l.waitStep(c, script.Request{Key: "a", Connection: "c", Number: "1"}, 0)
+			reply = run(ctx, c, s, reply, step)
+			if took := time.Since(began); reply.Err == nil || took > 10*time.Minute+time.Minute ||
+				moves != (took >= 10*time.Minute) || !moves && took > 70*time.Second {
+				t.Errorf("another can take its place %v: %v after %v", moves, reply.Err, took)
+			}
+		})
+	}
+}
+
+// heldSession says that the lock is held, and notes how the polls say that the proxy waits.
+type heldSession struct {
+	slowSession
+	tracks int // polls that say that its key is tracked
+	polls  int
+}
+
+func (s *heldSession) Eval(c *script.Call) (a script.Answer, err error) {
+	s.polls++
+	for _, word := range strings.Fields(c.Args[0]) {
+		if how := strings.TrimLeft(word, "fpsla"); how == "t0" {
+			s.tracks++
+		}
+	}
+	a.Type = '*'
+	for _, n := range []int64{0, 0, 60_000, 0, 0} {
+		a.Elems = append(a.Elems, resp.Value{Type: ':', Int: n})
+	}
+	return a, nil
+}
+
+// A proxy that hears of releases says that it follows a quiet lock only if its key is tracked: it
+// would be believed to be still there for several seconds longer.
+func TestPollsOfALockThatIsNotTracked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, end := silentLocks(Config{MaxTimeout: time.Hour})
+		defer func() { end(); time.Sleep(time.Minute) }()
+		l.queues.Hears(func(string) bool { return true })
+		s := &heldSession{}
+		ctx, hangUp := context.WithCancelCause(t.Context())
+		time.AfterFunc(10*time.Second, func() { hangUp(failure.ErrGone) })
+		c := clientOf(&s.holder)
+		reply, step := l.waitStep(c, script.Request{Key: "a", Connection: "c", Number: "1"}, 0)
+		if run(ctx, c, s, reply, step); s.polls < 20 || s.tracks > 0 {
+			t.Errorf("%d of %d polls say that the lock is followed", s.tracks, s.polls)
+		}
+	})
+}

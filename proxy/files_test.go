@@ -35,7 +35,8 @@ func TestClientsByFiles(t *testing.T) {
 		if got != test.want {
 			t.Errorf("%+v: %d", test, got)
 		}
-		if want := cfg.filesFor(got); want > max(test.files, 34) {
+		want := cfg.filesFor(got)
+		if cfg.Files = want; want > max(test.files, 34) || cfg.clientsByFiles() < got {
 			t.Errorf("%+v: %d clients want %d files", test, got, want)
 		}
 	}

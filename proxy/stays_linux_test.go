@@ -45,10 +45,7 @@ func TestHomeIsOpenedDuringAWait(t *testing.T) {
 	})
 	waiter.say("LOCK job 600 WAIT 600")
 	testwait.Until(t, "it waits", func() bool { return sess.client.is(locking) })
-	testwait.Until(t, "its home is opened", func() bool {
-		sess.pipe.OpenOwn()
-		return sess.pipe.Status().Home != nil
-	})
+	testwait.Until(t, "its home is opened", func() bool { return sess.pipe.Status().Home != nil })
 	testwait.Until(t, "the home's number is known", func() bool { return sess.pipe.Status().ID != 0 })
 	testwait.Until(t, "the question is answered", func() bool {
 		return !sess.pipe.Status().AsksItself

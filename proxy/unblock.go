@@ -30,7 +30,7 @@ func answerUnblock(x *exchange, req resp.Request) (done bool) {
 	}
 	var met func() bool
 	switch {
-	case waits != nil || known && x.server.asksItselfFor(id):
+	case waits != nil || x.server.asksItselfFor(id):
 		ask = x.server.unblockRights(waits, req.Args)
 	case known:
 		met = x.server.blocked.relays(id)

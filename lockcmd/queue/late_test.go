@@ -50,6 +50,9 @@ func TestLateAnswer(t *testing.T) {
 		if w.State().Has {
 			has = w.Token
 		}
+		if len(list) > 0 && list[0].Token != a.Token { // 0 is whatever the request has taken
+			t.Errorf("%s: token %d is to be released, not %d", what, list[0].Token, a.Token)
+		}
 		if has != c.has || len(list) > 0 != c.isReleased {
 			t.Errorf("%s: it has %d, want %d; to be released: %v", what, has, c.has, list)
 		}

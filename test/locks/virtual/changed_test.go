@@ -100,7 +100,8 @@ func TestChangedEndsWhileRedisIsSilent(t *testing.T) {
 			}
 			link.Thaw()
 			time.Sleep(5 * time.Second)
-			if got := standby.Reply(); !arrived && !strings.HasPrefix(got, "-UPSTREAM ") {
+			if got := standby.Reply(); !arrived &&
+				!strings.HasPrefix(got, "-UPSTREAM has not answered for ") {
 				t.Errorf("%d: %q", i, got)
 			}
 			standby.Expect("PING", "+PONG\r\n")

@@ -37,3 +37,20 @@ func TestFenceLeavesNothingBehindAFailure(t *testing.T) {
 		}
 	})
 }
+
+// The connection is lost on which FENCE ends its transaction: the client is told that the outcome is
+// unknown.
+func TestFenceLosesItsTransaction(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		for _, up := range []bool{true, false} {
+			_, relay, p := attackBoth(t)
+			c := proxytest.Dial(t, p.Addr)
+			token := c.Lock("job 600")
+			rule := &attackRule{up: up, text: "EXEC", cut: true, met: make(chan struct{}),
+				over: make(chan struct{})}
+			relay.add(rule)
+			c.Expect(fmt.Sprintf("FENCE job %d SET state 1", token), "-UPSTREAM …")
+			<-rule.met
+		}
+	})
+}

@@ -117,3 +117,53 @@ func TestExclusiveOfASessionIsSilent(t *testing.T) {
 		})
 	}
 }
+
+// The question of a waiter that is not first, whether it may lock at all, has no answer for a while:
+// it waits on.
+func TestACheckIsSilent(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		store, p := virtualtest.StartBoth(t)
+		holder, first, second := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr),
+			proxytest.Dial(t, p.Addr)
+		token := holder.Lock("a 600")
+		first.Send("LOCK a 60 WAIT 0")
+		proxytest.AwaitWaiters(t, p, "a", 1)
+		second.Expect("PING", "+PONG\r\n")
+		store.Pause()
+		second.Send("LOCK a 60 WAIT 0 OWNER me") // others may not ask for it
+		time.Sleep(5 * time.Second)
+		store.Resume()
+		time.Sleep(5 * time.Second)
+		holder.Expect(proxytest.Unlock("a", token), ":1\r\n")
+		first.Expect(proxytest.Unlock("a", proxytest.Token(t, first.Reply())), ":1\r\n")
+		proxytest.Token(t, second.Reply())
+	})
+}
+
+// The counters tell the first LOCK of an owner from the next, and a release that hands the lock over
+// from one that does not.
+func TestCountersOfLocks(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		_, p := virtualtest.StartBoth(t)
+		c, waiter := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+		token := c.Lock("a 600 OWNER me")
+		c.Lock("a 600 OWNER me")
+		c.Expect(proxytest.Unlock("a", token), ":1\r\n")
+		c.Lock("a 600 SHARED")
+		c.Expect("UNLOCK a", ":1\r\n")
+		got := p.Server.Stats().Locks
+		if got.Acquired != 2 || got.Renewed != 1 || got.HandedOver != 0 {
+			t.Errorf("%d were acquired, %d renewed, %d handed over", got.Acquired, got.Renewed,
+				got.HandedOver)
+		}
+		c.Lock("a 600")
+		waiter.Send("LOCK a 600 WAIT 0")
+		proxytest.AwaitWaiters(t, p, "a", 1)
+		time.Sleep(time.Second)
+		c.Expect("UNLOCK a", ":1\r\n")
+		proxytest.Token(t, waiter.Reply())
+		if got := p.Server.Stats().Locks; got.HandedOver != 1 {
+			t.Errorf("%d were handed over", got.HandedOver)
+		}
+	})
+}

@@ -31,8 +31,8 @@ func (c *runCommand) refuseLongOnce(ctx context.Context, conn *sessionConn) erro
 }
 
 // keep lets the locks last until --once after the command began, since it has succeeded, and
-// returns the exit status. LOCK by the same owner without SESSION leaves a lock to its timeout, which
-// RELOCK can shorten. Both can be asked again when an answer was lost.
+// returns the exit status. LOCK by the same owner without SESSION leaves a lock to its timeout, and
+// RELOCK shortens that. Both can be asked again when an answer was lost.
 func (c *runCommand) keep(
 	conn *sessionConn, token int64, began time.Time, signals <-chan os.Signal,
 	say func(string, ...any),

@@ -139,7 +139,11 @@ func (h *Holder) Suspend(id names.Lock, p script.Proof) (ends time.Time) {
 	}
 	for _, lock := range h.provenLocked(id, p) {
 		if lock.renewed {
-			ends = time.Now().Add(time.Duration(lock.Until.Load() - monotonic.Now()))
+			until := lock.Until.Load()
+			if lock.last != 0 {
+				until = min(until, lock.last)
+			}
+			ends = time.Now().Add(time.Duration(until - monotonic.Now()))
 		}
 		h.setLocked(lock, false)
 	}

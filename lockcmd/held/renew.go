@@ -143,6 +143,9 @@ func (r *Renewals) renew(ctx context.Context, h *Holder, lock *Lock, round int) 
 	}
 	h.mu.Lock()
 	if lock.round != round || ctx.Err() != nil { // released, or given another timeout, meanwhile
+		if err == nil && ints[0] == 1 && lock.Lease() == timeout { // it lasts longer even so
+			lock.Until.Store(max(lock.Until.Load(), asked+int64(timeout)))
+		}
 		h.mu.Unlock()
 		return
 	}

@@ -38,6 +38,7 @@ func handlersByName() map[string]func(*Conn, *query) {
 		"cluster|countkeysinslot cluster|getkeysinslot cluster|flushslot": bySlot,
 		"readonly readwrite asking":                                       answerOK,
 		"quit":                                                            quit,
+		"post host:":                                                      closes,
 
 		"client|tracking client|tracking|on client|tracking|off": tracking,
 		"client|caching": clientCaching,

@@ -10,8 +10,9 @@ import (
 )
 
 // fileReserve is how many open files are kept for what belongs to no client: listeners, connections
-// that clients share, the proxy's own, and temporary files. Redis keeps as many.
-const fileReserve = 32
+// that clients share, the proxy's own, and temporary files. Redis keeps as many. The other 64 are for
+// connections to the admin server.
+const fileReserve = 32 + 64
 
 // maxOwnFiles is how many open files are kept at most for connections of clients' own to the
 // upstream, where clients share others: few of many clients need their own at one time.

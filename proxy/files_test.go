@@ -27,8 +27,8 @@ func TestClientsByFiles(t *testing.T) {
 		alone    bool // a connection of its own for each client
 		want     int
 	}{
-		{256, false, false, 112}, {256, true, false, 74}, {10, false, false, 1},
-		{20000, false, false, 15872}, {20000, false, true, 9984},
+		{256, false, false, 80}, {256, true, false, 53}, {10, false, false, 1},
+		{20000, false, false, 15808}, {20000, false, true, 9952},
 	} {
 		cfg := Config{Upstream: u, Files: test.files, Embedded: test.embedded, Dedicated: test.alone}
 		got := cfg.clientsByFiles()
@@ -36,7 +36,7 @@ func TestClientsByFiles(t *testing.T) {
 			t.Errorf("%+v: %d", test, got)
 		}
 		want := cfg.filesFor(got)
-		if cfg.Files = want; want > max(test.files, 34) || cfg.clientsByFiles() < got {
+		if cfg.Files = want; want > max(test.files, 98) || cfg.clientsByFiles() < got {
 			t.Errorf("%+v: %d clients want %d files", test, got, want)
 		}
 	}

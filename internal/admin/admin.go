@@ -38,7 +38,8 @@ type Server struct {
 	survey  *survey.Survey
 	logins  *logins
 	pages   pages
-	streams streams         // the pages that are kept up to date
+	streams streams // the pages that are kept up to date
+	conns   conns
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	running sync.WaitGroup // the recorder
@@ -62,13 +63,14 @@ func New(cfg Config) *Server {
 		cfg.Logger = hclog.NewNullLogger()
 	}
 	s := &Server{cfg: cfg, log: cfg.Logger, ready: readiness{ask: cfg.Proxy.Ready},
-		pages: pages{last: []page{}}, logins: newLogins(cfg.Token)}
+		pages: pages{last: []page{}}, logins: newLogins(cfg.Token),
+		conns: conns{busy: map[net.Conn]struct{}{}}}
 	s.survey = survey.New(upstreamLocks{cfg.Proxy}, cfg.Proxy.Identity().DB, survey.DefaultBudget)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	atDebug := hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}
 	s.http = &http.Server{
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
-		IdleTimeout:    idleTimeout,
+		IdleTimeout: idleTimeout, ConnState: s.conns.changed,
 		MaxHeaderBytes: maxHeader,
 		ErrorLog:       cfg.Logger.StandardLogger(&atDebug),
 		BaseContext:    func(net.Listener) context.Context { return s.ctx },

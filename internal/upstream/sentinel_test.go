@@ -132,6 +132,17 @@ func TestConnectionsEndWithTheirMaster(t *testing.T) {
 	if len(s.conns) != 0 {
 		t.Errorf("%d connections are kept in mind", len(s.conns))
 	}
+	new, other := net.Pipe()
+	defer other.Close()
+	if _, err := s.track(new, "two"); err != nil {
+		t.Fatal(err)
+	}
+	if s.closeConns("one"); len(s.conns) != 1 {
+		t.Error("a connection to the master ends with one that is a replica")
+	}
+	if s.closeConns("two"); len(s.conns) != 0 {
+		t.Error("a connection to a master that is a replica goes on")
+	}
 	if kept.Close(); len(order) != 2 || order[0] != ">one" || order[1] != "one>two" {
 		t.Errorf("told of %q", order)
 	}

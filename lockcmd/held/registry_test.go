@@ -54,6 +54,25 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
+// An exclusive lock ends only by its own proof, also where a shared one of its name is left.
+func TestAnExclusiveLockNextToASharedOne(t *testing.T) {
+	r, _ := testRegistry()
+	id, now := names.Lock{DB: 0, Key: "a"}, monotonic.Now()
+	shared := taken("a", "reader", 7, now, time.Second)
+	shared.Shared = true
+	r.Put(shared)
+	exclusive := taken("a", "writer", 8, now, time.Second)
+	s := r.lock(id)
+	s.set(exclusive) // as a lock that was lost without notice leaves it
+	s.mu.Unlock()
+	if one, _ := r.Remove(id, script.Proof{Kind: "connection", Value: "another"}, 0); one != nil {
+		t.Errorf("another connection's release has ended %d", one.Token)
+	}
+	if one, _ := r.Remove(id, script.Proof{Kind: "connection", Value: "writer"}, 0); one != exclusive {
+		t.Errorf("its own release has ended %v", one)
+	}
+}
+
 func TestRegisteredLocksExpire(t *testing.T) {
 	r, expired := testRegistry()
 	now := monotonic.Now()

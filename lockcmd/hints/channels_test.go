@@ -229,6 +229,21 @@ func TestNodesWithoutShardedChannels(t *testing.T) {
 	})
 }
 
+// A user of a cluster that may not use a channel is no sign that its nodes have no such channels.
+func TestChannelsOfSlotsAreRefused(t *testing.T) {
+	inBubble(t, true, func(u *upstream) {
+		w := u.waits("job")
+		u.opened()
+		u.says("%0")
+		u.serves(0, except("SSUBSCRIBE", "-NOPERM no channels"))
+		if !u.Listener.sharded.Load() || u.subscriber != nil {
+			t.Error("the nodes are taken for older ones, or the user for one that hears")
+		}
+		w.End(nil)
+		u.Conn.Close()
+	})
+}
+
 // A user that may not use the channels is tracked all the same, on the same connection, and another
 // user subscribes.
 func TestChannelsAreRefused(t *testing.T) {

@@ -366,6 +366,27 @@ func TestConnectionsThatAreLost(t *testing.T) {
 	})
 }
 
+// A key that is not tracked any more has changed: the first waiter polls.
+func TestAKeyThatIsForgottenChanges(t *testing.T) {
+	inBubble(t, false, func(u *upstream) {
+		w := u.waits("b")
+		u.want("a")
+		u.opened()
+		u.says("%0")
+		u.serves(0, agrees)
+		w.PollBegan(time.Now())
+		w.BeginPoll(time.Now())
+		w.PollEnded()
+		w.TakeWoken()
+		u.says(">2", "$10", "invalidate", "*1", "$1", "b")
+		if !w.State().PollNow {
+			t.Error("it does not poll")
+		}
+		w.End(nil)
+		u.Conn.Close()
+	})
+}
+
 // A connection to which nothing can be written is opened again: soon, and not when an answer is
 // missing.
 func TestConnectionThatTakesNothing(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"lockproxy/internal/resp"
 )
 
 // A waiter that asks because time has passed names those behind it, too, who can share the lock.
@@ -23,6 +25,26 @@ func TestAskingAgainNamesThoseBehind(t *testing.T) {
 		}
 		if FastArgs(c.Args[2:]) != NoFastPath {
 			t.Errorf("%s: %q takes a fast path, which knows one request", mode, c.Args)
+		}
+	}
+}
+
+// The answer to a poll for a shared lock says how many waiters were given it.
+func TestAttemptOfSeveral(t *testing.T) {
+	c := NewMaker(Config{Proxy: "p"}).Call(LockScript, "job", NoFastPath, "")
+	for _, test := range []struct {
+		answer    []int64
+		given     int
+		exclusive bool
+	}{{[]int64{7, 0}, 1, true}, {[]int64{7, 0, 1}, 1, true}, {[]int64{7, 0, 0, 3}, 3, false}} {
+		var answer Answer
+		answer.Type = '*'
+		for _, n := range test.answer {
+			answer.Elems = append(answer.Elems, resp.Value{Type: ':', Int: n})
+		}
+		a, err := c.Attempt(answer, nil)
+		if err != nil || a.Token != 7 || a.Given != test.given || a.Exclusive != test.exclusive {
+			t.Errorf("%v: %+v, %v", test.answer, a, err)
 		}
 	}
 }

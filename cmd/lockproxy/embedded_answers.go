@@ -54,6 +54,12 @@ func (a *answers) answer(peer *server.Peer, name string, args ...string) (done b
 	for i := range min(len(words), 2) {
 		words[i] = strings.ToUpper(words[i])
 	}
+	if name == "POST" || name == "HOST:" { // as in Redis: no web page gives it commands
+		peer.Close()
+	}
+	if peer.Closed() {
+		return true
+	}
 	multi, subscribed := a.follow(client, words)
 	if multi || subscribed {
 		return false

@@ -1,12 +1,35 @@
 package main
 
 import (
+	"io"
 	"net"
 	"strings"
 	"testing"
 
 	"lockproxy/internal/test/proxytest"
 )
+
+// A browser that is made to send a POST to a proxy with the embedded store gives it no commands.
+func TestEmbeddedStoreAndABrowser(t *testing.T) {
+	store, err := startEmbedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.stop)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := proxytest.StartOn(t, ln, "redis://"+store.store.Addr(), nil)
+	for _, begin := range []string{"POST / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: x\r\n"} {
+		c := proxytest.Dial(t, p.Addr)
+		c.WriteRaw(begin + "\r\nSET a 1\r\nLOCK b 300\r\n")
+		if got, err := io.ReadAll(c); err != nil {
+			t.Errorf("%q: the client stays: %q, %v", begin, got, err)
+		}
+		proxytest.Dial(t, p.Addr).Expect("EXISTS a b", ":0\r\n")
+	}
+}
 
 // The embedded store says of itself what client libraries and graphical tools ask for first.
 func TestEmbeddedAnswers(t *testing.T) {

@@ -1,0 +1,30 @@
+package relay_test
+
+import (
+	"io"
+	"testing"
+
+	"lockproxy/internal/test/proxytest"
+)
+
+// An HTTP request ends its client, and nothing behind it is run: otherwise a web page could have a
+// browser send commands in the body of a POST.
+func TestHTTPRequestsEndTheClient(t *testing.T) {
+	t.Parallel()
+	_, p := proxytest.StartBoth(t)
+	check := proxytest.Dial(t, p.Addr)
+	for _, begin := range []string{
+		"POST / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: x\r\n", "SET before 1\r\npost / HTTP/1.1\r\n",
+		"MULTI\r\nPOST / HTTP/1.1\r\n",
+	} {
+		c := proxytest.Dial(t, p.Addr)
+		c.WriteRaw(begin + "\r\nSET a 1\r\nSET b 1\r\nLOCK c 300\r\n")
+		if got, err := io.ReadAll(c); err != nil {
+			t.Errorf("%q: the client stays, and is answered %q", begin, got)
+		}
+		check.Expect("EXISTS a", ":0\r\n")
+		check.Expect("EXISTS b", ":0\r\n")
+		check.Expect("LOCKINFO c", "$-1\r\n")
+	}
+	check.Expect("GET before", "$1\r\n1\r\n")
+}

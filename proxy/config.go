@@ -22,6 +22,7 @@ type Config struct {
 	Limits      resp.Limits   // zero fields are Redis's own limits
 	MaxClients  int           // 0 is 10,000, as in Redis
 	Files       int           // how many can be open; 0 is what the system allows
+	OtherFiles  int           // of Files, for what else is in this process
 	DialTimeout time.Duration // of connecting and logging in to the upstream; 0 is 5 s
 	Logger      hclog.Logger  // nil logs nothing
 	Observer    Observer      // is told how long things took; nil for none

@@ -10,9 +10,8 @@ import (
 )
 
 // fileReserve is how many open files are kept for what belongs to no client: listeners, connections
-// that clients share, the proxy's own, and temporary files. Redis keeps as many. The other 64 are for
-// connections to the admin server.
-const fileReserve = 32 + 64
+// that clients share, the proxy's own, and temporary files. Redis keeps as many.
+const fileReserve = 32
 
 // maxOwnFiles is how many open files are kept at most for connections of clients' own to the
 // upstream, where clients share others: few of many clients need their own at one time.
@@ -21,7 +20,7 @@ const maxOwnFiles = 4096
 // clientsByFiles is how many clients there are open files for. One that is let in must not be
 // refused a connection of its own to the upstream.
 func (cfg *Config) clientsByFiles() int {
-	room := cfg.Files - fileReserve
+	room := cfg.Files - cfg.OtherFiles - fileReserve
 	all := room / cfg.filesEach() // each has its own
 	if !cfg.Dedicated {
 		all = max(all, room-maxOwnFiles)
@@ -35,7 +34,7 @@ func (cfg *Config) filesFor(clients int) int {
 	if !cfg.Dedicated {
 		own = min(own, maxOwnFiles)
 	}
-	return fileReserve + clients + own
+	return cfg.OtherFiles + fileReserve + clients + own
 }
 
 // filesEach is how many files one client takes at most.

@@ -14,8 +14,8 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// Each client that is let in has files for its own connection to the upstream, or 4,096 are kept for
-// those of all, and the proxy has some for itself.
+// Each client that is let in has files for its own connection to the upstream, or 4,096 are kept
+// for those of all, and the proxy has some for itself.
 func TestClientsByFiles(t *testing.T) {
 	u, err := upstream.Parse("redis://127.0.0.1")
 	if err != nil {
@@ -27,8 +27,8 @@ func TestClientsByFiles(t *testing.T) {
 		alone    bool // a connection of its own for each client
 		want     int
 	}{
-		{256, false, false, 80}, {256, true, false, 53}, {10, false, false, 1},
-		{20000, false, false, 15808}, {20000, false, true, 9952},
+		{256, false, false, 112}, {256, true, false, 74}, {10, false, false, 1},
+		{20000, false, false, 15872}, {20000, false, true, 9984},
 	} {
 		cfg := Config{Upstream: u, Files: test.files, Embedded: test.embedded, Dedicated: test.alone}
 		got := cfg.clientsByFiles()
@@ -36,8 +36,12 @@ func TestClientsByFiles(t *testing.T) {
 			t.Errorf("%+v: %d", test, got)
 		}
 		want := cfg.filesFor(got)
-		if cfg.Files = want; want > max(test.files, 98) || cfg.clientsByFiles() < got {
+		if cfg.Files = want; want > max(test.files, 34) || cfg.clientsByFiles() < got {
 			t.Errorf("%+v: %d clients want %d files", test, got, want)
+		}
+		cfg.Files, cfg.OtherFiles = test.files+64, 64
+		if with := cfg.clientsByFiles(); with != got || cfg.filesFor(got) != want+64 {
+			t.Errorf("%+v: %d clients with 64 other files, %d without", test, with, got)
 		}
 	}
 }

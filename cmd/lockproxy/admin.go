@@ -69,6 +69,7 @@ func (o *AdminOptions) prepare(cfg *proxy.Config, old *predecessor) (*watching, 
 	if o.Admin == "" {
 		return w, nil
 	}
+	cfg.OtherFiles = admin.MaxConns
 	ln, err := old.listener("admin", o.Admin)
 	if err == nil && ln == nil {
 		ln, err = net.Listen("tcp", o.Admin)

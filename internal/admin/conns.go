@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// maxConns bounds the connections of the admin server. The proxy lets in as many clients fewer.
-const maxConns = 64
+// MaxConns bounds the connections of a Server. As many open files are to be kept for it.
+const MaxConns = 64
 
 // conns are those of the admin server. If there are too many, the oldest one without a request is
 // closed. So nobody takes the files that clients need, or keeps others from the page.
@@ -24,7 +24,7 @@ func (c *conns) changed(nc net.Conn, state http.ConnState) {
 	defer c.mu.Unlock()
 	switch state {
 	case http.StateNew:
-		if c.list = append(c.list, nc); len(c.list) > maxConns {
+		if c.list = append(c.list, nc); len(c.list) > MaxConns {
 			i := slices.IndexFunc(c.list, func(one net.Conn) bool { // at the latest it is nc
 				_, busy := c.busy[one]
 				return !busy

@@ -9,6 +9,7 @@ import (
 	"os"
 	"testing"
 
+	"lockproxy/internal/admin"
 	"lockproxy/internal/test/testwait"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, nil)
-	const opened, most = 200, 64
+	const opened, most = 200, admin.MaxConns
 	var list []net.Conn
 	for range opened {
 		nc, err := net.Dial("tcp", s.url[len("http://"):])

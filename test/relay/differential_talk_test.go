@@ -191,6 +191,11 @@ func (t *diffTalk) do(step diffStep) (event diffEvent, err error) {
 	}
 	if t.side.letIn != nil && !t.locked && slices.Contains(step.args, "requirepass") {
 		t.locked = true // from now on nobody is let in
+		conn.nc.SetReadDeadline(testwait.Deadline())
+		io.WriteString(conn.nc, "PING\r\n") // when that is answered the client has come
+		if _, err := conn.in.ReadString('\n'); err != nil {
+			return event, err
+		}
 		t.side.letIn()
 	}
 	switch step.directive {

@@ -17,8 +17,8 @@ import (
 // client does nor what happens to its connection keeps a free lock from the others. Each question
 // has a bound: see queue.Wait.AnswerBy. A connection that is silent for longer is not asked again.
 
-// through asks in the queues' way for a step's answer, and for those of the steps behind it. A script
-// that has no time to be answered by releases a lock that a client must not keep.
+// through asks in the queues' way for a step's answer, and for those of the steps behind it. A
+// script that has no time to be answered by releases a lock that a client must not keep.
 func (t *turn) through(reply Reply, step *Step) (Reply, *Step) {
 	if step == nil || !step.Until.IsZero() {
 		return reply, step
@@ -145,8 +145,8 @@ func (t *turn) answerBy() time.Time {
 		t.Clients.ForQueue(t.Timers.Ctx, t.w.As, t.w.Lead.Key, time.Time{}).Opens)
 }
 
-// inTime asks for t's locks, by a call that takes none after its end. If the upstream's clock is not
-// known yet, or has been changed, it tells it: then it is asked again, as often as again says.
+// inTime asks for t's locks, by a call that takes none after its end. If the upstream's clock is
+// not known yet, or has been changed, it tells it: then it is asked again, as often as again says.
 func (t *turn) inTime(
 	again int, call func(ends int64) (*script.Call, error),
 	then func(script.Answer, error) (Reply, *Step),

@@ -366,8 +366,8 @@ func (c countingConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// A LOCKALL is given its locks by an answer that comes late, to a question that has been given up. It
-// has them at once, and not only when its time has expired.
+// A LOCKALL is given its locks by an answer that comes late, to a question that has been given up.
+// It has them at once, and not only when its time has expired.
 func TestLockAllIsGivenItsLocksLate(t *testing.T) {
 	l, end := silentLocks(Config{MaxTimeout: time.Hour})
 	defer end()
@@ -385,9 +385,10 @@ func TestLockAllIsGivenItsLocksLate(t *testing.T) {
 	}
 }
 
-// A release names a waiter whose first poll is under way. The poll's answer comes before the release's.
-// If the poll has found the lock that the release has given, the waiter has its lock as soon as the
-// release is answered. If the poll has taken the lock, it does not wait for that: its lease runs.
+// A release names a waiter whose first poll is under way. The poll's answer comes before the
+// release's. If the poll has found the lock that the release has given, the waiter has its lock as
+// soon as the release is answered. If the poll has taken the lock, it does not wait for that: its
+// lease runs.
 func TestHandedOverDuringTheFirstPoll(t *testing.T) {
 	const later = 10 * time.Millisecond
 	for _, poll := range []struct {
@@ -436,7 +437,8 @@ func (s *refusingSession) Get(string) resp.Value {
 }
 
 // While all that a waiter asks is refused for the moment, it asks some 20 times a second, whatever
-// tells it meanwhile that a lock may be free. While no lock is given out at all it asks for nothing.
+// tells it meanwhile that a lock may be free. While no lock is given out at all it asks for
+// nothing.
 func TestRefusedWaitersPause(t *testing.T) {
 	request := func(key string) script.Request {
 		return script.Request{Key: key, Connection: "c", Number: "1"}
@@ -485,8 +487,8 @@ func (s *mutedSession) Eval(*script.Call) (a script.Answer, err error) {
 	return a, failure.LateError{}
 }
 
-// A waiter waits no longer than a minute for an upstream that is silent, but for as long as it wants
-// where another server can take its place.
+// A waiter waits no longer than a minute for an upstream that is silent, but for as long as it
+// wants where another server can take its place.
 func TestHowLongASilentUpstreamIsWaitedFor(t *testing.T) {
 	for _, moves := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -158,8 +158,9 @@ func (h *home) MustWait() bool {
 	return unread || len(h.early) > maxPushes || h.replies.large()
 }
 
-// Wait waits until the client has read its replies and, if there are too many pushes, until the lane
-// has replied. Then the home replies, so the client gets the pushes without waiting for their end.
+// Wait waits until the client has read its replies and, if there are too many pushes, until the
+// lane has replied. Then the home replies, so the client gets the pushes without waiting for their
+// end.
 func (h *home) Wait() {
 	loopguard.MayWait()
 	h.c.out.waitBelow(0)

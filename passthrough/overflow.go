@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// overflowMemory is how much of an overflow is in memory, bytes. A client that has no socket takes
-	// all that it is given from there: what is read at once must not need a file.
+	// overflowMemory is how much of an overflow is in memory, bytes. A client that has no socket
+	// takes all that it is given from there: what is read at once must not need a file.
 	overflowMemory = loopBuf
 	// maxOverflow bounds an overflow, file included, bytes: more than the largest reply of Redis by
 	// default.

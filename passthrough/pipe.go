@@ -97,8 +97,8 @@ func (p *Pipe) Route(ctx context.Context, way Way, it *eventloop.Iteration) erro
 	return p.routeLocked(ctx, &Request{Way: way}, it)
 }
 
-// Send is Route and Relay of a request. In an event loop it returns ErrWaits, and has sent nothing, if
-// it would have to wait.
+// Send is Route and Relay of a request. In an event loop it returns ErrWaits, and has sent nothing,
+// if it would have to wait.
 func (p *Pipe) Send(ctx context.Context, r Request, it *eventloop.Iteration) error {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
@@ -191,8 +191,8 @@ func (p *Pipe) routeLocked(ctx context.Context, r *Request, it *eventloop.Iterat
 	return nil
 }
 
-// nextLocked says what Route does for a request, and which lane can serve it. It changes nothing. mu
-// is held.
+// nextLocked says what Route does for a request, and which lane can serve it. It changes nothing.
+// mu is held.
 func (p *Pipe) nextLocked(r *Request, inLoop bool) (next decision, to laneChoice) {
 	c := &p.c
 	switch {
@@ -295,8 +295,8 @@ func (p *Pipe) enqueueLocked(e pendingReply, raw []byte, it *eventloop.Iteration
 	return true
 }
 
-// AwaitRoom waits while the client is owed too much. Called before Reply, it bounds the replies that
-// wait for their turn.
+// AwaitRoom waits while the client is owed too much. Called before Reply, it bounds the replies
+// that wait for their turn.
 func (p *Pipe) AwaitRoom() {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()

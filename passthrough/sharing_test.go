@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Redis holds back writes until the latest end of all pauses that it was told of, and until it is told
-// to go on, however far off that end is.
+// Redis holds back writes until the latest end of all pauses that it was told of, and until it is
+// told to go on, however far off that end is.
 func TestPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s sharing

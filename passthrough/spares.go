@@ -57,8 +57,9 @@ type spare struct {
 }
 
 // popSpare returns a connection as new, if there is one, and has others opened. For a client that
-// Redis has let in it does not wait. For another it can wait for Redis: what Redis has let in serves
-// it only as long as Redis lets in new connections, too. Both find out where new connections lead.
+// Redis has let in it does not wait. For another it can wait for Redis: what Redis has let in
+// serves it only as long as Redis lets in new connections, too. Both find out where new connections
+// lead.
 func (p *Pool) popSpare(letIn bool) (found spare, ok bool) {
 	defer p.wantSpares()
 	s := &p.spares
@@ -106,7 +107,8 @@ func (p *Pool) isCurrent(s *spare, term uint64) bool {
 		monotonic.Since(s.heardAt) < p.spareLife()
 }
 
-// dropLocked closes spares that nobody is to have. It does not wait for their end. spares.mu is held.
+// dropLocked closes spares that nobody is to have. It does not wait for their end. spares.mu is
+// held.
 func (p *Pool) dropLocked(useless []spare) {
 	if len(useless) == 0 {
 		return
@@ -223,8 +225,8 @@ func (s *spares) close() {
 	s.list = nil
 }
 
-// findHome returns a connection for a home: a spare that is set up, unless it is to be dialled, or a
-// new one. letIn is popSpare's.
+// findHome returns a connection for a home: a spare that is set up, unless it is to be dialled, or
+// a new one. letIn is popSpare's.
 func (p *Pool) findHome(
 	ctx context.Context, setup upstream.Setup, letIn, dialled bool,
 ) (found spare, err error) {

@@ -296,8 +296,8 @@ var gains = [commands.Effects + 1]Traits{
 	commands.UnknownState: unknownState, commands.StickyState: stickyState,
 }
 
-// after is id with the part of e.Change that e.Effect can change: SELECT the database, AUTH the user,
-// HELLO the protocol unless it is 0, and the user if it has one.
+// after is id with the part of e.Change that e.Effect can change: SELECT the database, AUTH the
+// user, HELLO the protocol unless it is 0, and the user if it has one.
 func (e *Expect) after(id upstream.Identity) upstream.Identity {
 	if e.Change == nil {
 		return id

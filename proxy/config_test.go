@@ -16,7 +16,8 @@ func TestDefaults(t *testing.T) {
 	cfg := Config{Upstream: u}
 	cfg.setDefaults()
 	if cfg.UpstreamConns != 1 || cfg.MaxClients != 10000 || cfg.DialTimeout != 5*time.Second ||
-		cfg.ClientBuffer != 1<<20 || cfg.MaxUnread != 1<<30 || cfg.HandshakeTimeout != 10*time.Second {
+		cfg.ClientBuffer != 1<<20 || cfg.MaxUnread != 1<<30 ||
+		cfg.HandshakeTimeout != 10*time.Second {
 		t.Errorf("%+v", cfg)
 	}
 	cfg = Config{Upstream: u, Dedicated: true, UpstreamConns: 4}

@@ -61,7 +61,8 @@ const (
 // takes ReplicaTimeout, and as long as the script before it, if the connection is not silent.
 func (q *question) due() time.Time {
 	if q.phase == confirming && !q.Until.IsZero() {
-		return q.confirmAt.Add(q.Call().Confirm.Within + q.confirmAt.Sub(q.askedAt) + confirmSilence)
+		took := q.confirmAt.Sub(q.askedAt)
+		return q.confirmAt.Add(q.Call().Confirm.Within + took + confirmSilence)
 	}
 	return q.Until
 }
@@ -335,8 +336,8 @@ func (s *lockSession) missing(q *question) {
 	}
 }
 
-// repliesTo are the replies to commands, which have arrived. If there are some with an error, one of
-// them is that, and the connection goes on.
+// repliesTo are the replies to commands, which have arrived. If there are some with an error, one
+// of them is that, and the connection goes on.
 func (s *lockSession) repliesTo(
 	q *question, list [][][]byte,
 ) (replies [][]byte, err error) {

@@ -15,9 +15,9 @@ import (
 
 // answerUnblock is CLIENT UNBLOCK id [TIMEOUT|ERROR]. A client whose number is that of one which
 // waits here for a lock is unblocked here. Redis does not know that it waits: it is only asked
-// whether the caller may unblock anybody. The same goes for a client whose script Redis may hold back
-// (CLIENT PAUSE): Redis would take it for blocked, and before its pull request 14164 would end by a
-// fault of its own. All others Redis unblocks.
+// whether the caller may unblock anybody. The same goes for a client whose script Redis may hold
+// back (CLIENT PAUSE): Redis would take it for blocked, and before its pull request 14164 would end
+// by a fault of its own. All others Redis unblocks.
 func answerUnblock(x *exchange, req resp.Request) (done bool) {
 	ask := req.Args
 	var id int64

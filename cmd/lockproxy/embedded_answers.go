@@ -16,8 +16,8 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// answers are what the embedded store says of itself and its clients. miniredis does not, and client
-// libraries and graphical tools that ask for it first would take the store for broken.
+// answers are what the embedded store says of itself and its clients. miniredis does not, and
+// client libraries and graphical tools that ask for it first would take the store for broken.
 type answers struct {
 	store *miniredis.Miniredis
 	redis *server.Server // store's, which store forgets when it is closed
@@ -95,8 +95,9 @@ func (a *answers) answer(peer *server.Peer, name string, args ...string) (done b
 	return true
 }
 
-// of returns the client of a connection. It is nil for a command of a script: miniredis gives each of
-// these a peer of its own, with a context that it has from the start, and the script holds the store.
+// of returns the client of a connection. It is nil for a command of a script: miniredis gives each
+// of these a peer of its own, with a context that it has from the start, and the script holds the
+// store.
 func (a *answers) of(peer *server.Peer) *storeClient {
 	a.mu.Lock()
 	defer a.mu.Unlock()

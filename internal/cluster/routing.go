@@ -89,8 +89,8 @@ func quit(c *Conn, _ *query) {
 	c.endRequests()
 }
 
-// closes is POST and HOST:, as a browser sends them. Redis closes the connection, so that no web page
-// gives it commands.
+// closes is POST and HOST:, as a browser sends them. Redis closes the connection, so that no web
+// page gives it commands.
 func closes(c *Conn, _ *query) { c.endRequests() }
 
 // toMasters sends a request to all masters or all nodes, and joins their replies.

@@ -10,7 +10,8 @@ import (
 )
 
 // A connection within one machine is there before package net asks for it, so that nothing waits
-// for the scheduler. Otherwise other clients' requests would overtake the first one of a new client.
+// for the scheduler. Otherwise other clients' requests would overtake the first one of a new
+// client.
 func TestConnectFirst(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -41,8 +42,8 @@ func TestConnectFirst(t *testing.T) {
 	}
 }
 
-// The certificate of a server must be for the host that the proxy connects to, unless another name is
-// configured.
+// The certificate of a server must be for the host that the proxy connects to, unless another name
+// is configured.
 func TestNameOfACertificate(t *testing.T) {
 	ca := testtls.NewAuthority(t)
 	for _, test := range []struct {

@@ -262,7 +262,8 @@ func TestSentinelThatReportsNothing(t *testing.T) {
 		answered := false
 		err = f.listen(ctx, addr, func() { answered = true })
 		if err == nil || ctx.Err() != nil || !answered {
-			t.Errorf("accepts a second one %v: %v, %v, answered %v", accepts, err, ctx.Err(), answered)
+			t.Errorf("accepts a second one %v: %v, %v, answered %v", accepts, err, ctx.Err(),
+				answered)
 		}
 		cancel()
 		ln.Close()

@@ -65,8 +65,8 @@ func (h *Holder) Request(key string, r script.Request) script.Request {
 	return r
 }
 
-// Exclusive is the request that makes the lock of a token exclusive, for timeout. It has the options
-// of the LOCK that took the lock, if this connection has sent that.
+// Exclusive is the request that makes the lock of a token exclusive, for timeout. It has the
+// options of the LOCK that took the lock, if this connection has sent that.
 func (h *Holder) Exclusive(id names.Lock, p script.Proof, timeout time.Duration) script.Request {
 	r := script.Request{Timeout: timeout}
 	h.mu.Lock()

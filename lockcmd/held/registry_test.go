@@ -68,7 +68,8 @@ func TestAnExclusiveLockNextToASharedOne(t *testing.T) {
 	if one, _ := r.Remove(id, script.Proof{Kind: "connection", Value: "another"}, 0); one != nil {
 		t.Errorf("another connection's release has ended %d", one.Token)
 	}
-	if one, _ := r.Remove(id, script.Proof{Kind: "connection", Value: "writer"}, 0); one != exclusive {
+	one, _ := r.Remove(id, script.Proof{Kind: "connection", Value: "writer"}, 0)
+	if one != exclusive {
 		t.Errorf("its own release has ended %v", one)
 	}
 }

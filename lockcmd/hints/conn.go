@@ -16,7 +16,7 @@ import (
 
 const (
 	// The pauses before a connection is opened again that fails again and again. One that was open
-	// for longer than its pause, and for the shortest of them, has not failed.
+	// for at least as long as the pause before it, and as minRetry, has not failed.
 	minRetry = 20 * time.Millisecond
 	maxRetry = time.Second
 	// beatEvery is how often a connection without anything to do asks for a sign of life: an

@@ -8,8 +8,8 @@ import (
 	"lockproxy/lockcmd/script"
 )
 
-// Where foreign clients compete, a release leaves the lock to them. The turns that they have had more
-// are made up for by as many releases that hand the lock over.
+// Where foreign clients compete, a release leaves the lock to them. The turns that they have had
+// more are made up for by as many releases that hand the lock over.
 func TestForeignTurnsAreMadeUpFor(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	qs, list := line(1, now)

@@ -164,8 +164,9 @@ func (w *Waiter) SettleLate(
 		token, abandoned := a.Token, false
 		switch {
 		case a.Token <= int64(i):
-			// An owner may have had the lock before, so it keeps it. A waiter whose client has no reply
-			// yet may still find out by its next poll; otherwise the end of the wait releases the lock.
+			// An owner may have had the lock before, so it keeps it. A waiter whose client has no
+			// reply yet may still find out by its next poll; otherwise the end of the wait releases
+			// the lock.
 			token = 0
 			switch {
 			case !mayHaveRun || one.Owner != "":

@@ -156,8 +156,8 @@ func TestStrangeMessages(t *testing.T) {
 	}
 }
 
-// Waits that others tell are remembered for as long as they count, each once, by the latest message,
-// and within a bound for each login.
+// Waits that others tell are remembered for as long as they count, each once, by the latest
+// message, and within a bound for each login.
 func TestToldWaitsAreBounded(t *testing.T) {
 	defer func(now func() time.Time) { clock = now }(clock)
 	now := time.Now()

@@ -17,8 +17,8 @@ func TestHTTPRequestsEndTheClient(t *testing.T) {
 	p := proxytest.Start(t, cluster.URL(), nil)
 	check := proxytest.Dial(t, p.Addr)
 	for _, begin := range []string{
-		"POST / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: x\r\n", "SET before 1\r\npost / HTTP/1.1\r\n",
-		"MULTI\r\nPOST / HTTP/1.1\r\n",
+		"POST / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: x\r\n",
+		"SET before 1\r\npost / HTTP/1.1\r\n", "MULTI\r\nPOST / HTTP/1.1\r\n",
 	} {
 		nc, err := proxytest.TryDial(p.Addr)
 		if err != nil {

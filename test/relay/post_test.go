@@ -14,8 +14,8 @@ func TestHTTPRequestsEndTheClient(t *testing.T) {
 	_, p := proxytest.StartBoth(t)
 	check := proxytest.Dial(t, p.Addr)
 	for _, begin := range []string{
-		"POST / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: x\r\n", "SET before 1\r\npost / HTTP/1.1\r\n",
-		"MULTI\r\nPOST / HTTP/1.1\r\n",
+		"POST / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: x\r\n",
+		"SET before 1\r\npost / HTTP/1.1\r\n", "MULTI\r\nPOST / HTTP/1.1\r\n",
 	} {
 		c := proxytest.Dial(t, p.Addr)
 		c.WriteRaw(begin + "\r\nSET a 1\r\nSET b 1\r\nLOCK c 300\r\n")

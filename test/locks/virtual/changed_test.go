@@ -12,8 +12,8 @@ import (
 	"lockproxy/internal/test/virtualtest"
 )
 
-// A client's LOCKINFO … CHANGED is answered when another client has the lock, when the lock is free,
-// and at the end of the wait. The client that watches is in no line.
+// A client's LOCKINFO … CHANGED is answered when another client has the lock, when the lock is
+// free, and at the end of the wait. The client that watches is in no line.
 func TestChangedAnswersForAnotherHolder(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {
 		withTwo(t, func(t *testing.T, dial func(int) *proxytest.Conn) {

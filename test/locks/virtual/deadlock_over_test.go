@@ -12,8 +12,8 @@ import (
 	"lockproxy/internal/test/virtualtest"
 )
 
-// A wait ends after its proxy has told of it: the proxy that looks for deadlocks sees a cycle which is
-// over, asks again, and refuses nobody.
+// A wait ends after its proxy has told of it: the proxy that looks for deadlocks sees a cycle which
+// is over, asks again, and refuses nobody.
 func TestACycleThatIsOverIsNoDeadlock(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {
 		server, near := virtualtest.StartBoth(t)
@@ -22,8 +22,8 @@ func TestACycleThatIsOverIsNoDeadlock(t *testing.T) {
 		far := proxytest.Start(t, "redis://"+link.Addr(), nil)
 		anna, annaWaits := proxytest.Dial(t, near.Addr), proxytest.Dial(t, near.Addr)
 		ben := proxytest.Dial(t, far.Addr)
-		// The search sees the cycle after 300 to 400 ms, and asks the far proxy whether it lasts. That
-		// can take a round trip to see that the client has gone.
+		// The search sees the cycle after 300 to 400 ms, and asks the far proxy whether it lasts.
+		// That can take a round trip to see that the client has gone.
 		const first, last = 100 * time.Millisecond, 190 * time.Millisecond
 		for leaves := first; leaves <= last; leaves += 10 * time.Millisecond {
 			a, b := anna.Lock("a 600 OWNER anna"), ben.Lock("b 600 OWNER ben")
@@ -45,9 +45,9 @@ func TestACycleThatIsOverIsNoDeadlock(t *testing.T) {
 	})
 }
 
-// Two owners at one proxy begin to wait together. The first closes a cycle, and the second another one
-// through it. If the first is refused at first, the second cycle is over, and nobody is refused for
-// it.
+// Two owners at one proxy begin to wait together. The first closes a cycle, and the second another
+// one through it. If the first is refused at first, the second cycle is over, and nobody is refused
+// for it.
 func TestACycleThroughARefusedWaitIsNoDeadlock(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {
 		server, near := virtualtest.StartBoth(t)

@@ -77,7 +77,8 @@ func TestOneDialTimeoutForARequest(t *testing.T) {
 	}
 }
 
-// A client that was answered by the failure to connect it is served as soon as the upstream is back.
+// A client that was answered by the failure to connect it is served as soon as the upstream is
+// back.
 func TestFailureToConnectIsForgotten(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {
 		store, p := virtualtest.StartBoth(t)
@@ -93,8 +94,8 @@ func TestFailureToConnectIsForgotten(t *testing.T) {
 	})
 }
 
-// A shared connection that is lost and hangs while it is opened again keeps a free lock from nobody:
-// those that wait for it are asked for by other connections.
+// A shared connection that is lost and hangs while it is opened again keeps a free lock from
+// nobody: those that wait for it are asked for by other connections.
 func TestWaitersConnectionHangsWhileItIsOpened(t *testing.T) {
 	for _, command := range []string{
 		"LOCK a 60 WAIT 0", "LOCKALL 60 2 a b WAIT 0", "LOCK a 60 SHARED WAIT 0",
@@ -143,8 +144,8 @@ func TestWaitersConnectionHangsWhileItIsOpened(t *testing.T) {
 	}
 }
 
-// A wait that found no connection says nothing of the requests behind it: they are answered as those
-// of others.
+// A wait that found no connection says nothing of the requests behind it: they are answered as
+// those of others.
 func TestRequestBehindAWaitWithoutAConnection(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {
 		store := virtualtest.StartStore(t)

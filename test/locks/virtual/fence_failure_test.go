@@ -38,8 +38,8 @@ func TestFenceLeavesNothingBehindAFailure(t *testing.T) {
 	})
 }
 
-// The connection is lost on which FENCE ends its transaction: the client is told that the outcome is
-// unknown.
+// The connection is lost on which FENCE ends its transaction: the client is told that the outcome
+// is unknown.
 func TestFenceLosesItsTransaction(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {
 		for _, up := range []bool{true, false} {

@@ -11,9 +11,9 @@ import (
 	"lockproxy/internal/test/virtualtest"
 )
 
-// A release gives a place the lock at any moment, also while the place itself asks for the lock. Its
-// client is given the lock then when it asks, and if it never does, the lock is nobody's as soon as
-// it is released.
+// A release gives a place the lock at any moment, also while the place itself asks for the lock.
+// Its client is given the lock then when it asks, and if it never does, the lock is nobody's as
+// soon as it is released.
 func TestAPlaceIsGivenTheLockWhileItAsks(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {
 		link := proxytest.LinkTo(t, virtualtest.StartStore(t))
@@ -21,7 +21,8 @@ func TestAPlaceIsGivenTheLockWhileItAsks(t *testing.T) {
 		p := proxytest.Start(t, "redis://"+link.Addr(), nil)
 		holder, other := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 		for _, asks := range []bool{false, true} {
-			for pause := time.Duration(0); pause < 8*time.Millisecond; pause += time.Millisecond / 4 {
+			for i := range 32 {
+				pause := time.Duration(i) * time.Millisecond / 4
 				c := proxytest.Dial(t, p.Addr)
 				token := holder.Lock("job 600")
 				c.Expect("LOCK job 30 PLACE 60", "$-1\r\n")

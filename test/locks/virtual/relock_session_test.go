@@ -14,8 +14,8 @@ import (
 	"lockproxy/proxy"
 )
 
-// A session waits to be the only holder for much longer than its lock's timeout, whatever delays the
-// answers to its renewals or wakes it: the lock is renewed all the time, and becomes exclusive.
+// A session waits to be the only holder for much longer than its lock's timeout, whatever delays
+// the answers to its renewals or wakes it: the lock is renewed all the time, and becomes exclusive.
 func TestSessionWaitsToBeTheOnlyHolder(t *testing.T) {
 	for _, c := range []struct {
 		away     time.Duration // of Redis, one way

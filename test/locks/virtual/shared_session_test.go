@@ -113,8 +113,8 @@ func TestAnOwnerReleasesWhatItHasShared(t *testing.T) {
 	})
 }
 
-// One of several sessions that share a lock loses it through another proxy: this one is told, which
-// it is however many there are, and the others have the lock still.
+// One of several sessions that share a lock loses it through another proxy. This one is told,
+// whichever it is, and the others have the lock still.
 func TestOneOfManySharedSessionsLosesTheLock(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {
 		withTwo(t, func(t *testing.T, dial func(int) *proxytest.Conn) {

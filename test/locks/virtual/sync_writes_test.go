@@ -13,8 +13,8 @@ import (
 	"lockproxy/proxy"
 )
 
-// Redis 7.2 counts for WAIT what its own connection has written. A client that shares others is told
-// which right its user lacks for that, and not that no replica has its writes.
+// Redis 7.2 counts for WAIT what its own connection has written. A client that shares others is
+// told which right its user lacks for that, and not that no replica has its writes.
 func TestWaitWithoutTheRightToPublish(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {
 		store := virtualtest.StartStore(t)
@@ -32,7 +32,7 @@ func TestWaitWithoutTheRightToPublish(t *testing.T) {
 			client.WriteInt(proto)
 		}, "HELLO")
 		store.Answer(func(client *server.Peer, _ []string) { client.WriteInt(0) }, "WAIT")
-		store.Refuse("NOPERM User default has no permissions to run the 'publish' command", "PUBLISH")
+		store.Refuse("NOPERM this user has no permissions to run the command", "PUBLISH")
 		p := proxytest.Start(t, store.URL(), func(c *proxy.Config) { c.Dedicated = false })
 		c := proxytest.Dial(t, p.Addr)
 		c.Expect("SET k v", "+OK\r\n")

@@ -64,7 +64,9 @@ func TestAWaitBehindASilentHome(t *testing.T) {
 			}
 		}, "CLIENT")
 		link := proxytest.LinkTo(t, store)
-		p := proxytest.Start(t, "redis://"+link.Addr(), func(c *proxy.Config) { c.Dedicated = false })
+		p := proxytest.Start(t, "redis://"+link.Addr(), func(c *proxy.Config) {
+			c.Dedicated = false
+		})
 		holder := proxytest.Dial(t, proxytest.Start(t, store.URL(), nil).Addr)
 		token := holder.Lock("a 600")
 		tracks := proxytest.Dial(t, p.Addr)
@@ -118,8 +120,8 @@ func TestExclusiveOfASessionIsSilent(t *testing.T) {
 	}
 }
 
-// The question of a waiter that is not first, whether it may lock at all, has no answer for a while:
-// it waits on.
+// The question of a waiter that is not first, whether it may lock at all, has no answer for a
+// while: it waits on.
 func TestACheckIsSilent(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {
 		store, p := virtualtest.StartBoth(t)
@@ -140,8 +142,8 @@ func TestACheckIsSilent(t *testing.T) {
 	})
 }
 
-// The counters tell the first LOCK of an owner from the next, and a release that hands the lock over
-// from one that does not.
+// The counters tell the first LOCK of an owner from the next, and a release that hands the lock
+// over from one that does not.
 func TestCountersOfLocks(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {
 		_, p := virtualtest.StartBoth(t)

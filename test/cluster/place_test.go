@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"strings"
 	"testing"
 
 	"lockproxy/internal/test/proxytest"
@@ -22,7 +23,7 @@ func TestPlaces(t *testing.T) {
 		got := ""
 		testwait.Until(t, "its turn comes", func() bool {
 			got = c.Do(ask)
-			return got != "$-1\r\n"
+			return got != "$-1\r\n" && !strings.HasPrefix(got, "-UPSTREAM has not answered for ")
 		})
 		a.Expect("LOCK "+key+" 600", "$-1\r\n")
 		c.Expect("UNLOCK "+key, ":1\r\n")

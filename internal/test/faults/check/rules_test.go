@@ -75,6 +75,10 @@ func TestRules(t *testing.T) {
 	both := ops{took(1, 0, 10, 10, 5000), took(2, 1000, 1010, 20, 5000)}
 	told := ops{with(took(1, 0, 10, 10, 1000), session), took(2, 1000, 1010, 20, 5000),
 		{Client: 1, Kind: history.Lost, Key: "job", Token: 10, Call: ms(3000)}}
+	owned := func(o *history.Op) { o.Owner = "me" }
+	undone := ops{with(took(1, 0, 100, 0, 500), owned, func(o *history.Op) {
+		o.Outcome, o.Got = history.Refused, "NOREPLICAS 0 of 1 replicas acknowledged it"
+	}), took(2, 110, 120, 20, 50), with(took(1, 240, 250, 10, 500), owned)}
 	list := func(got string, ops ...history.Op) []history.Op {
 		return append(ops, history.Op{Kind: history.List, Key: "l", Outcome: history.OK, Got: got,
 			Call: ms(100)})
@@ -188,6 +192,9 @@ func TestRules(t *testing.T) {
 			faults{fault(0, 100, leases)}, "tokens"},
 		{"tokens that fall, allowed", ops{took(1, 0, 10, 20, 100), took(2, 200, 210, 10, 100)},
 			faults{fault(0, 100, history.Breaks{Tokens: true})}, ""},
+		{"a lock that was undone comes back", undone, faults{fault(220, 230,
+			history.Breaks{Writes: true, Leases: true})}, ""},
+		{"a lock that was undone comes back, nothing is lost", undone, nil, "tokens"},
 		{"a token given twice, allowed", ops{took(1, 0, 10, 10, 100), took(2, 200, 210, 10, 100)},
 			faults{fault(0, 100, history.Breaks{Tokens: true})}, ""},
 		{"a token given twice, leases lost",

@@ -5,6 +5,7 @@ package check
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"lockproxy/internal/test/faults/history"
 )
@@ -39,7 +40,7 @@ func (c *checker) tokens(key string, ops []history.Op) {
 			continue
 		}
 		owners[o.Result] = o
-		if retaken(o, ops) {
+		if retaken(o, ops) || c.broughtBack(o, ops) {
 			continue
 		}
 		if best.Result >= o.Result && !c.broken(best.Call, o.Return, breaksTokens) {
@@ -55,6 +56,16 @@ func retaken(o history.Op, ops []history.Op) bool {
 	return o.Shared && o.Owner != "" && slices.ContainsFunc(ops, func(e history.Op) bool {
 		return e.Kind == history.Lock && e.Shared && e.Owner == o.Owner && e.Call < o.Call &&
 			e.Outcome == history.Unknown
+	})
+}
+
+// broughtBack reports whether o can have been given the token that an earlier LOCK of its owner had
+// taken: it was undone since too few replicas had confirmed it, and a loss of data undid that.
+func (c *checker) broughtBack(o history.Op, ops []history.Op) bool {
+	return o.Owner != "" && slices.ContainsFunc(ops, func(e history.Op) bool {
+		return e.Kind == history.Lock && e.Owner == o.Owner && e.Call < o.Call &&
+			e.Outcome == history.Refused && strings.HasPrefix(e.Got, "NOREPLICAS ") &&
+			c.broken(e.Call, o.Return, breaksWrites)
 	})
 }
 

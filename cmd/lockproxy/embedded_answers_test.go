@@ -9,8 +9,9 @@ import (
 	"lockproxy/internal/test/proxytest"
 )
 
-// A browser that is made to send a POST to a proxy with the embedded store gives it no commands.
-func TestEmbeddedStoreAndABrowser(t *testing.T) {
+// startWithEmbedded runs a proxy in front of an embedded store until the test ends.
+func startWithEmbedded(t *testing.T) *proxytest.Proxy {
+	t.Helper()
 	store, err := startEmbedded()
 	if err != nil {
 		t.Fatal(err)
@@ -20,7 +21,12 @@ func TestEmbeddedStoreAndABrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := proxytest.StartOn(t, ln, "redis://"+store.store.Addr(), nil)
+	return proxytest.StartOn(t, ln, "redis://"+store.store.Addr(), nil)
+}
+
+// A browser that is made to send a POST to a proxy with the embedded store gives it no commands.
+func TestEmbeddedStoreAndABrowser(t *testing.T) {
+	p := startWithEmbedded(t)
 	for _, begin := range []string{"POST / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: x\r\n"} {
 		c := proxytest.Dial(t, p.Addr)
 		c.WriteRaw(begin + "\r\nSET a 1\r\nLOCK b 300\r\n")
@@ -33,16 +39,7 @@ func TestEmbeddedStoreAndABrowser(t *testing.T) {
 
 // The embedded store says of itself what client libraries and graphical tools ask for first.
 func TestEmbeddedAnswers(t *testing.T) {
-	store, err := startEmbedded()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.stop)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := proxytest.StartOn(t, ln, "redis://"+store.store.Addr(), nil)
+	p := startWithEmbedded(t)
 	c := proxytest.Dial(t, p.Addr)
 	has := func(command string, want ...string) {
 		t.Helper()

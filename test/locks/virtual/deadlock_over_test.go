@@ -61,7 +61,7 @@ func TestACycleThroughARefusedWaitIsNoDeadlock(t *testing.T) {
 			ben.Lock(key("b") + " 600 OWNER ben")
 			emil.Lock(key("e") + " 600 OWNER emil")
 			emil.Send(fmt.Sprintf("LOCKALL 600 2 %s %s WAIT 0 OWNER emil", key("a"), key("b")))
-			cara := proxytest.Dial(t, near.Addr) // for whom the proxy looks every 100 ms
+			cara := proxytest.Dial(t, near.Addr) // the proxy searches for her every 100 ms
 			cara.Send(fmt.Sprintf("LOCK %s 600 WAIT 0 OWNER cara", key("b")))
 			time.Sleep(5050 * time.Millisecond)
 			anna.Send(fmt.Sprintf("LOCK %s 600 WAIT 0 OWNER anna", key("e")))

@@ -34,6 +34,17 @@ func dialerThatHangs(t *testing.T, hangs *atomic.Bool) dialer {
 	}
 }
 
+// noting is dial that notes what it has opened.
+func noting(opened chan<- net.Conn, dial dialer) dialer {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		nc, err := dial(ctx, network, addr)
+		if err == nil {
+			opened <- nc
+		}
+		return nc, err
+	}
+}
+
 // A client whose request needs a connection to an upstream that accepts none is answered once
 // --upstream-dial-timeout has passed, and not after a second dial: whether it is new, had a
 // connection of its own or shared one, and for a LOCK whose wait is over by then.
@@ -106,16 +117,7 @@ func TestWaitersConnectionHangsWhileItIsOpened(t *testing.T) {
 			opened := make(chan net.Conn, 100)
 			p := proxytest.Start(t, store.URL(), func(cfg *proxy.Config) {
 				cfg.Dedicated, cfg.DialTimeout = false, time.Minute
-				dial := dialerThatHangs(t, &hangs)
-				cfg.Upstream.Dialer = func(
-					ctx context.Context, network, addr string,
-				) (net.Conn, error) {
-					nc, err := dial(ctx, network, addr)
-					if err == nil {
-						opened <- nc
-					}
-					return nc, err
-				}
+				cfg.Upstream.Dialer = noting(opened, dialerThatHangs(t, &hangs))
 			})
 			holder := proxytest.Dial(t, proxytest.Start(t, store.URL(), nil).Addr)
 			token := holder.Lock("a 600")
@@ -153,18 +155,14 @@ func TestRequestBehindAWaitWithoutAConnection(t *testing.T) {
 		opened := make(chan net.Conn, 100)
 		p := proxytest.Start(t, store.URL(), func(cfg *proxy.Config) {
 			cfg.Dedicated, cfg.DialTimeout = false, time.Minute
-			cfg.Upstream.Dialer = func(
+			cfg.Upstream.Dialer = noting(opened, func(
 				ctx context.Context, network, addr string,
 			) (net.Conn, error) {
 				for hangs.Load() && ctx.Err() == nil {
 					time.Sleep(10 * time.Millisecond)
 				}
-				nc, err := virtualnet.Dial(ctx, network, addr)
-				if err == nil {
-					opened <- nc
-				}
-				return nc, err
-			}
+				return virtualnet.Dial(ctx, network, addr)
+			})
 		})
 		a, b := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
 		a.Expect("SET k v", "+OK\r\n")

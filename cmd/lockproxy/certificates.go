@@ -73,7 +73,7 @@ func forClients(opts *options) (*tls.Config, error) {
 	if opts.TLSCert == "" {
 		return nil, nil
 	}
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, DynamicRecordSizingDisabled: true}
 	var err error
 	if cfg.Certificates, err = pair("tls", opts.TLSCert, opts.TLSKey); err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	tlssocket "lockproxy/internal/socket"
 	"lockproxy/internal/test/testtls"
 	"lockproxy/internal/test/testwait"
 )
@@ -40,7 +41,7 @@ func handshake(t *testing.T, serving, client *tls.Config) (name string, resumed 
 		}
 		defer nc.Close()
 		nc.SetDeadline(testwait.Deadline())
-		conn := tls.Server(nc, serving)
+		conn := tlssocket.Server(nc, serving)
 		if conn.Handshake() == nil {
 			conn.Write([]byte("x"))
 			conn.Close()

@@ -26,24 +26,21 @@ type TLS struct {
 	held    int        // bytes of a caller's that are in pending, and were not counted as written
 }
 
-// Client is tls.Client.
+// Client is tls.Client. Of each write, small records that grow would be sent unless cfg has
+// DynamicRecordSizingDisabled: that is for browsers.
 func Client(raw net.Conn, cfg *tls.Config) *TLS {
-	r, cfg := prepare(raw, cfg)
+	r := newRecords(raw)
 	return &TLS{Conn: tls.Client(r, cfg), records: r}
 }
 
-// Server is tls.Server.
+// Server is tls.Server. The connections that share cfg let their clients resume TLS sessions.
 func Server(raw net.Conn, cfg *tls.Config) *TLS {
-	r, cfg := prepare(raw, cfg)
+	r := newRecords(raw)
 	return &TLS{Conn: tls.Server(r, cfg), records: r, server: true}
 }
 
-func prepare(raw net.Conn, cfg *tls.Config) (*records, *tls.Config) {
-	if !cfg.DynamicRecordSizingDisabled { // see maxRecord
-		cfg = cfg.Clone()
-		cfg.DynamicRecordSizingDisabled = true
-	}
-	return &records{Conn: raw, plain: New(raw), waits: true}, cfg
+func newRecords(raw net.Conn) *records {
+	return &records{Conn: raw, plain: New(raw), waits: true}
 }
 
 // Raw is the connection below.

@@ -54,7 +54,7 @@ func Parse(url string) (*Upstream, error) {
 	}
 	u := &Upstream{Network: "tcp", Addr: strings.Join(addrs, ",")}
 	if base == "rediss" {
-		u.SetTLS(&tls.Config{MinVersion: tls.VersionTLS12})
+		u.SetTLS(&tls.Config{MinVersion: tls.VersionTLS12, DynamicRecordSizingDisabled: true})
 	}
 	password, _ := parsed.User.Password()
 	u.Initial = Identity{Proto: 2, User: parsed.User.Username(), Password: password,

@@ -2,6 +2,7 @@ package sharing_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,21 +100,27 @@ func TestAnswersWithoutAHome(t *testing.T) {
 	proxytest.OpenLane(t, p.Addr, "SELECT 1")
 	c := proxytest.Dial(t, p.Addr)
 	c.Expect("SELECT 1", "+OK\r\n")
-	testwait.Until(t, "it has no home", func() bool {
+	hasHome := func() bool {
 		c.Expect("GET a", "$-1\r\n")
-		return p.Server.Stats().Connections.Homes == 0
-	})
+		return p.Server.Stats().Connections.Homes > 0
+	}
+	testwait.Until(t, "it has no home", func() bool { return !hasHome() })
 	link.Set(badlink.State{Refuse: true})
 	admin := proxytest.Dial(t, server.Addr())
-	for id, line := range clientList(admin) {
-		if field(line, "cmd") != "get" {
-			admin.Do("CLIENT KILL ID " + id) // homes that are ready for clients to come
-		}
-	}
 	for _, command := range []string{"COMMAND INFO lock", "COMMAND COUNT", "INFO lockproxy"} {
-		c.Expect(command, "-UPSTREAM…")
-		c.Expect("GET a", "$-1\r\n")
+		testwait.Until(t, "it is refused", func() bool {
+			if hasHome() { // one that was being opened for a client to come
+				return false
+			}
+			for id, line := range clientList(admin) {
+				if field(line, "cmd") != "get" {
+					admin.Do("CLIENT KILL ID " + id)
+				}
+			}
+			return strings.HasPrefix(c.Do(command), "-UPSTREAM")
+		})
 	}
+	c.Expect("GET a", "$-1\r\n")
 	link.Set(badlink.State{})
 	c.Expect("COMMAND INFO lock", "*1\r\n*…")
 }

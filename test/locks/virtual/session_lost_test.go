@@ -226,6 +226,28 @@ func TestSessionLockLossIsLogged(t *testing.T) {
 	})
 }
 
+// If the upstream refuses to renew a session lock, the log has its words: it has answered.
+func TestSessionLockLossNamesTheRefusal(t *testing.T) {
+	virtualtest.Run(t, func(t *testing.T) {
+		server := virtualtest.StartStore(t)
+		var log bytes.Buffer
+		var mu sync.Mutex
+		p := proxytest.Start(t, server.URL(), func(cfg *proxy.Config) {
+			cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: &log, Mutex: &mu})
+		})
+		holder := proxytest.Dial(t, p.Addr)
+		holder.Lock("job 1.5 SESSION")
+		server.Refuse("NOPERM no scripts", "EVALSHA", "EVAL")
+		holder.Closed()
+		mu.Lock()
+		defer mu.Unlock()
+		if want := `reason="not renewed in time: NOPERM no scripts"`; !strings.Contains(log.String(),
+			want) {
+			t.Errorf("the log says %q, want %s", log.String(), want)
+		}
+	})
+}
+
 // When a token no longer holds its lock, all sessions of its owner are told, whichever learns it.
 func TestUntrackedSessionsOfOneOwnerLoseTogether(t *testing.T) {
 	virtualtest.Run(t, func(t *testing.T) {

@@ -43,6 +43,24 @@ func encryptedRedis(
 	return "127.0.0.1:" + port
 }
 
+// loadingRedis is a server that loads its data for longer than a test runs.
+func loadingRedis(t *testing.T) *testredis.Server {
+	t.Helper()
+	server := testredis.Start(t, "--enable-debug-command", "yes", "--rdbcompression", "no",
+		"--key-load-delay", "20000", "--loading-process-events-interval-bytes", "1024")
+	server.Ask("DEBUG", "POPULATE", "20000", "key", "1024")
+	nc, err := net.Dial("tcp", server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	nc.Write([]byte("DEBUG RELOAD\r\n")) // 20 ms for each key
+	testwait.Until(t, "the server loads its data", func() bool {
+		return strings.HasPrefix(server.Ask("PING"), "-LOADING")
+	})
+	return server
+}
+
 // varies is what differs from run to run: ports of clients, sizes, resolvers, the time, and how a
 // connection ends that is of no use.
 var varies = regexp.MustCompile(`127\.0\.0\.1:\d+->|\d+\.\d+[KM] | on \S+:53|` +
@@ -62,6 +80,7 @@ func TestMistakesAboutTheUpstream(t *testing.T) {
 	replica := testredis.Start(t, "--replicaof", "127.0.0.1 1")
 	node := testredis.Start(t, "--cluster-enabled", "yes")
 	sentinel := testredis.StartSentinel(t, plain.Addr())
+	loading := loadingRedis(t)
 	full := testredis.Start(t)
 	full.Ask("SET", "k", "v")
 	full.Ask("CONFIG", "SET", "maxmemory", "1")
@@ -133,6 +152,8 @@ func TestMistakesAboutTheUpstream(t *testing.T) {
 			"ADDR: it is not a cluster: name it by redis://"},
 		"a node": {node.URL(), "", "ADDR: it is a node of a cluster, and answers MOVED for most " +
 			"keys: name the cluster by redis+cluster://ADDR"},
+		"loading": {loading.URL(), "", "ADDR: it is loading its data: requests are answered " +
+			"LOADING until that is done"},
 		"full": {full.URL(), "", "ADDR: its memory is full (…of maxmemory 1B, noeviction): LOCK " +
 			"is answered OOM; raise maxmemory, or delete keys"},
 		"no Sentinel": {"redis+sentinel://" + plain.Addr() + "/mymaster", "",

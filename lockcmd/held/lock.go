@@ -34,6 +34,7 @@ type Lock struct {
 	renewed bool   // guarded by Holder.mu
 	round   int    // guarded by Holder.mu; counts the changes of renewed, and of the next renewal
 	cancel  func() // guarded by Holder.mu; of the next renewal
+	failed  error  // guarded by Holder.mu; of the last renewal, if the next one can still succeed
 
 	Journaled journal.Acquisition
 

@@ -153,6 +153,7 @@ func (r *Renewals) renew(ctx context.Context, h *Holder, lock *Lock, round int) 
 	switch {
 	case err == nil && ints[0] == 1:
 		lock.Until.Store(asked + int64(timeout))
+		lock.failed = nil
 		r.registry.extend(lock.ID(), lock.Token, asked+int64(timeout))
 		r.renewLocked(h, lock, asked+int64(timeout/3))
 		h.mu.Unlock()
@@ -161,10 +162,14 @@ func (r *Renewals) renew(ctx context.Context, h *Holder, lock *Lock, round int) 
 			r.listen(as, lock.Key)
 		}
 	case err != nil && left > 0 && !isWrongType(err):
+		lock.failed = err
 		pause := min(max(timeout/20, 5*time.Millisecond), time.Second, max(left, time.Millisecond))
 		r.renewLocked(h, lock, monotonic.Now()+int64(pause))
 		h.mu.Unlock()
 	default:
+		if err != nil && lock.failed != nil && !isWrongType(err) {
+			err = lock.failed // the last attempt had hardly any time for an answer
+		}
 		h.mu.Unlock()
 		r.Sessions.lose(lock, lossAtRenewal(err))
 	}

@@ -96,7 +96,7 @@ func Mode(info map[string]string) string {
 	return info["server_mode"]
 }
 
-// misfit says why a server that answers is not what the URL says; "" if it is.
+// misfit says why a server that answers is not what the URL says, or not yet; "" if it is.
 func (u *Upstream) misfit(info map[string]string) string {
 	switch mode := Mode(info); {
 	case mode == "sentinel":
@@ -107,6 +107,8 @@ func (u *Upstream) misfit(info map[string]string) string {
 	case u.cluster == nil && mode == "cluster":
 		return "it is a node of a cluster, and answers MOVED for most keys: name the cluster by " +
 			"redis+cluster://" + u.Addr
+	case u.cluster == nil && info["loading"] == "1":
+		return "it is loading its data: requests are answered LOADING until that is done"
 	}
 	return ""
 }

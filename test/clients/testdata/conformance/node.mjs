@@ -45,6 +45,8 @@ async function keyPrefix() {
   assert.deepEqual([await client.get("a"), await client.get("b")], ["b", "a"]);
   assert.equal(await once(client, "once", { early: 100 }, () => "x"), "x");
   assert.equal(await r.get(prefix + "once"), "x");
+  assert.equal(await once(client, "early", { ttl: 60 }, () => "old"), "old");
+  assert.equal(await once(client, "early", { ttl: 60, early: 100 }, () => "new"), "new");
   await client.quit();
 }
 

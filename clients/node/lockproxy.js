@@ -97,7 +97,7 @@ export async function withLock(client, key, { timeout = 10, note, ...options } =
 export async function once(client, key, { timeout = 10, ttl, early = 0, ...options } = {}, make) {
   checkClient(client);
   checkSeconds({ timeout, ttl, early, ...options });
-  const lives = early > 0 ? send(client, ["PTTL", prefixOf(client) + key]) : -1;
+  const lives = early > 0 ? pttl(client, key) : -1;
   const [there, left] = await Promise.all([client.get(key), lives]);
   if (there !== null && !(left >= 0 && left < early * 1000)) return there;
   key = prefixOf(client) + key;
@@ -229,6 +229,9 @@ const isIoredis = (client) => typeof client.call === "function";
 const send = (client, [name, ...args]) => isIoredis(client)
   ? client.call(name, ...args)
   : client.sendCommand([name, ...args].map(String));
+
+// With the client's prefix: ioredis's call would put it before a key that has it.
+const pttl = (client, key) => isIoredis(client) ? client.pttl(key) : client.pTTL(key);
 
 // Pings until stop, also behind a LOCK that waits. A proxy that does not answer in time, or whose
 // machine has vanished, may have lost the lock: then the connection is closed.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net"
+	"net/http"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -35,6 +36,28 @@ func TestUpstreamThatServesNotAlways(t *testing.T) {
 	says("the upstream does not answer")
 	server.Resume()
 	says("the upstream serves now")
+}
+
+// New clients lack a password that is set while the proxy runs, though /readyz asks by a connection
+// from before.
+func TestPasswordThatIsSetLaterIsMissing(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	server.Ask("SET", "k", "v")
+	server.Ask("CONFIG", "SET", "maxmemory", "1")
+	admin := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
+	p := start(t, "--listen", "127.0.0.1:0", "--upstream", server.URL(), "--admin", admin)
+	p.waitFor("its memory is full")
+	ready, err := http.Get("http://" + admin + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready.Body.Close()
+	server.Ask("CONFIG", "SET", "maxmemory", "0", "requirepass", "later") // then it looks again
+	p.waitFor("the upstream wants a login, and --upstream has none")
+	if strings.Contains(p.said(), "EVAL answers") {
+		t.Errorf("the log says\n%s", p.said())
+	}
 }
 
 // It says so if no LOCK can reach enough replicas.

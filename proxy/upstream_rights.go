@@ -77,12 +77,13 @@ func (m *missing) text() string {
 
 // missing finds out what is missing.
 func (s *Server) missing(ctx context.Context) (m missing, err error) {
-	if redis.HasErrorPrefix(s.prober.Ping(ctx).Err(), "NOAUTH") {
-		return missing{login: true}, nil
-	}
 	as := s.cfg.Upstream.Initial
 	client := s.cfg.Upstream.Client(as)
 	defer client.Close()
+	// The prober's connection can be from before there was a password.
+	if redis.HasErrorPrefix(client.Ping(ctx).Err(), "NOAUTH") {
+		return missing{login: true}, nil
+	}
 	found, err := rights.Try(ctx, client, rights.Purpose{User: as.User,
 		Cluster: s.cfg.Locks.Cluster, Replicas: s.cfg.Locks.MinReplicas > 0,
 		Fsync: s.cfg.Locks.RequireFsync})

@@ -272,7 +272,7 @@ func TestClusterWaitCoversWritesByLanes(t *testing.T) {
 		const refused = "-ERR unknown command 'WAITAOF'…"
 		waits["WAITAOF 1 0 "] = [2]string{refused, refused}
 	}
-	for i, within := range []string{"5000", "50"} {
+	for i, within := range []string{"60000", "50"} {
 		for wait, want := range waits {
 			c.Expect("SET a "+within, "+OK\r\n")
 			got := c.Do(wait + within)

@@ -129,7 +129,7 @@ func TestWaitaofCoversWritesByLanes(t *testing.T) {
 	c := proxytest.SharedClient(t, sharing(t, server, 1).Addr)
 	for _, write := range []string{"SET a 1", "BLPOP nothing 0.001", "SET a 2"} {
 		c.Do(write)
-		c.Expect("WAITAOF 1 0 5000", synced)
+		c.Expect("WAITAOF 1 0 60000", synced)
 	}
 	proxytest.Dial(t, server.Addr()).Expect("CONFIG SET appendfsync no", "+OK\r\n")
 	c.Expect("SET a 3", "+OK\r\n")

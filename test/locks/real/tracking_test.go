@@ -168,7 +168,7 @@ func TestTrackedLockWhileRedisIsSilent(t *testing.T) {
 func pausedInTime(t *testing.T, server *testredis.Server, wait func(), clients ...*proxytest.Conn) {
 	t.Helper()
 	told := map[string]int{}
-	for range 5 {
+	for range 20 {
 		wait()
 		server.Pause()
 		silent := 0

@@ -105,21 +105,17 @@ func TestUnreadTokenNextToASilentMaster(t *testing.T) {
 	}
 	silent.Pause()
 	t.Cleanup(silent.Resume)
-	using := func() int { // connections
-		of := p.Server.Stats().Connections
-		return of.Shared + of.Homes
-	}
 	for i, c := range dying { // a reset that the load of the machine delays says nothing
 		lock := fmt.Sprintf("{%s}%d", key, i)
 		taken := func() bool { return next.Do("EXISTS "+lock) == ":1\r\n" }
 		c.Send("LOCK "+lock+" 600", "GET used")
 		testwait.Until(t, "the lock is taken", taken)
-		before := using()
+		before := connections(p)
 		c.Close() // its kernel sends a reset, since it has not read the token
 		testwait.Until(t, "it is released, or its client uses no connection", func() bool {
-			return !taken() || using() < before
+			return !taken() || connections(p) < before
 		})
-		if using() == before {
+		if connections(p) == before {
 			return
 		}
 	}

@@ -37,6 +37,30 @@ func TestEmbeddedStoreAndABrowser(t *testing.T) {
 	}
 }
 
+// CLIENT UNBLOCK ends waits for locks with the embedded store, too.
+func TestEmbeddedUnblocks(t *testing.T) {
+	p := startWithEmbedded(t)
+	holder, waiter := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
+	holder.Lock("k 60")
+	id := strings.Trim(waiter.Do("CLIENT ID"), ":\r\n")
+	holder.Expect("CLIENT UNBLOCK "+id, ":0\r\n")
+	for command, want := range map[string]string{"LOCK k 60 WAIT 60": "$-1\r\n",
+		"LOCKALL 60 2 j k WAIT 60": "-UNBLOCKED …"} {
+		waiter.Send(command)
+		proxytest.AwaitWaiters(t, p, "k", 1)
+		how := " ERROR"
+		if want == "$-1\r\n" {
+			how = " TIMEOUT"
+		}
+		holder.Expect("CLIENT UNBLOCK "+id+how, ":1\r\n")
+		if got := waiter.Reply(); !strings.HasPrefix(got, strings.TrimSuffix(want, "…")) {
+			t.Errorf("%s: %q, want %q", command, got, want)
+		}
+	}
+	holder.Expect("CLIENT UNBLOCK "+id+" NOW", "-ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR\r\n")
+	holder.Expect("CLIENT UNBLOCK me", "-ERR value is not an integer or out of range\r\n")
+}
+
 // The embedded store says of itself what client libraries and graphical tools ask for first.
 func TestEmbeddedAnswers(t *testing.T) {
 	p := startWithEmbedded(t)

@@ -81,6 +81,8 @@ func (a *answers) answer(peer *server.Peer, name string, args ...string) (done b
 		peer.WriteBulk(a.list(func(p *server.Peer) bool { return p == peer }))
 	case both == "CLIENT LIST" && len(words) == 2:
 		peer.WriteBulk(a.list(func(*server.Peer) bool { return true }))
+	case both == "CLIENT UNBLOCK" && len(words) > 2 && len(words) < 5:
+		unblock(peer, words[2:])
 	case both == "CLIENT SETINFO" && len(words) == 4:
 		a.setInfo(peer, client, words[2], words[3])
 	case both == "CONFIG GET" && len(words) > 2:
@@ -142,6 +144,20 @@ func (a *answers) reset(peer *server.Peer, client *storeClient) {
 	a.mu.Unlock()
 	peer.Ctx, peer.Resp3, peer.ClientName = nil, false, ""
 	peer.WriteInline("RESET")
+}
+
+// unblock says that a client is not blocked at the store: the proxy asks for it when it unblocks one
+// that waits for a lock.
+func unblock(peer *server.Peer, words []string) {
+	_, err := strconv.ParseInt(words[0], 10, 64)
+	switch {
+	case len(words) > 1 && !slices.Contains([]string{"TIMEOUT", "ERROR"}, strings.ToUpper(words[1])):
+		peer.WriteError("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
+	case err != nil:
+		peer.WriteError("ERR value is not an integer or out of range")
+	default:
+		peer.WriteInt(0)
+	}
 }
 
 func (a *answers) setInfo(peer *server.Peer, client *storeClient, attribute, value string) {

@@ -1,9 +1,12 @@
 package lockcmd
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"lockproxy/lockcmd/failure"
+	"lockproxy/lockcmd/keyname"
 	"lockproxy/lockcmd/queue"
 	"lockproxy/lockcmd/script"
 	"lockproxy/lockcmd/syntax"
@@ -26,6 +29,12 @@ func (l *waits) beginLockAll(c Client, args [][]byte) *Step {
 	}
 	rs := make(lockRequests, len(keys))
 	for i, key := range keys {
+		if record := keyname.Record(key); slices.ContainsFunc(keys, func(other []byte) bool {
+			return string(other) == record
+		}) {
+			return refusedStep(syntax.UsageError(fmt.Sprintf(
+				"ERR %.80q is the record of the lock %.64q: choose another name", record, key)))
+		}
 		rs[i] = c.Request(string(key), o.Request)
 		rs[i].Number = rs[0].Number
 	}

@@ -46,7 +46,7 @@ func (h *home) becomes(phase homePhase) {
 }
 
 // firstWords is what a new connection has said so far. An error and nothing else, before the end,
-// is how Redis refuses a connection: there are too many, say.
+// is how Redis refuses a connection: there are too many, say. A protocol error is the last word too.
 type firstWords uint8
 
 const (
@@ -92,7 +92,8 @@ func (h *home) deliver(data []byte) (rest []byte, err error) {
 	switch {
 	case err == errUnasked && data[n] == '-': // as directly: the client is told, and closed
 		r.out = append(r.out, data[n:])
-	case replies == 1 && h.said == nothing && r.scan.Head().IsError():
+	case replies > 0 && r.scan.Head().IsError() &&
+		(replies == 1 && h.said == nothing || begins(r.scan.Head(), "ERR Protocol error")):
 		h.said = oneError
 	case replies > 0:
 		h.said = more

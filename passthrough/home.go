@@ -46,7 +46,7 @@ func (h *home) becomes(phase homePhase) {
 }
 
 // firstWords is what a new connection has said so far. An error and nothing else, before the end,
-// is how Redis refuses a connection: there are too many, say. A protocol error is the last word too.
+// is how Redis refuses a connection: there are too many, say. A protocol error is the last, too.
 type firstWords uint8
 
 const (
@@ -279,8 +279,8 @@ const spareAfter = time.Second
 // isSpareLocked reports whether the client, which uses a lane, does not need the home, and a new
 // one can take its place when it does. mu is held.
 func (h *home) isSpareLocked() bool {
-	return monotonic.Since(h.heardAt) >= spareAfter && !h.c.needsHome.any() && h.c.end < WhenAnswered &&
-		!h.c.pending.Has(unlikeNew|knownID)
+	return monotonic.Since(h.heardAt) >= spareAfter && !h.c.needsHome.any() &&
+		h.c.end < WhenAnswered && !h.c.pending.Has(unlikeNew|knownID)
 }
 
 // closeLocked closes the client without a reply, since Redis has closed its home: by CLIENT KILL,

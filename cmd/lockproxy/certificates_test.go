@@ -109,7 +109,8 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	copyFile(t, first.KeyFile, second.KeyFile)
 	os.WriteFile(clientCA, []byte("no PEM"), 0o600)
 	if err := certs.load(opts); err == nil ||
-		!strings.Contains(err.Error(), "--tls-client-ca "+clientCA+": the file holds no certificate") {
+		!strings.Contains(err.Error(),
+			"--tls-client-ca "+clientCA+": the file holds no certificate") {
 		t.Errorf("no authority: %v", err)
 	}
 	shows("some bad files", as(clients), "first", false)

@@ -146,12 +146,13 @@ func (a *answers) reset(peer *server.Peer, client *storeClient) {
 	peer.WriteInline("RESET")
 }
 
-// unblock says that a client is not blocked at the store: the proxy asks for it when it unblocks one
-// that waits for a lock.
+// unblock says that a client is not blocked at the store. The proxy asks for that when it unblocks
+// one that waits for a lock.
 func unblock(peer *server.Peer, words []string) {
 	_, err := strconv.ParseInt(words[0], 10, 64)
+	reasons := []string{"TIMEOUT", "ERROR"}
 	switch {
-	case len(words) > 1 && !slices.Contains([]string{"TIMEOUT", "ERROR"}, strings.ToUpper(words[1])):
+	case len(words) > 1 && !slices.Contains(reasons, strings.ToUpper(words[1])):
 		peer.WriteError("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
 	case err != nil:
 		peer.WriteError("ERR value is not an integer or out of range")
@@ -185,7 +186,8 @@ func (a *answers) list(chosen func(*server.Peer) bool) string {
 	for peer, c := range a.clients {
 		if chosen(peer) {
 			lines[c.id] = fmt.Sprintf("id=%d name=%s age=%d db=%d cmd=%s user=default resp=%d "+
-				"lib-name=%s lib-ver=%s\n", c.id, peer.ClientName, int(time.Since(c.since).Seconds()),
+				"lib-name=%s lib-ver=%s\n", c.id, peer.ClientName,
+				int(time.Since(c.since).Seconds()),
 				c.db, c.last, 2+btoi(peer.Resp3), c.library[0], c.library[1])
 		}
 	}
@@ -262,8 +264,9 @@ func (a *answers) info(names []string) string {
 	redis, up := a.redis, int(time.Since(a.began).Seconds())
 	var parts []string
 	for _, section := range []struct{ name, text string }{
-		{"Server", fmt.Sprintf("redis_version:8.4.0\nredis_mode:standalone\nserver_name:miniredis\n"+
-			"os:%s %s\nprocess_id:%d\ntcp_port:%d\nuptime_in_seconds:%d\nuptime_in_days:%d\n",
+		{"Server", fmt.Sprintf("redis_version:8.4.0\nredis_mode:standalone\n"+
+			"server_name:miniredis\nos:%s %s\n"+
+			"process_id:%d\ntcp_port:%d\nuptime_in_seconds:%d\nuptime_in_days:%d\n",
 			runtime.GOOS, runtime.GOARCH, os.Getpid(), a.port, up, up/86400)},
 		{"Clients", fmt.Sprintf("connected_clients:%d\nblocked_clients:0\n", redis.ClientsLen())},
 		{"Memory", fmt.Sprintf("used_memory:%d\nused_memory_rss:%d\nmaxmemory:0\n"+

@@ -41,11 +41,11 @@ func TestEmbeddedStoreAndABrowser(t *testing.T) {
 func TestEmbeddedUnblocks(t *testing.T) {
 	p := startWithEmbedded(t)
 	holder, waiter := proxytest.Dial(t, p.Addr), proxytest.Dial(t, p.Addr)
-	holder.Lock("k 60")
+	holder.Lock("k 600")
 	id := strings.Trim(waiter.Do("CLIENT ID"), ":\r\n")
 	holder.Expect("CLIENT UNBLOCK "+id, ":0\r\n")
-	for command, want := range map[string]string{"LOCK k 60 WAIT 60": "$-1\r\n",
-		"LOCKALL 60 2 j k WAIT 60": "-UNBLOCKED …"} {
+	for command, want := range map[string]string{"LOCK k 600 WAIT 60": "$-1\r\n",
+		"LOCKALL 600 2 j k WAIT 60": "-UNBLOCKED …"} {
 		waiter.Send(command)
 		proxytest.AwaitWaiters(t, p, "k", 1)
 		how := " ERROR"
@@ -57,7 +57,8 @@ func TestEmbeddedUnblocks(t *testing.T) {
 			t.Errorf("%s: %q, want %q", command, got, want)
 		}
 	}
-	holder.Expect("CLIENT UNBLOCK "+id+" NOW", "-ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR\r\n")
+	holder.Expect("CLIENT UNBLOCK "+id+" NOW",
+		"-ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR\r\n")
 	holder.Expect("CLIENT UNBLOCK me", "-ERR value is not an integer or out of range\r\n")
 }
 

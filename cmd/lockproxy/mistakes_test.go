@@ -69,8 +69,8 @@ func TestMissingReplicasAreSaid(t *testing.T) {
 	p.waitFor("0 replicas are connected, and --min-replicas is 1")
 }
 
-// A Redis that answers, but takes no writes, serves; its memory can be full for every process, so that
-// another one may take over.
+// A Redis that answers, but takes no writes, serves; its memory can be full for every process, so
+// that another one may take over.
 func TestUpstreamThatTakesNoWrites(t *testing.T) {
 	t.Parallel()
 	replica := testredis.Start(t, "--replicaof", "127.0.0.1 1")
@@ -147,7 +147,8 @@ func TestHandoverToAProcessWithoutUpstream(t *testing.T) {
 		next := spawn(t, nil, append(args, strings.Replace(good, "right", secret, 1))...)
 		<-next.ended
 		if next.cmd.ProcessState.ExitCode() != exitFailure || !strings.Contains(next.said(),
-			"the running process keeps its clients") || !strings.Contains(next.said(), "WRONGPASS") {
+			"the running process keeps its clients") ||
+			!strings.Contains(next.said(), "WRONGPASS") {
 			t.Errorf("the process with a wrong password:\n%s", next.said())
 		}
 		running.waitFor("this one continues")
@@ -176,7 +177,8 @@ func TestRefusedLoginLeavesNoLock(t *testing.T) {
 	addr := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
 	p := start(t, "--listen", addr, "--upstream",
 		strings.Replace(redis.URL(), "://", "://:"+secret+"@", 1))
-	for _, command := range []string{"LOCK a 600", "LOCK a 600 WAIT 0.1", "LOCKALL 600 2 {a}1 {a}2"} {
+	for _, command := range []string{"LOCK a 600", "LOCK a 600 WAIT 0.1",
+		"LOCKALL 600 2 {a}1 {a}2"} {
 		nc, err := net.Dial("tcp", addr)
 		if got := ask(t, nc, err, command); !strings.HasPrefix(got, "-UPSTREAM ") {
 			t.Errorf("%s: %q", command, got)
@@ -187,8 +189,8 @@ func TestRefusedLoginLeavesNoLock(t *testing.T) {
 	}
 }
 
-// Nor does a LOCK to a server that has never answered, such as a TLS port that is named by redis://,
-// though it may have run as far as the proxy can know: the log does not speak of locks.
+// Nor does a LOCK to a server that has never answered, such as a TLS port that is named by
+// redis://, though it may have run as far as the proxy can know: the log does not speak of locks.
 func TestServerThatNeverAnswersHasNoLocks(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -210,7 +212,8 @@ func TestServerThatNeverAnswersHasNoLocks(t *testing.T) {
 	defer ln.Close()
 	addr := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
 	p := start(t, "--listen", addr, "--upstream", "redis://"+ln.Addr().String())
-	for _, command := range []string{"LOCK a 600", "LOCK a 600 WAIT 0.1", "LOCKALL 600 2 {a}1 {a}2"} {
+	for _, command := range []string{"LOCK a 600", "LOCK a 600 WAIT 0.1",
+		"LOCKALL 600 2 {a}1 {a}2"} {
 		nc, err := net.Dial("tcp", addr)
 		if got := ask(t, nc, err, command); !strings.HasPrefix(got, "-UPSTREAM ") {
 			t.Errorf("%s: %q", command, got)

@@ -102,9 +102,11 @@ func TestMistakesAboutTheUpstream(t *testing.T) {
 	const (
 		unreached  = "cannot reach ADDR: nothing was sent, try again "
 		unverified = unreached + "(TLS: tls: failed to verify certificate: x509: certificate "
-		noMaster   = "nothing was sent, try again (no Sentinel has told who the master is: Sentinel "
-		sentinels  = "; name Sentinels, and one of the groups that SENTINEL MASTERS lists there)"
-		plainText  = "it speaks TLS: name it by rediss://, not redis:// (" + unreached + "(…))"
+		noMaster   = "nothing was sent, try again (no Sentinel has told who the master is: " +
+			"Sentinel "
+		sentinels = "; name Sentinels, and one of the groups that SENTINEL MASTERS lists " +
+			"there)"
+		plainText = "it speaks TLS: name it by rediss://, not redis:// (" + unreached + "(…))"
 	)
 	mistakes := map[string]mistake{
 		"no server": {"redis://127.0.0.1:1", "",
@@ -121,8 +123,8 @@ func TestMistakesAboutTheUpstream(t *testing.T) {
 				"configured for the default user. Are you sure your configuration is correct?"},
 		"no such database": {plain.URL() + "/99", "",
 			"ADDR refused the proxy's SELECT: ERR DB index is out of range"},
-		"TLS to a plain port": {"rediss://" + plain.Addr(), "", "it does not speak TLS: name it by " +
-			"redis://, not rediss:// (" + unreached + "(TLS: …))"},
+		"TLS to a plain port": {"rediss://" + plain.Addr(), "", "it does not speak TLS: name it " +
+			"by redis://, not rediss:// (" + unreached + "(TLS: …))"},
 		"plain to a TLS port":                  {"redis://" + encrypted, "", plainText},
 		"plain to one of TLS 1.2":              {"redis://" + old, "", plainText},
 		"plain to one that wants certificates": {"redis://" + strict, "", plainText},
@@ -131,11 +133,14 @@ func TestMistakesAboutTheUpstream(t *testing.T) {
 			"--upstream-tls-ca (" + unverified + "signed by unknown authority))"},
 		"another name": {"rediss://" + strings.Replace(encrypted, "127.0.0.1", "localhost", 1),
 			trusting, "its certificate is for another name: give that by " +
-				"--upstream-tls-server-name (" + unverified + "is valid for redis.test, not localhost))"},
-		"expired": {"rediss://" + expired, trusting, "its certificate is not valid today: renew it, " +
-			"or set this machine's clock (" + unverified + "has expired or is not yet valid: …))"},
-		"no certificate shown": {"rediss://" + strict, trusting, "it may let in only clients with a " +
-			"certificate: name one by --upstream-tls-cert and --upstream-tls-key (" + unreached +
+				"--upstream-tls-server-name (" + unverified +
+				"is valid for redis.test, not localhost))"},
+		"expired": {"rediss://" + expired, trusting, "its certificate is not valid today: renew " +
+			"it, or set this machine's clock (" + unverified +
+			"has expired or is not yet valid: …))"},
+		"no certificate shown": {"rediss://" + strict, trusting, "it may let in only clients " +
+			"with a certificate: name one by --upstream-tls-cert and --upstream-tls-key (" +
+			unreached +
 			"(TLS: the connection ended right after the handshake: the upstream may want a " +
 			"client certificate, or refuse this one: …))"},
 		"a certificate of another authority": {"rediss://" + strict, trusting +
@@ -159,8 +164,9 @@ func TestMistakesAboutTheUpstream(t *testing.T) {
 		"no Sentinel": {"redis+sentinel://" + plain.Addr() + "/mymaster", "",
 			"cannot reach mymaster: " + noMaster + "ADDR: SENTINEL MASTER mymaster: ERR unknown " +
 				"command 'SENTINEL', with args beginning with: 'MASTER' 'mymaster' " + sentinels},
-		"no such group": {"redis+sentinel://" + sentinel.Addr() + "/other", "", "cannot reach other: " +
-			noMaster + "ADDR: SENTINEL MASTER other: ERR No such master with that name" + sentinels},
+		"no such group": {"redis+sentinel://" + sentinel.Addr() + "/other", "",
+			"cannot reach other: " + noMaster + "ADDR: SENTINEL MASTER other: ERR No such " +
+				"master with that name" + sentinels},
 	}
 	open := testredis.Start(t, "--bind", "*")
 	_, openPort, _ := net.SplitHostPort(open.Addr())
@@ -175,7 +181,8 @@ func TestMistakesAboutTheUpstream(t *testing.T) {
 	// This can be meant: clients may have logins of their own.
 	without := start(t, "--upstream", locked.URL(), "--listen", "127.0.0.1:0")
 	testwait.Until(t, "the log says that a password is missing", func() bool {
-		return strings.Contains(without.said(), "the upstream wants a login, and --upstream has none")
+		return strings.Contains(without.said(),
+			"the upstream wants a login, and --upstream has none")
 	})
 	for name, c := range mistakes {
 		t.Run(name, func(t *testing.T) {

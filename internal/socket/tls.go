@@ -56,8 +56,8 @@ func (t *TLS) HandshakeContext(ctx context.Context) error {
 // Handshake is tls.Conn's.
 func (t *TLS) Handshake() error { return t.HandshakeContext(context.Background()) }
 
-// Read waits for at least a byte. It returns all that has come, as far as there is room, and with it
-// the end of the connection.
+// Read waits for at least a byte. It returns all that has come, as far as there is room, and with
+// it the end of the connection.
 func (t *TLS) Read(b []byte) (n int, err error) {
 	if n = t.takeUnread(b); n == 0 {
 		t.records.waits = true

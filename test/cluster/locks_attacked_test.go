@@ -43,7 +43,8 @@ func TestWaitersAtAServerThatVanishes(t *testing.T) {
 				ask := func(i int) { waiters[i].Send(fmt.Sprintf("LOCK %s 60 WAIT 3", key(i%3))) }
 				for _, at := range []*proxytest.Proxy{p, p, p, q, q} {
 					w := proxytest.Dial(t, at.Addr)
-					testwait.Until(t, "it is served", func() bool { return w.Do("PING") == "+PONG\r\n" })
+					testwait.Until(t, "it is served",
+						func() bool { return w.Do("PING") == "+PONG\r\n" })
 					waiters = append(waiters, w)
 				}
 				vanish, back := up.at.Pause, up.at.Resume

@@ -174,8 +174,8 @@ func TestClusterMinReplicas(t *testing.T) {
 	master := cluster.MasterOf(cluster.Slot(keys[0]))
 	replica := cluster.ReplicaOf(master)
 	replica.Pause()
-	hasty.Expect("LOCK "+keys[0]+" 600", "-NOREPLICAS 0 of 1 replicas acknowledged it within 300ms: "+
-		"the lock was not taken, try again\r\n")
+	hasty.Expect("LOCK "+keys[0]+" 600", "-NOREPLICAS 0 of 1 replicas acknowledged it within "+
+		"300ms: the lock was not taken, try again\r\n")
 	a.Expect("LOCKINFO "+keys[0], "$-1\r\n")
 	for _, key := range keys {
 		if cluster.MasterOf(cluster.Slot(key)) != master {

@@ -88,8 +88,8 @@ var lossSituations = []lossSituation{
 }
 
 // A client whose upstream connection is lost, in any state and with any request, is answered or
-// closed, and afterwards closed or served. Each command is lost in either way, in another quarter of
-// the situations from run to run; make long SUITE=torture has it in each.
+// closed, and afterwards closed or served. Each command is lost in either way, in another quarter
+// of the situations from run to run; make long SUITE=torture has it in each.
 func TestNoSilenceAfterALoss(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
@@ -221,7 +221,7 @@ func (c *lossConn) isServedOrClosed() error {
 	const mark = "still-there"
 	var probe []byte
 	for _, line := range []string{"CLIENT REPLY ON", "DISCARD", "PING " + mark,
-		// Redis refuses the first of these to one that has subscribed, and goes on telling it nothing.
+		// Redis refuses the first to one that has subscribed, and goes on telling it nothing.
 		"UNSUBSCRIBE", "PUNSUBSCRIBE", "CLIENT REPLY ON", "PING " + mark} {
 		probe = wire.Append(probe, strings.Fields(line)...)
 	}

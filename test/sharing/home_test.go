@@ -58,8 +58,8 @@ func named(list map[string]string) map[string]string {
 	return list
 }
 
-// The upstream shows the proxy's clients that need a connection like its own: one for each, with its
-// name, user and database, which ends with the client.
+// The upstream shows the proxy's clients that need a connection like its own: one for each, with
+// its name, user and database, which ends with the client.
 func TestClientListShowsTheClients(t *testing.T) {
 	alone, behind := testredis.Start(t), testredis.Start(t)
 	p := sharing(t, behind, 1)

@@ -31,7 +31,8 @@ func TestWaitsOfOthersKeepNothing(t *testing.T) {
 				u := start(t)
 				p := proxytest.Start(t, u.url, change)
 				c := proxytest.Dial(t, p.Addr)
-				testwait.Until(t, "it is served", func() bool { return c.Do("PING") == "+PONG\r\n" })
+				testwait.Until(t, "it is served",
+					func() bool { return c.Do("PING") == "+PONG\r\n" })
 				for scenario, run := range waitScenarios {
 					var locks []waitKind
 					for i, k := range waitKinds {
@@ -251,7 +252,7 @@ func waitOnSilent(t *testing.T, u *waitsAt, p *proxytest.Proxy, locks []waitKind
 		waiters[i][0].Close() // it was first
 		k.releaseBy(after, tokens[i])
 		k.releaseBy(after, proxytest.Token(t, waiters[i][1].Reply()))
-		other := proxytest.Dial(t, p.Addr) // without WAIT it would use the same connection as before
+		other := proxytest.Dial(t, p.Addr) // without WAIT it would use the connection of before
 		k.releaseBy(after, proxytest.Token(t, other.Do(k.command+" WAIT 0")))
 	}
 	u.thaw()

@@ -241,8 +241,8 @@ func TestSessionLockLossNamesTheRefusal(t *testing.T) {
 		holder.Closed()
 		mu.Lock()
 		defer mu.Unlock()
-		if want := `reason="not renewed in time: NOPERM no scripts"`; !strings.Contains(log.String(),
-			want) {
+		want := `reason="not renewed in time: NOPERM no scripts"`
+		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log says %q, want %s", log.String(), want)
 		}
 	})

@@ -46,7 +46,7 @@ func (h *home) becomes(phase homePhase) {
 }
 
 // firstWords is what a new connection has said so far. An error and nothing else, before the end,
-// is how Redis refuses a connection: there are too many, say. A protocol error is the last, too.
+// is how Redis refuses a connection: there are too many, say. Nothing follows a protocol error.
 type firstWords uint8
 
 const (

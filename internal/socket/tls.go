@@ -26,8 +26,8 @@ type TLS struct {
 	held    int        // bytes of a caller's that are in pending, and were not counted as written
 }
 
-// Client is tls.Client. Of each write, small records that grow would be sent unless cfg has
-// DynamicRecordSizingDisabled: that is for browsers.
+// Client is tls.Client. cfg should have DynamicRecordSizingDisabled, as that of Server: otherwise a
+// connection begins with small records, which help browsers only.
 func Client(raw net.Conn, cfg *tls.Config) *TLS {
 	r := newRecords(raw)
 	return &TLS{Conn: tls.Client(r, cfg), records: r}
